@@ -41,13 +41,21 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 			c.Time.Format(time.RFC3339), c.Event, c.Granted, money.Text(c.GrantedAmount, e.Currency), c.Left,
 			money.Text(c.LeftAmount, e.Currency))
 	}
+	for _, p := range e.Places {
+		fmt.Fprintf(&b, "  shard %d: event %s, granted %d, left %d\n", p.Shard, p.Event, p.Granted, p.Left)
+	}
 	switch r := e.Refunded; {
 	case r != nil:
 		fmt.Fprintf(&b, "campaign %s was refunded %s: %d packets, %s, to sponsor %s\n", e.Campaign,
 			r.Time.Format(time.RFC3339), r.Packets,
 			money.Text(e.Amount, e.Currency), r.Sponsor)
-	case e.Settling:
+	case e.Settling && len(e.Places) == 0:
 		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, e.Finished)
+	case e.Settling:
+		for _, p := range e.Places {
+			fmt.Fprintf(&b, "settling: group %s has finished events of shard %d up to %d\n", configs.SinkBalance, p.Shard,
+				p.Finished)
+		}
 	case e.Missing > 0:
 		fmt.Fprintf(&b, "%d grants are missing in the ledger: dead letters, or in quarantine\n", e.Missing)
 	case e.Missing < 0:

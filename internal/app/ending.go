@@ -37,9 +37,12 @@ type Ending struct {
 	Campaign string  `json:"campaign"`
 	Currency string  `json:"currency,omitempty"`
 	Closed   *Closed `json:"closed"` // null once the campaign has left Redis
-	// Settling: group balance has not finished the grants up to the close, only those up to Finished.
+	// Settling: group balance has not finished the grants up to the close, only those up to Finished (of the campaign's
+	// first shard).
 	Settling bool  `json:"settling"`
 	Finished int64 `json:"finished_seq"`
+	// Places are the shards of a campaign that is on several, in their order.
+	Places []ClosedPlace `json:"places,omitempty"`
 	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were
 	// granted.
 	Missing int64 `json:"missing"`
@@ -49,14 +52,26 @@ type Ending struct {
 	Next     string         `json:"next"`
 }
 
-// Closed is how a campaign stood at its close.
+// Closed is how a campaign stood at its close. Of one on several shards it is the sum, and the time of the last close.
 type Closed struct {
 	Time          time.Time      `json:"time"`
-	Event         string         `json:"event"`
+	Event         string         `json:"event"` // on the campaign's first shard
 	Granted       int64          `json:"granted"`
 	GrantedAmount hongbao.Amount `json:"granted_amount"`
 	Left          int64          `json:"left"`
 	LeftAmount    hongbao.Amount `json:"left_amount"`
+}
+
+// ClosedPlace is how a campaign stood at its close on one of its shards.
+type ClosedPlace struct {
+	Shard int `json:"shard"`
+	Closed
+	Finished int64 `json:"finished_seq"`
+}
+
+func closedOf(e *stream.Entry) Closed {
+	return Closed{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left,
+		e.Close.LeftAmount}
 }
 
 // Refunded is the refund of a campaign.
@@ -68,12 +83,9 @@ type Refunded struct {
 
 func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 	id := c.Spec.ID
-	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(), Finished: s.Finished,
+	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(),
 		Missing: s.Missing(), Amount: s.Amount()}
-	if e := &s.Close; e.Kind != "" {
-		out.Closed = &Closed{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount,
-			e.Close.Left, e.Close.LeftAmount}
-	}
+	out.addPlaces(s)
 	switch {
 	case s.Refund != nil:
 		out.Refunded, out.Next = &Refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor},
@@ -84,6 +96,26 @@ func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 		out.Next = fmt.Sprintf("hongbao campaign refund %s --amount %d", id, out.Amount)
 	}
 	return out
+}
+
+// addPlaces adds how the campaign's shards stood at their closes.
+func (e *Ending) addPlaces(s *closing.Standing) {
+	if len(s.Places) == 0 {
+		return
+	}
+	all, sum := closedOf(&s.Places[0].Close), s.Closed()
+	all.Granted, all.GrantedAmount, all.Left, all.LeftAmount = sum.Granted, sum.GrantedAmount, sum.Left, sum.LeftAmount
+	e.Finished = s.Places[0].Finished
+	for i := range s.Places {
+		p := &s.Places[i]
+		if p.Close.Time.After(all.Time) {
+			all.Time = p.Close.Time
+		}
+		if len(s.Places) > 1 {
+			e.Places = append(e.Places, ClosedPlace{p.Close.Shard, closedOf(&p.Close), p.Finished})
+		}
+	}
+	e.Closed = &all
 }
 
 // Close ends a campaign for ever. One whose window is open is ended only if early.
@@ -122,9 +154,9 @@ type recordedRefund struct {
 }
 
 // Refund implements closing.Ledger.
-func (b *recordedRefund) Refund(ctx context.Context, closed stream.Entry, missing int64) (r payment.Refund, err error) {
+func (b *recordedRefund) Refund(ctx context.Context, closes []stream.Entry, missing int64) (r payment.Refund, err error) {
 	err = b.Together(ctx, func(ctx context.Context) error {
-		if r, err = b.Ledger.Refund(ctx, closed, missing); err != nil {
+		if r, err = b.Ledger.Refund(ctx, closes, missing); err != nil {
 			return err
 		}
 		b.entry.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "sponsor": r.Sponsor}

@@ -28,8 +28,13 @@ func (r *run) judgeCloses(c *campaign) {
 			r.trimmedClose(c, s, snap.closeSeq)
 		}
 	}
-	if l := c.ledger; l != nil && l.Closed && l.CloseShard >= 0 && l.CloseShard < len(r.shards) && l.CloseSeq > 0 {
-		r.judgeRefunded(c, r.shards[l.CloseShard], l.CloseSeq)
+	if c.ledger == nil {
+		return
+	}
+	for _, e := range c.ledger.Closes {
+		if e.Shard >= 0 && e.Shard < len(r.shards) && e.Seq > 0 {
+			r.judgeRefunded(c, r.shards[e.Shard], e.Seq)
+		}
 	}
 }
 
@@ -71,8 +76,12 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 	if e, ok := r.shards[shard].closes[c.id]; ok {
 		return e.Seq
 	}
-	if c.ledger != nil && c.ledger.Closed && c.ledger.CloseShard == shard {
-		return c.ledger.CloseSeq
+	if c.ledger != nil {
+		for _, e := range c.ledger.Closes {
+			if e.Shard == shard {
+				return e.Seq
+			}
+		}
 	}
 	return 0
 }

@@ -50,7 +50,7 @@ func (c *campaign) currency() string {
 }
 
 // lost tells that Redis had lost something of the campaign and a person ended it from the ledger alone.
-func (c *campaign) lost() bool { return c.ledger != nil && c.ledger.Closed && c.ledger.CloseSeq == 0 }
+func (c *campaign) lost() bool { return c.ledger != nil && c.ledger.Closed && c.ledger.By != "" }
 
 // ended says who ended a lost campaign, and why.
 func (c *campaign) ended() string {

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -62,8 +63,10 @@ func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Gran
 func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error) error {
 	for id, grants := range l.grants {
 		e, closed := l.closed[id]
-		c := ledger.Totals{Campaign: id, Funded: total, Grants: int64(len(grants)), Closed: closed, CloseShard: e.Shard,
-			CloseSeq: e.Seq}
+		c := ledger.Totals{Campaign: id, Funded: total, Grants: int64(len(grants)), Closed: closed}
+		if closed {
+			c.Closes = []payment.Close{{Shard: e.Shard, Seq: e.Seq}}
+		}
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,11 +22,12 @@ import (
 
 // Ledger is what closing asks of the ledger.
 type Ledger interface {
-	// Refund posts the refund that belongs to a close entry, once: a repeat gives what is there. missing is how many of
-	// the entry's grants the ledger will never hold. ErrSettling while it holds fewer than the rest.
-	Refund(ctx context.Context, closed stream.Entry, missing int64) (payment.Refund, error)
-	// Held tells what the ledger has granted of a campaign, and what is left.
-	Held(ctx context.Context, campaign string) (stream.Closing, error)
+	// Refund posts the refund that belongs to the close entries of a campaign's places, once: a repeat gives what is
+	// there. missing is how many of the entries' grants the ledger will never hold. ErrSettling while it holds fewer than
+	// the rest.
+	Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error)
+	// Campaign gives a campaign as the ledger has it; false if it does not have it.
+	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	// RefundOf gives the refund of a campaign; false if there is none.
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
 }
@@ -70,29 +73,47 @@ func New(cfg Config) (*Closer, error) {
 
 // Standing is how far the end of a campaign is.
 type Standing struct {
-	// Close is the close entry; its Kind is empty once the campaign has left Redis.
-	Close stream.Entry
-	// Finished is how far the ledger's group is on the campaign's shard, at most up to the close.
-	Finished int64
-	// Held is what the ledger holds; set once Finished has reached the close.
+	// Places are those of the campaign, in their order; none once it has left Redis.
+	Places []Place
+	// Held is what the ledger holds; set once the ledger's group has come to the close of each place.
 	Held stream.Closing
 	// Refund is nil while there is none.
 	Refund *payment.Refund
 }
 
-// Settled tells that the ledger's group has finished every grant up to the close.
-func (s *Standing) Settled() bool { return s.Refund != nil || s.Finished >= s.Close.Seq }
+// Place is how far the end is on one of the campaign's shards.
+type Place struct {
+	Close stream.Entry
+	// Finished is how far the ledger's group is on the shard, at most up to the close.
+	Finished int64
+}
 
-// Missing is how many grants up to the close the ledger does not hold although its group has finished them all: they
-// are dead letters, or in quarantine. Below 0, it holds more than the close tells of.
+// Settled tells that the ledger's group has finished every grant up to the close.
+func (p *Place) Settled() bool { return p.Finished >= p.Close.Seq }
+
+// Closed is what the places had given and had left together when they were closed.
+func (s *Standing) Closed() (all stream.Closing) {
+	for i := range s.Places {
+		all = all.Plus(s.Places[i].Close.Close)
+	}
+	return all
+}
+
+// Settled tells that the ledger's group has finished every grant up to the close of each place.
+func (s *Standing) Settled() bool {
+	return s.Refund != nil || !slices.ContainsFunc(s.Places, func(p Place) bool { return !p.Settled() })
+}
+
+// Missing is how many grants up to the closes the ledger does not hold although its group has finished them all: they
+// are dead letters, or in quarantine. Below 0, it holds more than the closes tell of.
 func (s *Standing) Missing() int64 {
 	if s.Refund != nil || !s.Settled() {
 		return 0
 	}
-	return s.Close.Close.Granted - s.Held.Granted
+	return s.Closed().Granted - s.Held.Granted
 }
 
-// Amount is what is to be refunded, or was: what the close tells while it settles, then what the ledger holds.
+// Amount is what is to be refunded, or was: what the closes tell while it settles, then what the ledger holds.
 func (s *Standing) Amount() hongbao.Amount {
 	switch {
 	case s.Refund != nil:
@@ -100,53 +121,16 @@ func (s *Standing) Amount() hongbao.Amount {
 	case s.Settled():
 		return s.Held.LeftAmount
 	}
-	return s.Close.Close.LeftAmount
+	return s.Closed().LeftAmount
 }
 
-// Close closes the campaign, for ever. Before the end of its window it is refused unless early is set. A campaign that
-// is closed, refunded or gone from Redis is no error: the answer is the same.
-func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
-	k := c.cfg.Space.Home(id)
-	e, err := shards.Of(c.cfg.Redis, k).Close(ctx, id, early)
-	return c.standing(ctx, id, e, err)
-}
-
-// Standing tells how far the end of a campaign is, and changes nothing. shards.ErrNotClosed if it was not closed.
-func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
-	e, err := shards.Of(c.cfg.Redis, c.cfg.Space.Home(id)).CloseOf(ctx, id)
-	return c.standing(ctx, id, e, err)
-}
-
-// standing adds what the ledger and the group tell to a close entry, or to why there is none.
-func (c *Closer) standing(ctx context.Context, id string, e stream.Entry, notThere error) (Standing, error) {
-	if notThere != nil && !errors.Is(notThere, shards.ErrNotInRedis) {
-		return Standing{}, notThere
+// closes are the close entries of all places.
+func (s *Standing) closes() []stream.Entry {
+	list := make([]stream.Entry, len(s.Places))
+	for i := range s.Places {
+		list[i] = s.Places[i].Close
 	}
-	out := Standing{Close: e}
-	refund, found, err := c.cfg.Ledger.RefundOf(ctx, id)
-	if err != nil {
-		return out, err
-	}
-	if found {
-		out.Refund = &refund
-	}
-	if notThere != nil {
-		if !found {
-			return out, notThere
-		}
-		return out, nil
-	}
-	finished, exists, err := shards.Of(c.cfg.Redis, c.cfg.Space.Home(id)).GroupFinished(ctx, c.cfg.Group, e.Seq)
-	if err != nil {
-		return out, err
-	}
-	if exists {
-		out.Finished = finished
-	}
-	if out.Settled() { // else nobody asks
-		out.Held, err = c.cfg.Ledger.Held(ctx, id)
-	}
-	return out, err
+	return list
 }
 
 // Order is what is asked of Refund.
@@ -198,8 +182,7 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 		return r, err
 	}
 	return r, ledger.AfterCommit(ctx, func(ctx context.Context) error {
-		_, err := shards.Of(c.cfg.Redis, c.cfg.Space.Home(o.Campaign)).Refunded(ctx, o.Campaign)
-		if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+		if err := c.note(ctx, o.Campaign); err != nil {
 			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
 				o.Campaign, err)
 		}
@@ -232,16 +215,27 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 	}
 	if !s.Settled() {
 		return hongbao.Errorf(hongbao.ClassTransient,
-			"%w: group %s has finished shard %d up to event %d, the close is event %d",
-			payment.ErrSettling, c.cfg.Group, s.Close.Shard, s.Finished, s.Close.Seq)
+			"%w: group %s has not come to the close on each shard: %s", payment.ErrSettling, c.cfg.Group, s.unsettled())
 	}
 	return nil
+}
+
+// unsettled names the shards on which the ledger's group has not come to the close.
+func (s *Standing) unsettled() string {
+	var list []string
+	for i := range s.Places {
+		if p := &s.Places[i]; !p.Settled() {
+			list = append(list, fmt.Sprintf("it has finished shard %d up to event %d, the close is event %d", p.Close.Shard,
+				p.Finished, p.Close.Seq))
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 // post has the ledger post the refund, under the lock.
 func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
 	err = c.cfg.Locks.Do(ctx, lockName, func(ctx context.Context) error {
-		r, err = c.cfg.Ledger.Refund(ctx, s.Close, o.Missing)
+		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)
 		return err
 	})
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -25,6 +26,8 @@ func TestRefundInOrder(t *testing.T) {
 	_, err = b.Standing(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrNotClosed)
 	_, err = b.Close(t.Context(), "typo", true)
+	require.ErrorIs(t, err, ledger.ErrNoCampaign)
+	_, err = b.Close(t.Context(), "snow", true)
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	_, err = b.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "its window is open until")
@@ -47,7 +50,8 @@ func TestRefundInOrder(t *testing.T) {
 	require.Equal(t, "closed", b.state())
 	r, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
-	require.Equal(t, payment.Refund{Campaign: "rain", Amount: 70, Packets: 7, Shard: b.k.Index(), Seq: 4}, r)
+	require.Equal(t, payment.Refund{Campaign: "rain", Amount: 70, Packets: 7,
+		Closes: []payment.Close{{Shard: b.k.Index(), Seq: 4}}}, r)
 	require.Equal(t, "refunded", b.state())
 	again, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)

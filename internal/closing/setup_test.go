@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -26,12 +27,13 @@ type memLedger struct {
 	mu      sync.Mutex
 	grants  int64
 	refunds map[string]payment.Refund
+	shards  int // over which the campaign is dealt
 	posts   int
 	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
 	before, after func() error
 }
 
-func (l *memLedger) Refund(_ context.Context, closed stream.Entry, missing int64) (payment.Refund, error) {
+func (l *memLedger) Refund(_ context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
 	if l.before != nil {
 		if err := l.before(); err != nil {
 			return payment.Refund{}, err
@@ -39,15 +41,20 @@ func (l *memLedger) Refund(_ context.Context, closed stream.Entry, missing int64
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r, ok := l.refunds[closed.Campaign]
+	id := closes[0].Campaign
+	r, ok := l.refunds[id]
 	if !ok {
-		if l.grants+missing < closed.Close.Granted {
-			return r, hongbao.Errorf(hongbao.ClassTransient, "%w: %d of %d", payment.ErrSettling, l.grants, closed.Close.Granted)
+		r = payment.Refund{Campaign: id, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants}
+		granted := int64(0)
+		for _, c := range closes {
+			granted += c.Close.Granted
+			r.Closes = append(r.Closes, payment.Close{Shard: c.Shard, Seq: c.Seq})
+		}
+		if l.grants+missing < granted {
+			return r, hongbao.Errorf(hongbao.ClassTransient, "%w: %d of %d", payment.ErrSettling, l.grants, granted)
 		}
 		l.posts++
-		r = payment.Refund{Campaign: closed.Campaign, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants,
-			Shard: closed.Shard, Seq: closed.Seq}
-		l.refunds[closed.Campaign] = r
+		l.refunds[id] = r
 	}
 	if l.after != nil {
 		return payment.Refund{}, l.after()
@@ -62,11 +69,12 @@ func (l *memLedger) RefundOf(_ context.Context, campaign string) (payment.Refund
 	return r, ok, nil
 }
 
-func (l *memLedger) Held(context.Context, string) (stream.Closing, error) {
+func (l *memLedger) Campaign(_ context.Context, id string) (c ledger.StoredCampaign, found bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sum := hongbao.Amount(10 * l.grants)
-	return stream.Closing{Granted: l.grants, GrantedAmount: sum, Left: 10 - l.grants, LeftAmount: total - sum}, nil
+	c.Spec = hongbao.Campaign{ID: id, Packets: 10, Total: total, Shards: l.shards}
+	c.Funded, c.Granted, c.Grants = total, hongbao.Amount(10*l.grants), l.grants
+	return c, id != "typo", nil
 }
 
 // mutex is a Locker within one process.

@@ -163,7 +163,8 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
-			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
+			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1
+			UNION ALL SELECT MAX(close_seq) FROM refund_close WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
 	return seq, err
 }
 

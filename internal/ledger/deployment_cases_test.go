@@ -160,7 +160,7 @@ func testHighestSeq(t *testing.T, f *fixture) {
 		Close: stream.Closing{
 			Left: 10, LeftAmount: fundedFor(10),
 		}}
-	_, err := f.ledger.Refund(t.Context(), closed, 0)
+	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(99), highest(3), "so was the close of a refund")
 }
@@ -172,7 +172,7 @@ func testFundedCampaigns(t *testing.T, f *fixture) {
 	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "b", Shard: 3, Seq: 1, Close: stream.Closing{
 		Left: 1, LeftAmount: fundedFor(1),
 	}}
-	_, err := f.ledger.Refund(t.Context(), closed, 0)
+	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 	require.NoError(t, err)
 	ids, err := f.ledger.FundedCampaigns(t.Context(), "", 2)
 	require.NoError(t, err)

@@ -142,7 +142,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	closed := closeOf("rain", 1, 1)
 	closed.Shard, closed.Seq = 0, 25_001
 	closed.Close = stream.Closing{Granted: 25_000, GrantedAmount: 25_000}
-	_, err := f.ledger.Refund(t.Context(), closed, 0)
+	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 	f.ledger.store = inner
 	require.NoError(t, err)
 	require.Equal(t, 3, pages)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -93,14 +94,16 @@ type Totals struct {
 	Pool hongbao.Amount
 	// Codes: its packets have codes.
 	Codes bool
-	// Closed: it was refunded, on the ground of the close with this shard and seq.
-	Closed     bool
-	CloseShard int
-	CloseSeq   int64
-	// By and Why are set if there was no close, since Redis had lost the campaign: who had it refunded, and why.
+	// Closed: it was refunded, on the ground of these closes, one of each place.
+	Closed bool
+	Closes []payment.Close
+	// By and Why are set if Redis had lost something of the campaign, so that a close was missing: who had it refunded,
+	// and why.
 	By, Why string
 	// Sealed: Seal has noted what its grants come to.
 	Sealed bool
+	// Places is on how many shards it lives.
+	Places int
 }
 
 // campaignRows is how many campaigns are read at once.
@@ -115,10 +118,9 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 
 func scanTotals(s scan) (t Totals, err error) {
 	var spec string
-	var closed, shard, sealed int64
+	var closed, shard, seq, sealed int64
 	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
-		&t.CloseSeq, &t.By,
-		&t.Why, &sealed)
+		&seq, &t.By, &t.Why, &sealed)
 	if err != nil {
 		return t, err
 	}
@@ -127,14 +129,46 @@ func scanTotals(s scan) (t Totals, err error) {
 		return t, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of campaign %s can't be read: %w",
 			t.Campaign, err)
 	}
-	t.Codes, t.Closed, t.CloseShard, t.Sealed = c.Codes != nil, closed == 1, int(shard), sealed == 1
+	t.Codes, t.Closed, t.Sealed, t.Places = c.Codes != nil, closed == 1, sealed == 1, c.Places()
+	if t.Closed {
+		t.Closes = []payment.Close{{Shard: int(shard), Seq: seq}}
+	}
 	return t, nil
 }
 
 // Totals gives what the ledger has counted of a campaign; false if the ledger does not have it.
 func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, error) {
-	return question[Totals]{"read the counts of campaign " + campaign + " in the ledger",
+	t, found, err := question[Totals]{"read the counts of campaign " + campaign + " in the ledger",
 		totalsQuery + ` WHERE c.id = $1`, []any{campaign}, scanTotals}.one(ctx, l)
+	if err != nil || !found {
+		return t, found, err
+	}
+	one := []Totals{t}
+	err = l.addCloses(ctx, one)
+	return one[0], true, err
+}
+
+// addCloses adds the closes of the places after the first to campaigns, which are in the order of their ids. Neither
+// these rows nor that of the refund ever change, so they need not be read at one instant.
+func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
+	on := map[string]*Totals{}
+	for i := range list {
+		if t := &list[i]; t.Closed && t.Places > 1 {
+			on[t.Campaign] = t
+		}
+	}
+	if len(on) == 0 {
+		return nil
+	}
+	rows, err := question[closeRow]{"read the closes that refunds are based on", selectCloses +
+		`WHERE campaign >= $1 AND campaign <= $2 ORDER BY campaign, place`,
+		[]any{list[0].Campaign, list[len(list)-1].Campaign}, scanClose}.all(ctx, l)
+	for _, r := range rows {
+		if t := on[r.campaign]; t != nil {
+			t.Closes = append(t.Closes, r.Close)
+		}
+	}
+	return err
 }
 
 // totalsAfter asks for the next campaigns after an id.
@@ -146,7 +180,13 @@ func totalsAfter(after string) question[Totals] {
 // EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; its error is given
 // back as it is.
 func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
-	return eachTotals(func(after string) ([]Totals, error) { return totalsAfter(after).all(ctx, l) }, fn)
+	return eachTotals(func(after string) ([]Totals, error) {
+		list, err := totalsAfter(after).all(ctx, l)
+		if err == nil {
+			err = l.addCloses(ctx, list)
+		}
+		return list, err
+	}, fn)
 }
 
 // eachTotals asks page for the campaigns after an id, again and again.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -68,7 +69,7 @@ func testTotals(t *testing.T, f *fixture) {
 	require.True(t, found)
 	require.Equal(t, Totals{
 		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4),
-		Pool: fundedFor(10) - fundedFor(4), Grants: 4,
+		Pool: fundedFor(10) - fundedFor(4), Grants: 4, Places: 1,
 	}, got)
 	f.refunds(t, closeOf("rain", 10, 4))
 	var all []Totals
@@ -80,7 +81,7 @@ func testTotals(t *testing.T, f *fixture) {
 	require.Equal(t, Totals{
 		Campaign: "rain", Currency: testCurrency, Funded: fundedFor(10), Granted: fundedFor(4),
 		Refunded: fundedFor(10) - fundedFor(4),
-		Grants:   4, Closed: true, CloseShard: 3, CloseSeq: 5,
+		Grants:   4, Places: 1, Closed: true, Closes: []payment.Close{{Shard: 3, Seq: 5}},
 	}, all[0])
 	require.EqualValues(t, 1, all[1].Grants)
 }
@@ -182,11 +183,11 @@ func testSeal(t *testing.T, f *fixture) {
 	f.settles(t, append(grantsOf("rain", 1, 3), grant("rain", 5), grant("snow", 1))...)
 	require.ErrorIs(t, f.ledger.Seal(t.Context(), "rain"), ErrNotSealable)
 	require.ErrorIs(t, f.ledger.Seal(t.Context(), "typo"), ErrNoCampaign)
-	_, err := f.ledger.Refund(t.Context(), func() stream.Entry {
+	_, err := f.ledger.Refund(t.Context(), func() []stream.Entry {
 		e := closeOf("rain", 10, 4)
 		e.Seq, e.Close.GrantedAmount = 6, fundedFor(3)+planned(5)
 		e.Close.LeftAmount = fundedFor(10) - e.Close.GrantedAmount
-		return e
+		return one(e)
 	}(), 0)
 	require.NoError(t, err)
 	for range 2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -18,20 +19,69 @@ var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
 // Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
-// sponsor, and nothing can be granted after it. closed is the campaign's close entry, and missing how many of its
-// grants the ledger will never hold, by a person's word: they were decided in quarantine or as dead letters, and what
-// they would have cost goes back too. It is refused with payment.ErrSettling while the ledger holds fewer grants than
-// that, and as a Conflict if the ledger's grants can't become what the close tells, or if some are missing and others
-// still wait in quarantine. A repeat gives the refund that is there and moves nothing, whoever made it.
-func (l *Ledger) Refund(ctx context.Context, closed stream.Entry, missing int64) (payment.Refund, error) {
-	n, err := l.count(ctx, &closed, missing)
+// sponsor, and nothing can be granted after it. closes are the campaign's close entries, one of each of its places in
+// their order, and missing how many of their grants the ledger will never hold, by a person's word: they were decided
+// in quarantine or as dead letters, and what they would have cost goes back too. It is refused with payment.ErrSettling
+// while the ledger holds fewer grants than that, and as a Conflict if the ledger's grants can't become what the closes
+// tell, or if some are missing and others still wait in quarantine. A repeat gives the refund that is there and moves
+// nothing, whoever made it.
+func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
+	e, err := endOf(closes, missing)
 	if err != nil {
-		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", closed.Campaign, err)
+		return payment.Refund{}, err
 	}
-	return l.refundOnce(ctx, closed.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
-		return c.refund(ctx, t, &closed, missing, &n)
+	n, err := l.count(ctx, e)
+	if err != nil {
+		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", e.campaign, err)
+	}
+	return l.refundOnce(ctx, e.campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
+		return c.refund(ctx, t, e, &n)
 	})
 }
+
+// end is the end of a campaign.
+type end struct {
+	campaign string
+	closes   []payment.Close // of each place
+	told     stream.Closing  // what they tell together
+	missing  int64
+}
+
+func endOf(closes []stream.Entry, missing int64) (*end, error) {
+	if len(closes) == 0 || missing < 0 {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund: no close was given, or %d missing grants are no number",
+			missing)
+	}
+	e := &end{campaign: closes[0].Campaign, missing: missing}
+	for i := range closes {
+		c := &closes[i]
+		if c.Kind != stream.EntryClose || c.Seq < 1 || c.Campaign != e.campaign {
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s: event %d-%d is no close of it",
+				e.campaign, c.Shard, c.Seq)
+		}
+		e.closes = append(e.closes, payment.Close{Shard: c.Shard, Seq: c.Seq})
+		e.told = e.told.Plus(c.Close)
+	}
+	return e, nil
+}
+
+// name names the closes.
+func (e *end) name() string {
+	names := make([]string, len(e.closes))
+	for i, c := range e.closes {
+		names[i] = fmt.Sprintf("%d-%d", c.Shard, c.Seq)
+	}
+	return strings.Join(names, ", ")
+}
+
+// allows tells whether a grant of a place can have come before the place was closed.
+func (e *end) allows(place int, g *paidGrant) bool {
+	c := e.closes[place]
+	return g.shard == c.Shard && (c.Seq == 0 || g.seq < c.Seq)
+}
+
+// place is the place to which a packet is dealt.
+func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int64(c.Spec.Places())) }
 
 // refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
 func (l *Ledger) refundOnce(
@@ -69,8 +119,8 @@ func (l *Ledger) refundOnce(
 	return refund, nil
 }
 
-// held is what the ledger has granted of a campaign and what is left.
-func (c *StoredCampaign) held() stream.Closing {
+// Held is what the ledger has granted of the campaign and what is left.
+func (c *StoredCampaign) Held() stream.Closing {
 	return stream.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants,
 		LeftAmount: c.Funded - c.Granted}
 }
@@ -80,22 +130,22 @@ type counted struct {
 	has           StoredCampaign
 	grants        int64
 	amount        hongbao.Amount
-	late, onePack int64 // grants that the close can't have counted, and the packet of one of them
+	late, onePack int64 // grants that no close can have counted, and the packet of one of them
 }
 
 // count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is
-// settled meanwhile moves the counters. It reads none while fewer are there than the close tells.
-func (l *Ledger) count(ctx context.Context, closed *stream.Entry, missing int64) (n counted, err error) {
+// settled meanwhile moves the counters. It reads none while fewer are there than the closes tell.
+func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
-		n.has, found, err = campaignByID(closed.Campaign).first(ctx, t)
-		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+missing < closed.Close.Granted {
+		n.has, found, err = campaignByID(e.campaign).first(ctx, t)
+		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+e.missing < e.told.Granted ||
+			n.has.Spec.Places() != len(e.closes) {
 			return err
 		}
-		return eachPaid(ctx, t, closed.Campaign, func(g *paidGrant) error {
+		return eachPaid(ctx, t, e.campaign, func(g *paidGrant) error {
 			n.grants, n.amount = n.grants+1, n.amount+g.amount
-			// The close stands behind every grant of its campaign, on the same shard.
-			if g.shard != closed.Shard || g.seq >= closed.Seq {
+			if !e.allows(n.has.place(g.packet), g) {
 				n.late, n.onePack = n.late+1, g.packet
 			}
 			return nil
@@ -113,20 +163,18 @@ func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, 
 	return pool, waiting, err
 }
 
-// refund compares the close with what the ledger holds, and tells what is to be moved. counted was read before the
-// lock.
-func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *stream.Entry, missing int64,
-	n *counted) (payment.Refund, error) {
+// refund compares the closes with what the ledger holds, and tells what is to be moved. n was read before the lock.
+func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
 		return payment.Refund{}, err
 	}
-	held, want, id := c.held(), closed.Close, c.Spec.ID
+	held, want, id := c.Held(), e.told, c.Spec.ID
 	waits, disagrees := nothingPending(ctx, t, id), c.agrees(n, pool)
 	switch {
-	case closed.Kind != stream.EntryClose || closed.Seq < 1 || missing < 0:
-		err = hongbao.Errorf(hongbao.ClassPermanent, "entry %s is no close, or %d missing grants are no number", closed.ID,
-			missing)
+	case len(e.closes) != c.Spec.Places():
+		err = hongbao.Errorf(hongbao.ClassPermanent, "there are %d closes (%s), the campaign is on %d shards",
+			len(e.closes), e.name(), c.Spec.Places())
 	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded %d "+
 			"with %d: run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount,
@@ -134,26 +182,26 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, closed *stream.Entry
 			c.Funded, id)
 	case n.late > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, "+
-			"event %d-%d, can't have counted: they stand behind it or are of another shard. Somebody wrote to Redis or to the "+
-			"ledger: run `hongbao audit --campaign %s`",
-			n.late, n.onePack, closed.Shard, closed.Seq, id)
+			"event %s, can't have counted: they stand behind it or are of another shard. Somebody wrote to Redis or to the "+
+			"ledger: run `hongbao audit --campaign %s`", n.late, n.onePack, e.name(), id)
 	case waits != nil:
 		err = waits
-	case held.Granted+missing < want.Granted:
+	case held.Granted+e.missing < want.Granted:
 		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger holds %d of %d grants", payment.ErrSettling,
 			held.Granted, want.Granted)
 	case disagrees != nil:
 		err = disagrees
-	case held.Granted+missing > want.Granted || held.GrantedAmount > want.GrantedAmount || missing == 0 && held != want:
+	case held.Granted+e.missing > want.Granted || held.GrantedAmount > want.GrantedAmount ||
+		e.missing == 0 && held != want:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with "+
 			"%d, and %d are said to be missing: run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount,
-			held.Granted, held.GrantedAmount, missing, id)
-	case missing > 0 && waiting > 0:
+			held.Granted, held.GrantedAmount, e.missing, id)
+	case e.missing > 0 && waiting > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first",
-			missing, waiting)
+			e.missing, waiting)
 	}
 	r := c.rest()
-	r.Shard, r.Seq = closed.Shard, closed.Seq
+	r.Closes = e.closes
 	return r, err
 }
 
@@ -176,7 +224,7 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
 		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while the ledger's were counted",
 			payment.ErrSettling)
-	case c.Grants != n.grants || c.Granted != n.amount || pool != c.held().LeftAmount:
+	case c.Grants != n.grants || c.Granted != n.amount || pool != c.Held().LeftAmount:
 		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
 			"amount %d, there are %d with %d, the pool has %d: run `hongbao audit --campaign %s`", c.Grants, c.Granted, n.grants,
 			n.amount, pool, c.Spec.ID)
@@ -186,7 +234,7 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 
 // rest is the refund of what nobody got, on no ground yet.
 func (c *StoredCampaign) rest() payment.Refund {
-	held := c.held()
+	held := c.Held()
 	return payment.Refund{
 		Campaign: c.Spec.ID, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Amount: held.LeftAmount, Packets: held.Left,
 		Created: time.Now().UTC().Truncate(time.Millisecond),
@@ -202,7 +250,7 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, err
 	if err != nil {
 		return stream.Closing{}, err
 	}
-	return c.held(), nil
+	return c.Held(), nil
 }
 
 // postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards
@@ -210,17 +258,38 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, err
 func postRefund(r *payment.Refund, pool string) []stmt {
 	sponsor, transfer := SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
+	home := r.Closes[0]
 	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
-	return []stmt{
+	stmts := []stmt{
 		{sql: move, args: []any{pool, -amount}},
 		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount,
 			string(StateRefunded)}},
 		{sql: insertTransfer, args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
 		{sql: `INSERT INTO refund (campaign, transfer, amount, packets, shard, close_seq, decided_by, why, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-			args: []any{r.Campaign, transfer, amount, r.Packets, int64(r.Shard), r.Seq, r.By, r.Why, now}},
-		{sql: move, args: []any{sponsor, amount}},
+			args: []any{r.Campaign, transfer, amount, r.Packets, int64(home.Shard), home.Seq, r.By, r.Why, now}},
 	}
+	for i, c := range r.Closes[1:] {
+		stmts = append(stmts, stmt{sql: `INSERT INTO refund_close (campaign, place, shard, close_seq)
+			VALUES ($1, $2, $3, $4)`, args: []any{r.Campaign, int64(i) + 1, int64(c.Shard), c.Seq}})
+	}
+	return append(stmts, stmt{sql: move, args: []any{sponsor, amount}})
+}
+
+// closeRow is a row of the closes of the places after the first.
+type closeRow struct {
+	campaign string
+	payment.Close
+}
+
+// selectCloses reads what scanClose reads.
+const selectCloses = `SELECT campaign, shard, close_seq FROM refund_close `
+
+func scanClose(s scan) (r closeRow, err error) {
+	var shard int64
+	err = s(&r.campaign, &shard, &r.Seq)
+	r.Shard = int(shard)
+	return r, err
 }
 
 func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, found bool, err error) {
@@ -228,14 +297,23 @@ func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, 
 	if err != nil || !found {
 		return r, false, err
 	}
-	return question[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at FROM refund
-		WHERE campaign = $1`, args: []any{campaign}, row: func(s scan) (payment.Refund, error) {
+	r, found, err = question[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at
+		FROM refund WHERE campaign = $1`, args: []any{campaign}, row: func(s scan) (payment.Refund, error) {
 		r := payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
-		var shard, at int64
-		err := s(&r.Amount, &r.Packets, &shard, &r.Seq, &r.By, &r.Why, &at)
-		r.Shard, r.Created = int(shard), time.UnixMilli(at).UTC()
+		var shard, seq, at int64
+		err := s(&r.Amount, &r.Packets, &shard, &seq, &r.By, &r.Why, &at)
+		r.Closes, r.Created = []payment.Close{{Shard: int(shard), Seq: seq}}, time.UnixMilli(at).UTC()
 		return r, err
 	}}.first(ctx, t)
+	if err != nil || !found || c.Spec.Places() == 1 {
+		return r, found, err
+	}
+	rows, err := question[closeRow]{sql: selectCloses + `WHERE campaign = $1 ORDER BY place`, args: []any{campaign},
+		row: scanClose}.in(ctx, t)
+	for _, row := range rows {
+		r.Closes = append(r.Closes, row.Close)
+	}
+	return r, true, err
 }
 
 // RefundOf gives the refund of a campaign; false if there is none.

@@ -25,10 +25,13 @@ func closeOf(campaign string, packets, granted int64) stream.Entry {
 	}
 }
 
+// one are the closes of a campaign on one shard.
+func one(closed stream.Entry) []stream.Entry { return []stream.Entry{closed} }
+
 // refunds has the campaign refunded.
 func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	t.Helper()
-	r, err := f.ledger.Refund(t.Context(), closed, 0)
+	r, err := f.ledger.Refund(t.Context(), one(closed), 0)
 	require.NoError(t, err)
 	require.Equal(t, closed.Close.LeftAmount, r.Amount)
 	return r
@@ -95,7 +98,7 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	closed := closeOf("rain", 10, 4)
 	for n := range int64(4) {
-		_, err := f.ledger.Refund(t.Context(), closed, 0)
+		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 		require.ErrorIs(t, err, payment.ErrSettling)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 		require.False(t, hongbao.IsOutage(err))
@@ -107,8 +110,8 @@ func testRefundWaits(t *testing.T, f *fixture) {
 	require.False(t, found)
 	r := f.refunds(t, closed)
 	require.Equal(t, payment.Refund{
-		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Shard: 3,
-		Seq: 5, Created: r.Created,
+		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: closed.Close.LeftAmount, Packets: 6, Created: r.Created,
+		Closes: []payment.Close{{Shard: 3, Seq: 5}},
 	}, r)
 	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
 	require.NoError(t, err)
@@ -136,7 +139,7 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	} {
 		e := closeOf("rain", 10, 4)
 		c.alter(&e)
-		_, err := f.ledger.Refund(t.Context(), e, 0)
+		_, err := f.ledger.Refund(t.Context(), one(e), 0)
 		require.Error(t, err, name)
 		require.Equal(t, c.class, hongbao.ClassOf(err), "%s: %v", name, err)
 	}
@@ -161,7 +164,7 @@ func testRefundBehindTheClose(t *testing.T, f *fixture) {
 		held, err := f.ledger.Held(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, closed.Close, held)
-		_, err = f.ledger.Refund(t.Context(), closed, 0)
+		_, err = f.ledger.Refund(t.Context(), one(closed), 0)
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, "packet 11")
 		f.holds(t, id, append(grantsOf(id, 1, 3), forged))
@@ -179,17 +182,17 @@ func testRefundMissing(t *testing.T, f *fixture) {
 	closed := closeOf("rain", 10, 4)
 	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 are said to be missing",
 		-1: "no number"} {
-		_, err := f.ledger.Refund(t.Context(), closed, missing)
+		_, err := f.ledger.Refund(t.Context(), one(closed), missing)
 		require.ErrorContains(t, err, says)
 	}
 	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "not paid"}, nil)
 	require.NoError(t, err)
-	_, err = f.ledger.Refund(t.Context(), closed, 0)
+	_, err = f.ledger.Refund(t.Context(), one(closed), 0)
 	require.ErrorIs(t, err, payment.ErrSettling)
 	held, err := f.ledger.Held(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, closeOf("rain", 10, 3).Close, held)
-	r, err := f.ledger.Refund(t.Context(), closed, 1)
+	r, err := f.ledger.Refund(t.Context(), one(closed), 1)
 	require.NoError(t, err)
 	require.Equal(t, held.LeftAmount, r.Amount)
 	require.EqualValues(t, 7, r.Packets)
@@ -201,7 +204,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 }
 
 func testRefundUnknown(t *testing.T, f *fixture) {
-	_, err := f.ledger.Refund(t.Context(), closeOf("typo", 10, 4), 0)
+	_, err := f.ledger.Refund(t.Context(), one(closeOf("typo", 10, 4)), 0)
 	require.ErrorIs(t, err, ErrNoCampaign)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, found, err := f.ledger.RefundOf(t.Context(), "typo")
@@ -213,7 +216,7 @@ func testRefundTampered(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	f.tamper(t, stmt{sql: `UPDATE campaign SET granted = granted - 1`})
-	_, err := f.ledger.Refund(t.Context(), closeOf("rain", 10, 4), 0)
+	_, err := f.ledger.Refund(t.Context(), one(closeOf("rain", 10, 4)), 0)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
@@ -227,7 +230,7 @@ func testRefundTogether(t *testing.T, f *fixture) {
 	got := make([]payment.Refund, 10)
 	for i := range got {
 		group.Go(func() (err error) {
-			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), closed, 0)
+			got[i], err = []*fixture{f, second}[i%2].ledger.Refund(context.Background(), one(closed), 0)
 			return err
 		})
 	}
@@ -283,7 +286,7 @@ func testRefundDies(t *testing.T, f *fixture) {
 	deaths := 0
 	for {
 		f.ledger.store = &dying{store: inner, after: deaths}
-		_, err := f.ledger.Refund(t.Context(), closed, 0)
+		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 		f.ledger.store = inner
 		if err == nil {
 			break // the caller never learns of this one
@@ -324,11 +327,11 @@ func testRefundAmongSettlers(t *testing.T, f *fixture) {
 		group.Go(func() error {
 			for range settled {
 				tries.Add(1)
-				if _, err := f.ledger.Refund(context.Background(), closed, 0); !errors.Is(err, payment.ErrSettling) {
+				if _, err := f.ledger.Refund(context.Background(), one(closed), 0); !errors.Is(err, payment.ErrSettling) {
 					return err
 				}
 			}
-			_, err := f.ledger.Refund(context.Background(), closed, 0)
+			_, err := f.ledger.Refund(context.Background(), one(closed), 0)
 			return err
 		})
 	}

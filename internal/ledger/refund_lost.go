@@ -3,19 +3,18 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell
 // what is left.
 type LostRefund struct {
 	Campaign string
-	// Shard is where the campaign lived.
-	Shard int
+	// Closes are what is known of the close of each of the campaign's places, in their order. Seq is 0 where Redis has
+	// lost something of the campaign.
+	Closes []payment.Close
 	// Amount must be exactly what the ledger has left.
 	Amount hongbao.Amount
 	// By and Why are kept with the refund.
@@ -31,11 +30,16 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",
 			o.Campaign, err)
 	}
-	n, err := l.count(ctx, &stream.Entry{Campaign: o.Campaign, Shard: o.Shard, Seq: math.MaxInt64}, 0)
+	e := &end{campaign: o.Campaign, closes: o.Closes}
+	n, err := l.count(ctx, e)
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
 	}
 	return l.refundOnce(ctx, o.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
+		if len(o.Closes) != c.Spec.Places() {
+			return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "%d shards are named (%s), the campaign is on %d",
+				len(o.Closes), e.name(), c.Spec.Places())
+		}
 		pool, waiting, err := c.open(ctx, t)
 		if err == nil {
 			err = c.agrees(&n, pool)
@@ -47,9 +51,8 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 		switch {
 		case err != nil:
 		case n.late > 0:
-			err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) of another shard "+
-				"than %d: run `hongbao audit --campaign %s`",
-				n.late, n.onePack, o.Shard, o.Campaign)
+			err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) of another shard, "+
+				"or behind a close (%s): run `hongbao audit --campaign %s`", n.late, n.onePack, e.name(), o.Campaign)
 		case waiting > 0:
 			err = hongbao.Errorf(hongbao.ClassConflict, "%d of its grants wait in quarantine: decide these first, "+
 				"`hongbao quarantine list` shows them", waiting)
@@ -57,7 +60,7 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the amount is %d minor units, not %d; nothing was moved. Is it the "+
 				"right campaign?", r.Amount, o.Amount)
 		}
-		r.Shard, r.By, r.Why = o.Shard, o.By, o.Why
+		r.Closes, r.By, r.Why = o.Closes, o.By, o.Why
 		return r, err
 	})
 }

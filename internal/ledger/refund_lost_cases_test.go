@@ -13,8 +13,8 @@ import (
 
 // lostOf is a person's word about campaign rain of 10 packets, of which so many were granted.
 func lostOf(granted int64) LostRefund {
-	return LostRefund{Campaign: "rain", Shard: 3, Amount: fundedFor(10) - fundedFor(granted), By: "ann",
-		Why: "no file is left"}
+	return LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}}, Amount: fundedFor(10) - fundedFor(granted),
+		By: "ann", Why: "no file is left"}
 }
 
 // testRefundLost: Redis has lost the campaign, so the ledger alone says what goes back: the exact sum, once, with who
@@ -30,7 +30,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 		"who decides":                  func(o *LostRefund) { o.By = "" },
 		"why has 0 bytes":              func(o *LostRefund) { o.Why = "" },
 		"1 of its grants wait":         func(*LostRefund) {},
-		"4 grants (packet 4 for one) ": func(o *LostRefund) { o.Shard = 2 },
+		"4 grants (packet 4 for one) ": func(o *LostRefund) { o.Closes = []payment.Close{{Shard: 2}} },
 		ErrNoCampaign.Error():          func(o *LostRefund) { o.Campaign = "typo" },
 	} {
 		o := lostOf(4)
@@ -57,8 +57,8 @@ func testRefundLost(t *testing.T, f *fixture) {
 	r, err := f.ledger.RefundLost(t.Context(), lostOf(4))
 	require.NoError(t, err)
 	require.Equal(t, payment.Refund{
-		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: lostOf(4).Amount, Packets: 6, Shard: 3,
-		By: "ann", Why: "no file is left", Created: r.Created,
+		Campaign: "rain", Currency: testCurrency, Sponsor: "acme", Amount: lostOf(4).Amount, Packets: 6,
+		Closes: []payment.Close{{Shard: 3}}, By: "ann", Why: "no file is left", Created: r.Created,
 	}, r)
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 	stored, found, err := f.ledger.RefundOf(t.Context(), "rain")
@@ -67,8 +67,8 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Equal(t, r, stored)
 	totals, _, err := f.ledger.Totals(t.Context(), "rain")
 	require.NoError(t, err)
-	require.Equal(t, []any{true, int64(0), "ann", "no file is left"}, []any{totals.Closed, totals.CloseSeq, totals.By,
-		totals.Why})
+	require.Equal(t, []any{true, []payment.Close{{Shard: 3}}, "ann", "no file is left"}, []any{totals.Closed, totals.Closes,
+		totals.By, totals.Why})
 
 	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there; 5 and 6 come too late, though the packets are nobody's
 	list := f.open(t)

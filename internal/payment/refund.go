@@ -12,12 +12,19 @@ type Refund struct {
 	Campaign, Currency, Sponsor string
 	Amount                      hongbao.Amount
 	Packets                     int64 // that nobody got
-	// Shard and Seq name the close that it is based on. Seq is 0 if Redis had lost the campaign, so that there was
-	// none: then By and Why say who decided it.
-	Shard   int
-	Seq     int64
+	// Closes are what it is based on: one of each of the campaign's places, in their order.
+	Closes []Close
+	// By and Why are set if Redis had lost something of the campaign, so that some closes are missing: who decided it,
+	// and why.
 	By, Why string
 	Created time.Time
+}
+
+// Close names the close of a campaign on one shard.
+type Close struct {
+	Shard int
+	// Seq is 0 if there was none: Redis had lost something of the campaign there.
+	Seq int64
 }
 
 // ErrSettling says that the ledger does not hold every grant up to a campaign's close yet: the refund has to wait. Its

@@ -225,7 +225,7 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 			o.Campaign, payment.ErrSettling,
 			strings.Join(steps, "; "))
 	}
-	o.Shard = at.Shard
+	o.Closes = []payment.Close{{Shard: at.Shard}}
 	r, err := e.Books.RefundLost(ctx, o)
 	if err != nil {
 		return r, err
@@ -234,7 +234,7 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded before: %d minor units, not %d",
 			o.Campaign, r.Amount, o.Amount)
 	}
-	if at.Redis.State == "" && r.Seq > 0 {
+	if at.Redis.State == "" && r.By == "" {
 		return r, nil // it was closed, refunded, and has left Redis as it should
 	}
 	err = e.shard(o.Campaign).EndLost(ctx, &shards.LostCampaign{

@@ -54,6 +54,11 @@ type Closing struct {
 	LeftAmount    hongbao.Amount
 }
 
+// Plus is what two shards had given and had left together.
+func (c Closing) Plus(d Closing) Closing {
+	return Closing{c.Granted + d.Granted, c.GrantedAmount + d.GrantedAmount, c.Left + d.Left, c.LeftAmount + d.LeftAmount}
+}
+
 // Events is how many events the entry holds: seqs Seq to Seq+Events-1.
 func (e *Entry) Events() int64 {
 	switch e.Kind {
