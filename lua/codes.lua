@@ -1,7 +1,8 @@
--- codes: puts codes of packets beside a campaign.
+-- codes: puts codes of packets beside a campaign, on the place that they are dealt to.
 --
 -- KEYS  1 campaign  2 codes
--- ARGV  1 hash of the plan  2 number of the first packet  3... the codes of that packet and of those that follow it
+-- ARGV  1 hash of the plan  2 number of the first packet  3 how far the next one's number is  4... the codes of that packet and
+--       of those that follow it here
 -- Reply state, packets that have a code, hash of the plan that is there; the codes were taken if that is ARGV[1]
 -- Cost  O(packets)
 -- First write HSET: it grows memory.
@@ -15,10 +16,10 @@ end
 if not has[1] or has[2] ~= ARGV[1] then
 	return { has[1] or '', string.format('%.0f', coded), has[2] or '' }
 end
-for first = 3, #ARGV, 1000 do
+for first = 4, #ARGV, 1000 do
 	local fields = {}
 	for i = first, math.min(first + 999, #ARGV) do
-		fields[#fields + 1] = string.format('%.0f', ARGV[2] + i - 3)
+		fields[#fields + 1] = string.format('%.0f', ARGV[2] + (i - 4) * ARGV[3])
 		fields[#fields + 1] = ARGV[i]
 	end
 	redis.call('HSET', KEYS[2], unpack(fields))

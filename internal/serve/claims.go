@@ -12,25 +12,10 @@ import (
 // errClaim says that a claim has another type than the standard gives it.
 var errClaim = errors.New("a claim has the wrong type")
 
-// claims are what a part of a token says, in its order. They implement jwt.Claims.
-type claims []member
+// claims are what a part of a token says. They implement jwt.Claims.
+type claims map[string]gjson.Result
 
-type member struct {
-	name  string
-	value gjson.Result
-}
-
-// get gives a claim. A name that comes twice has its last value.
-func (c claims) get(name string) (value gjson.Result, ok bool) {
-	for i := len(c) - 1; i >= 0; i-- {
-		if c[i].name == name {
-			return c[i].value, true
-		}
-	}
-	return value, false
-}
-
-// readClaims reads a part of a token: one JSON object.
+// readClaims reads a part of a token: one JSON object. A name that comes twice has its last value.
 func readClaims(part string) (claims, error) {
 	text, err := segment.DecodeString(part)
 	if err != nil {
@@ -40,9 +25,9 @@ func readClaims(part string) (claims, error) {
 	if !gjson.ValidBytes(text) || !root.IsObject() {
 		return nil, errors.New("a part of the token is no JSON object")
 	}
-	c := make(claims, 0, 8)
+	c := make(claims, 8)
 	root.ForEach(func(name, value gjson.Result) bool {
-		c = append(c, member{name.Str, value})
+		c[name.Str] = value
 		return true
 	})
 	return c, nil
@@ -50,7 +35,7 @@ func readClaims(part string) (claims, error) {
 
 // text gives a claim that is a text, "" for none.
 func (c claims) text(name string) (string, error) {
-	value, ok := c.get(name)
+	value, ok := c[name]
 	if ok && value.Type != gjson.String {
 		return "", errClaim
 	}
@@ -58,7 +43,7 @@ func (c claims) text(name string) (string, error) {
 }
 
 func (c claims) date(name string) (*jwt.NumericDate, error) {
-	value, ok := c.get(name)
+	value, ok := c[name]
 	switch {
 	case !ok:
 		return nil, nil //nolint:nilnil // so jwt.Claims wants it
@@ -85,7 +70,7 @@ func (c claims) GetSubject() (string, error) { return c.text("sub") }
 
 // GetAudience implements jwt.Claims. One audience may stand as a text, several as a list of texts.
 func (c claims) GetAudience() (jwt.ClaimStrings, error) {
-	value, _ := c.get("aud")
+	value := c["aud"]
 	if !value.IsArray() {
 		one, err := c.text("aud")
 		return jwt.ClaimStrings{one}, err

@@ -18,17 +18,17 @@ const CodesField = "codes"
 type CodesChunk struct {
 	Campaign string
 	Hash     string // of the plan
-	// First is the number of the first packet; packets are numbered from 1.
-	First int64
-	Codes []string
+	// First is the number of the first packet; packets are numbered from 1. Step is how far the next one's is, 0 for 1.
+	First, Step int64
+	Codes       []string
 }
 
-// PutCodes puts codes beside a campaign that is in Redis, loading or loaded. Nothing is written if another plan is
+// PutCodes puts codes beside a campaign that is on this place, loading or loaded. Nothing is written if another plan is
 // there, or none: the answer's Hash tells. Loaded is the number of packets that have a code. A chunk without codes only
 // asks.
 func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) {
-	args := make([]any, 2, 2+len(c.Codes))
-	args[0], args[1] = c.Hash, c.First
+	args := make([]any, 3, 3+len(c.Codes))
+	args[0], args[1], args[2] = c.Hash, c.First, max(c.Step, 1)
 	for _, code := range c.Codes {
 		args = append(args, code)
 	}

@@ -175,10 +175,9 @@ func (h *history) grabs(n int) []*hongbao.Grab {
 }
 
 func (h *history) play(t *testing.T) {
-	store := h.b.store(t)
 	var answers []hongbao.Answer
 	for range 4 + h.r.IntN(12) {
-		h.disturb(t, store)
+		h.disturb(t)
 		n := 1 + h.r.IntN(8)
 		if h.r.IntN(3) == 0 {
 			n = 1 + h.r.IntN(shards.MaxGrabs)
@@ -238,8 +237,8 @@ func (h *history) held(n int) [][]time.Time {
 }
 
 // disturb is what else happens to a campaign between calls.
-func (h *history) disturb(t *testing.T, store *campaigns.Store) {
-	ctx, m := t.Context(), h.m
+func (h *history) disturb(t *testing.T) {
+	ctx, m, shard := t.Context(), h.m, shards.Of(h.b.rdb, h.k)
 	switch h.r.IntN(16) {
 	case 7, 8:
 		h.announce(t)
@@ -247,14 +246,14 @@ func (h *history) disturb(t *testing.T, store *campaigns.Store) {
 		h.deal(t)
 	case 0:
 		if m.state == campaigns.Open && !m.frozen {
-			require.NoError(t, store.Pause(ctx, m.spec.ID))
+			require.NoError(t, shard.SetState(ctx, m.spec.ID, campaigns.Paused, campaigns.Open))
 			m.state = campaigns.Paused
 		}
 	case 1, 2, 3:
 		m.frozen = false
 		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Meta(), "frozen").Err())
 		if m.state == campaigns.Paused {
-			require.NoError(t, store.Resume(ctx, m.spec.ID))
+			require.NoError(t, shard.SetState(ctx, m.spec.ID, campaigns.Open, campaigns.Paused))
 			m.state = campaigns.Open
 		}
 	case 4:

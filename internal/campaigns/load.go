@@ -1,0 +1,180 @@
+package campaigns
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Load puts the plan's packets into the stocks of the campaign's places, chunk by chunk, and opens the campaign. hash
+// is the plan's published hash. progress, if not nil, is told how many packets are there after each chunk.
+//
+// Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends.
+// A campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if
+// another plan of the same id is there.
+func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Plan, hash string,
+	progress func(loaded int64)) error {
+	if c.Places() > s.layout.Len() {
+		return hongbao.Errorf(hongbao.ClassPermanent, "load campaign %s: it wants %d shards, the deployment has %d; nothing "+
+			"was loaded", c.ID, c.Places(), s.layout.Len())
+	}
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	l := &load{Store: s, c: &c, hash: hash, progress: progress}
+	for j, k := range s.layout.Places(c.ID, c.Places()) {
+		l.places = append(l.places, &place{Shard: shards.Of(s.cfg.Redis, k), number: j,
+			amounts: Deal(plan.Amounts, c.Places(), j)})
+	}
+	// A user who has passed an empty place may come to any other one, so all are full before the first one opens.
+	for _, step := range []func(context.Context) error{l.checkWhole, l.create, l.loadCodes, l.deal, l.open} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Deal gives the amounts of the packets of one generation that are dealt to place j of n: packet i, from 0, to place i
+// mod n.
+func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
+	if n == 1 {
+		return amounts
+	}
+	dealt := make([]hongbao.Amount, 0, len(amounts)/n+1)
+	for i := j; i < len(amounts); i += n {
+		dealt = append(dealt, amounts[i])
+	}
+	return dealt
+}
+
+// load is one Load under way.
+type load struct {
+	*Store
+	c        *hongbao.Campaign
+	hash     string
+	places   []*place
+	progress func(loaded int64)
+}
+
+// place is one shard of the campaign.
+type place struct {
+	*shards.Shard
+	number  int
+	amounts []hongbao.Amount // of its packets
+	at      shards.LoadState
+}
+
+// checkWhole refuses a campaign that Redis has lost on one of its places: a load would deal that place's packets again.
+// The home is made first and opened last. So it is asked before the others, and after them.
+func (l *load) checkWhole(ctx context.Context) error {
+	if len(l.places) == 1 {
+		return nil
+	}
+	var states []string
+	for _, p := range append(l.places[:len(l.places):len(l.places)], l.places[0]) {
+		var state string
+		err := l.patiently(ctx, func() (err error) {
+			state, err = l.state(ctx, p.Keys, l.c.ID)
+			return err
+		})
+		if err != nil {
+			return l.stopped(err)
+		}
+		states = append(states, state)
+	}
+	before, others, after := states[0], states[1:len(l.places)], states[len(l.places)]
+	for _, state := range others {
+		if state != "" && after == "" || state == "" && before != "" && before != Loading {
+			return fmt.Errorf("nothing was loaded: %w", shards.LostError(l.c.ID))
+		}
+	}
+	return nil
+}
+
+// create puts the campaign on its places, where it is not there yet, and learns how far the load is.
+func (l *load) create(ctx context.Context) error {
+	fields, err := redisFields(l.c)
+	if err != nil {
+		return err
+	}
+	for _, p := range l.places {
+		call := &shards.CampaignCall{Campaign: l.c.ID, Hash: l.hash, Places: len(l.places), Place: p.number,
+			Share: int64(len(p.amounts)), Fields: fields}
+		for _, a := range p.amounts {
+			call.ShareAmount += a
+		}
+		err := l.patiently(ctx, func() (err error) {
+			p.at, err = p.CreateCampaign(ctx, call)
+			return err
+		})
+		if err := l.check(p, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check looks at what a place has answered.
+func (l *load) check(p *place, err error) error {
+	switch {
+	case err != nil:
+		return l.stopped(err)
+	case p.at.State == Frozen:
+		return fmt.Errorf("nothing was loaded: %w", shards.LostError(l.c.ID))
+	case p.at.Hash != l.hash:
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed", l.c.ID, p.at.Hash, l.hash)
+	}
+	return nil
+}
+
+func (l *load) stopped(err error) error {
+	return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", l.c.ID, l.loaded(),
+		l.c.Packets, err)
+}
+
+func (l *load) loaded() (n int64) {
+	for _, p := range l.places {
+		n += p.at.Loaded
+	}
+	return n
+}
+
+// deal puts the packets into the stocks, one place after the other.
+func (l *load) deal(ctx context.Context) error {
+	step := int64(len(l.places))
+	for _, p := range l.places {
+		for p.at.State == Loading && p.at.Loaded < int64(len(p.amounts)) {
+			l.progress(l.loaded())
+			chunk := &shards.Chunk{
+				Campaign: l.c.ID, Hash: l.hash, Before: p.at.Loaded, First: int64(p.number) + 1 + p.at.Loaded*step, Step: step,
+				Amounts: p.amounts[p.at.Loaded:min(p.at.Loaded+int64(l.cfg.Chunk), int64(len(p.amounts)))],
+			}
+			err := l.patiently(ctx, func() (err error) {
+				p.at, err = p.LoadChunk(ctx, chunk)
+				return err
+			})
+			if err := l.check(p, err); err != nil {
+				return err
+			}
+		}
+	}
+	l.progress(l.c.Packets)
+	return nil
+}
+
+// open opens the places, the home last.
+func (l *load) open(ctx context.Context) error {
+	for j := len(l.places) - 1; j >= 0; j-- {
+		if p := l.places[j]; p.at.State == Loading {
+			if err := l.patiently(ctx, func() error { return p.SetState(ctx, l.c.ID, Open, Loading) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

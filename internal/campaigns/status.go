@@ -1,0 +1,114 @@
+package campaigns
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Status is how a campaign stands in Redis, over all its places.
+type Status struct {
+	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
+	// paused only where it grants nothing.
+	State         string         `json:"state"`
+	Hash          string         `json:"plan_hash"`
+	Shard         int            `json:"shard"` // its home
+	Packets       int64          `json:"packets"`
+	Loaded        int64          `json:"loaded"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	Left          int64          `json:"left"`
+	LeftAmount    hongbao.Amount `json:"left_amount"`
+	// Places is how it stands on each shard, if it is dealt over several.
+	Places []PlaceStatus `json:"places,omitempty"`
+}
+
+// PlaceStatus is how a campaign stands on one of several shards.
+type PlaceStatus struct {
+	State         string         `json:"state"`
+	Shard         int            `json:"shard"`
+	Loaded        int64          `json:"loaded"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	Left          int64          `json:"left"`
+	LeftAmount    hongbao.Amount `json:"left_amount"`
+}
+
+// missing is the state on a place that has not got the campaign, although its home has it: the load has just begun, or
+// Redis lost it.
+const missing = "missing"
+
+// Status reads how the campaign stands; false if it is not in Redis.
+func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
+	places, err := shards.PlacesOf(ctx, s.cfg.Redis, s.layout, id)
+	if err != nil {
+		return Status{}, false, err
+	}
+	var st Status
+	for _, k := range places {
+		m, err := shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
+		if err != nil || len(m) == 0 && k == places[0] {
+			return Status{}, false, err
+		}
+		p := PlaceStatus{State: missing, Shard: k.Index()}
+		if len(m) > 0 {
+			if err := p.parse(id, m); err != nil {
+				return Status{}, false, err
+			}
+		}
+		if k == places[0] {
+			st = Status{Hash: m["hash"], Shard: k.Index()}
+			if st.Packets, err = number(id, m, "packets"); err != nil {
+				return Status{}, false, err
+			}
+		}
+		st.Places = append(st.Places, p)
+	}
+	st.sum()
+	return st, true, nil
+}
+
+func (p *PlaceStatus) parse(id string, m map[string]string) (err error) {
+	p.State = m["state"]
+	for name, to := range map[string]*int64{
+		"loaded": &p.Loaded, "granted": &p.Granted, "granted_amount": (*int64)(&p.GrantedAmount),
+		"loaded_amount": (*int64)(&p.LeftAmount),
+	} {
+		if *to, err = number(id, m, name); err != nil {
+			return err
+		}
+	}
+	p.Left, p.LeftAmount = p.Loaded-p.Granted, p.LeftAmount-p.GrantedAmount
+	return nil
+}
+
+func number(id string, m map[string]string, field string) (int64, error) {
+	n, err := strconv.ParseInt(m[field], 10, 64)
+	if err != nil {
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field %s: %w", id, field, err)
+	}
+	return n, nil
+}
+
+// sum adds up the places.
+func (s *Status) sum() {
+	order := []string{missing, Frozen, Loading, Open, Paused, Closed, Refunded}
+	first := len(order)
+	for _, p := range s.Places {
+		first = min(first, slices.Index(order, p.State)) // one that nobody knows comes first
+		s.Loaded += p.Loaded
+		s.Granted += p.Granted
+		s.GrantedAmount += p.GrantedAmount
+		s.Left += p.Left
+		s.LeftAmount += p.LeftAmount
+	}
+	if s.State = s.Places[0].State; first >= 0 && len(s.Places) > 1 {
+		s.State = order[first]
+	}
+	if len(s.Places) == 1 {
+		s.Places = nil
+	}
+}
