@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,10 +27,13 @@ type Disclosure struct {
 	// Seed is in hexadecimal.
 	Seed     string    `json:"seed"`
 	Revealed time.Time `json:"revealed_at"`
+	// TopUps are the generations from 2 on, in their order.
+	TopUps []DisclosedTopUp `json:"top_ups,omitempty"`
 }
 
-// maxDisclosure bounds what ReadDisclosure reads; a specification has up to 1 MiB, which JSON may make twice as long.
-const maxDisclosure = 4 << 20
+// maxDisclosure bounds what ReadDisclosure reads; a specification has up to 1 MiB, which JSON may make twice as long,
+// and each of 63 top-ups up to a thousand tiers.
+const maxDisclosure = 16 << 20
 
 // ReadDisclosure reads a disclosure's JSON. What can't be one is a Permanent error; nothing is verified yet.
 func ReadDisclosure(r io.Reader) (Disclosure, error) {
@@ -46,10 +50,11 @@ func ReadDisclosure(r io.Reader) (Disclosure, error) {
 	return d, nil
 }
 
-// Verify recomputes the draw from the disclosure alone, and gives the specification and the plan. published is the hash
-// that was published before the start; without it ("") the disclosure is only compared with itself. What does not fit
-// is a Conflict: then the draw is not the one that was promised.
-func (d *Disclosure) Verify(published string) (hongbao.Campaign, *Plan, error) {
+// Verify recomputes the draw from the disclosure alone, and gives the specification and the plan, in which the packets
+// of each top-up stand behind those before. published are the hashes that were published: before the start, and with
+// each top-up. The hash of a top-up covers all that is before it. Without any the disclosure is only compared with
+// itself. What does not fit is a Conflict: then the draw is not the one that was promised.
+func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error) {
 	c, err := Read(strings.NewReader(d.Canonical))
 	if err != nil {
 		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the specification can't be read: %w", err)
@@ -65,12 +70,30 @@ func (d *Disclosure) Verify(published string) (hongbao.Campaign, *Plan, error) {
 	if err := Verify(c, seed, d.Hash); err != nil {
 		return c, nil, err
 	}
-	if published != "" && published != d.Hash {
-		return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the hash that was published is %.80q, the disclosure has %s: "+
-			"seed or specification were exchanged after the start", published, d.Hash)
+	hashes := d.Hashes()
+	for _, hash := range published {
+		if hash != "" && !slices.Contains(hashes, hash) {
+			return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the hash that was published is %.80q, the disclosure has %s: "+
+				"seed or specification were exchanged after the start", hash, strings.Join(hashes, ", "))
+		}
 	}
 	plan, err := NewPlan(c, seed)
+	for i := 0; err == nil && i < len(d.TopUps); i++ {
+		var more *Plan
+		if more, err = d.TopUps[i].verify(c, i+2, hashes[i]); err == nil {
+			plan.Amounts = append(plan.Amounts, more.Amounts...)
+		}
+	}
 	return c, plan, err
+}
+
+// Hashes are those of the generations, in their order: that of the specification, then those of the top-ups.
+func (d *Disclosure) Hashes() []string {
+	hashes := []string{d.Hash}
+	for i := range d.TopUps {
+		hashes = append(hashes, d.TopUps[i].Hash)
+	}
+	return hashes
 }
 
 // GrantsChecked is what CheckGrants saw.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hongbao-project/hongbao"
@@ -15,6 +16,9 @@ import (
 type PlansConfig struct {
 	// Source finds a campaign's specification and seed. Many may call it at once. Required.
 	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, error)
+	// TopUps finds what was added to a campaign, with the seeds, in the order of the generations. It is asked when a
+	// plan is made, and again when a packet is asked for that the plan does not have. Nil if campaigns have none.
+	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
 	// Packets of all plans that a settler holds in memory, 8 bytes each.
 	//
 	// Any plan fits. One more plan may exist while it is made.
@@ -24,6 +28,7 @@ type PlansConfig struct {
 // Plans keeps the plans that were used last in memory. Many may use it at once.
 type Plans struct {
 	source func(context.Context, string) (hongbao.Campaign, Seed, error)
+	topUps func(context.Context, string) ([]TopUp, error)
 	most   int64
 	making chan struct{} // holds one: plans are made one at a time, which bounds their memory
 
@@ -43,6 +48,7 @@ type heldPlan struct {
 type call struct {
 	done  chan struct{}
 	plan  *Plan
+	short *Plan // what was held: it lacks what was added since
 	err   error
 	again bool // whoever made it was called off: those who waited do it themselves
 }
@@ -58,6 +64,7 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 	}
 	return &Plans{
 		source: config.Source,
+		topUps: config.TopUps,
 		most:   config.MaxPackets,
 		making: make(chan struct{}, 1),
 		held:   make(map[string]*list.Element),
@@ -70,8 +77,8 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 // for the same campaign at once share one call of the source. Errors are the source's, wrapped, and are not kept: the
 // next call asks again.
 func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
-	for {
-		plan, f, mine := p.find(campaign)
+	for joined := false; ; {
+		plan, f, mine := p.find(campaign, packet)
 		switch {
 		case mine:
 			p.run(ctx, campaign, f)
@@ -93,22 +100,30 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 			plan = f.plan
 		}
 		amount, ok := plan.Amount(packet)
+		if !ok && f != nil && !mine && !joined {
+			joined = true // that call may have asked before the packet was added; the next one begins after this one
+			continue
+		}
 		return amount, ok, nil
 	}
 }
 
-// find gives the plan if it is held, else the call that makes it; mine if the caller has to run it.
-func (p *Plans) find(campaign string) (plan *Plan, f *call, mine bool) {
+// find gives the plan if it is held and may have the packet, else the call that makes it; mine if the caller has to run
+// it.
+func (p *Plans) find(campaign string, packet int64) (plan *Plan, f *call, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.held[campaign]; e != nil {
 		p.recent.MoveToFront(e)
-		return e.Value.(*heldPlan).plan, nil, false //nolint:forcetypeassert // the list holds nothing else
+		plan = e.Value.(*heldPlan).plan //nolint:forcetypeassert // the list holds nothing else
+		if p.topUps == nil || packet <= int64(len(plan.Amounts)) {
+			return plan, nil, false
+		}
 	}
 	if f = p.calls[campaign]; f != nil {
 		return nil, f, false
 	}
-	f = &call{done: make(chan struct{}), again: true}
+	f = &call{done: make(chan struct{}), again: true, short: plan}
 	p.calls[campaign] = f
 	return nil, f, true
 }
@@ -124,12 +139,17 @@ func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 		}
 		close(f.done)
 	}()
-	f.plan, f.err = p.make(ctx, campaign)
+	f.plan, f.err = p.make(ctx, campaign, f.short)
 	f.again = f.err != nil && ctx.Err() != nil
 }
 
-func (p *Plans) make(ctx context.Context, campaign string) (*Plan, error) {
+// make makes a plan, or what a short one lacks.
+func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, error) {
 	c, seed, err := p.source(ctx, campaign)
+	var added []TopUp
+	if err == nil && p.topUps != nil {
+		added, err = p.topUps(ctx, campaign)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the plan of campaign %.80q: %w", campaign, err)
 	}
@@ -143,20 +163,51 @@ func (p *Plans) make(ctx context.Context, campaign string) (*Plan, error) {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "waiting to make the plan of campaign %.80q: %w", campaign,
 			ctx.Err())
 	}
-	plan, err := NewPlan(c, seed)
+	plan := short
+	if plan == nil {
+		plan, err = NewPlan(c, seed)
+	}
+	if err == nil {
+		plan, err = plan.with(c, added)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("making the plan of campaign %.80q: %w", campaign, err)
 	}
 	return plan, nil
 }
 
+// with gives a plan that has the top-ups, too. Others may read p meanwhile.
+func (p *Plan) with(c hongbao.Campaign, added []TopUp) (*Plan, error) {
+	out, first := &Plan{Amounts: slices.Clip(p.Amounts)}, c.Packets
+	for i := range added {
+		t := &added[i]
+		if first == int64(len(out.Amounts)) {
+			more, err := t.Plan(c)
+			if err != nil {
+				return nil, fmt.Errorf("generation %d: %w", t.Generation, err)
+			}
+			out.Amounts = append(out.Amounts, more.Amounts...)
+		}
+		first += t.Packets
+	}
+	return out, nil
+}
+
 // hold keeps a plan and lets go of those that were used longest ago. p.mu is held.
 func (p *Plans) hold(campaign string, plan *Plan) {
+	if short := p.held[campaign]; short != nil {
+		p.drop(short)
+	}
 	p.held[campaign] = p.recent.PushFront(&heldPlan{campaign, plan})
 	p.packets += int64(len(plan.Amounts))
 	for p.packets > p.most {
-		last := p.recent.Remove(p.recent.Back()).(*heldPlan) //nolint:forcetypeassert // the list holds nothing else
-		delete(p.held, last.campaign)
-		p.packets -= int64(len(last.plan.Amounts))
+		p.drop(p.recent.Back())
 	}
+}
+
+// drop lets go of a plan. p.mu is held.
+func (p *Plans) drop(e *list.Element) {
+	h := p.recent.Remove(e).(*heldPlan) //nolint:forcetypeassert // the list holds nothing else
+	delete(p.held, h.campaign)
+	p.packets -= int64(len(h.plan.Amounts))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -38,12 +39,13 @@ func revealCmd() *cobra.Command {
 }
 
 func verifyCmd() *cobra.Command {
-	published, grants := "", ""
+	var published []string
+	grants := ""
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: "Recompute a draw from what was published alone; no server is asked",
 		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and " +
 			"seed must give the hash,\n" +
-			"and --hash says which one was published before the start. With --grants each grant that `hongbao tail` printed is " +
+			"and --hash says which one was published before the start; give those of top-ups, too. With --grants each grant that `hongbao tail` printed is " +
 			"compared with the\n" +
 			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 3 if anything " +
 			"differs.",
@@ -56,12 +58,13 @@ func verifyCmd() *cobra.Command {
 			if err != nil {
 				return app.Usage("%s: %w", args[0], err)
 			}
-			c, plan, err := d.Verify(published)
+			c, plan, err := d.Verify(published...)
 			if err != nil {
 				return app.Found("campaign %.80q does not verify: %w", d.Campaign, err)
 			}
-			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Compared: published != "",
+			out := verified{Campaign: c.ID, Currency: c.Currency, Hash: d.Hash, Hashes: d.Hashes(),
 				Amounts: money.Histogram(plan.Amounts)}
+			out.Compared = slices.Contains(published, out.Hashes[len(out.Hashes)-1])
 			if grants != "" {
 				seen, err := readFile(cmd, grants,
 					func(r io.Reader) (campaign.GrantsChecked, error) { return campaign.CheckGrants(r, c.ID, plan) })
@@ -77,7 +80,8 @@ func verifyCmd() *cobra.Command {
 			return printAnswer(cmd, out, out.write)
 		},
 	}
-	cmd.Flags().StringVar(&published, "hash", "", "the hash that was published before the start")
+	cmd.Flags().StringArrayVar(&published, "hash", nil, "hash that was published before the start, or with a top-up; "+
+		"may be repeated")
 	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants as hongbao tail prints them")
 	return cmd
 }
@@ -87,7 +91,9 @@ type verified struct {
 	Campaign string `json:"campaign"`
 	Currency string `json:"currency,omitempty"`
 	Hash     string `json:"plan_hash"`
-	// Compared: the hash is the one that was given as published.
+	// Hashes are those of the generations: the specification's, and each top-up's.
+	Hashes []string `json:"plan_hashes"`
+	// Compared: the last of them, which covers those before, is one that was given as published.
 	Compared bool           `json:"compared_with_published"`
 	Grants   *checkedGrants `json:"grants"` // null if none were given
 	Amounts  []money.Bin    `json:"amounts"`
@@ -102,7 +108,14 @@ type checkedGrants struct {
 
 func (v *verified) write(w io.Writer) error {
 	fmt.Fprintf(w, "campaign %s verifies: specification and seed give the hash %s\n", v.Campaign, v.Hash)
-	if !v.Compared {
+	for i, hash := range v.Hashes[1:] {
+		fmt.Fprintf(w, "generation %d verifies: its hash is %s\n", i+2, hash)
+	}
+	switch {
+	case !v.Compared && len(v.Hashes) > 1:
+		fmt.Fprintln(w, "compare the last hash with the one that was published with the top-up, or give that as --hash: it "+
+			"covers those before")
+	case !v.Compared:
 		fmt.Fprintln(w, "compare it with the hash that was published before the start, or give that as --hash")
 	}
 	if g := v.Grants; g != nil {

@@ -316,7 +316,7 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 				out.Next = out.Campaigns[limit-1].ID
 				return out, nil
 			}
-			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Kind, s.Packets, s.Currency, c.Funded, c.Granted,
+			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Kind, c.Packets, s.Currency, c.Funded, c.Granted,
 				c.Refunded, c.State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
 		}
 		if len(list) < page {
@@ -347,9 +347,13 @@ func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, erro
 	case err != nil:
 		return nil, err
 	}
+	added, err := topUps(ctx, a.ledger, id)
+	if err != nil {
+		return nil, err
+	}
 	return &campaign.Disclosure{
 		Format: campaign.DisclosureFormat, Campaign: id, Canonical: string(c.Canonical), Hash: c.Hash,
 		Seed:     campaign.Seed(c.Seed).Hex(),
-		Revealed: c.Revealed,
+		Revealed: c.Revealed, TopUps: disclosed(added),
 	}, nil
 }

@@ -76,7 +76,7 @@ func (s *consoleSource) Campaigns(ctx context.Context) (console.Campaigns, error
 func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
 	s := &c.Spec
 	out := console.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
-		From: s.From, To: s.To, Packets: s.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
+		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
 		Refunded: c.Refunded, GrantedSum: c.Granted}
 	if c.State == ledger.StateRefunded {
 		out.State = "refunded"

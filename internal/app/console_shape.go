@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
@@ -68,7 +67,7 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 // moments is the campaign's life in the ledger, in the order of time.
 func (s *shape) moments(c *ledger.StoredCampaign) []console.Moment {
 	last := "Last grant so far"
-	if c.Grants == c.Spec.Packets {
+	if c.Grants == c.Packets {
 		last = "The last packet is granted"
 	}
 	var list []console.Moment
@@ -91,7 +90,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	}
 	var plan []hongbao.Amount
 	if revealed { // else nobody may see what is not granted
-		p, err := campaign.NewPlan(c.Spec, c.Seed)
+		p, err := planOf(ctx, l, c)
 		if err != nil {
 			return out, err
 		}

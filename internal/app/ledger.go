@@ -113,6 +113,7 @@ func (a *App) plans() (*campaign.Plans, error) {
 		}
 		return c.Spec, c.Seed, err
 	}
+	cfg.TopUps = func(ctx context.Context, id string) ([]campaign.TopUp, error) { return topUps(ctx, a.ledger, id) }
 	return campaign.NewPlans(cfg)
 }
 

@@ -45,9 +45,11 @@ type StoredCampaign struct {
 	Campaign
 	State                     CampaignState
 	Funded, Granted, Refunded hongbao.Amount
-	// Grants is how many packets were granted.
-	Grants  int64
-	Created time.Time
+	// Packets are those of the specification and of every top-up, Grants how many of them were granted.
+	Packets, Grants int64
+	Created         time.Time
+	// Closing is when the campaign was first to be closed; zero while it may be topped up.
+	Closing time.Time
 	// Revealed is when the seed was published; zero while it is secret.
 	Revealed time.Time
 }
@@ -161,18 +163,20 @@ func (c *Campaign) same(has *StoredCampaign) error {
 		ErrCampaignExists, has.Hash, c.Hash)
 }
 
-const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, grants, created_at, revealed_at`
+const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, packets, grants, created_at,
+	revealed_at, closing_at`
 
 func scanCampaign(s scan) (StoredCampaign, error) {
 	var c StoredCampaign
 	var spec, state string
 	var seed []byte
-	var created, revealed int64
-	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Grants, &created,
-		&revealed); err != nil {
+	var created, revealed, closing int64
+	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Packets, &c.Grants, &created,
+		&revealed, &closing); err != nil {
 		return c, err
 	}
 	c.Canonical, c.State, c.Created, c.Revealed = []byte(spec), CampaignState(state), atMilli(created), atMilli(revealed)
+	c.Closing = atMilli(closing)
 	copy(c.Seed[:], seed)
 	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
 		return c, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of a campaign can't be read: %w", err)

@@ -19,7 +19,7 @@ const codeChunk = 5_000
 func (l *Ledger) AddCodes(
 	ctx context.Context, campaign string, draw func(after int64, n int) ([]string, error), progress func(stored int64),
 ) error {
-	known, found, err := l.lookUp(ctx, campaign)
+	known, found, err := l.lookUp(ctx, campaign, 1)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (l *Ledger) mostPayable(ctx context.Context, d *Decision, plan PlanSource) 
 	if err != nil || !found {
 		return -1, err // Decide itself says that there is none
 	}
-	k, found, err := l.lookUp(ctx, q.Grant.Campaign)
+	k, found, err := l.lookUp(ctx, q.Grant.Campaign, q.Grant.Packet)
 	if err != nil || !found || q.Grant.Packet < 1 || q.Grant.Packet > k.packets {
 		return -1, err
 	}

@@ -154,10 +154,11 @@ func (l *Ledger) observe(kind string, start time.Time, again bool, err error) {
 // maxKnownCampaigns bounds the cache of campaigns.
 const maxKnownCampaigns = 10_000
 
-// knownCampaign is what of a campaign never changes and every batch needs.
+// knownCampaign is what every batch needs of a campaign. Packets may have been added to it since; nothing else changes.
 type knownCampaign struct {
 	currency string
 	packets  int64
+	latest   bool // in a batch: the ledger was read for it, since a packet was above what was known
 }
 
 // campaignCache remembers campaigns that the ledger has; they are never removed from it.
@@ -182,9 +183,10 @@ func (c *campaignCache) put(id string, k knownCampaign) {
 	c.campaigns[id] = k
 }
 
-// lookUp gives what never changes of a campaign; false if the ledger does not have it.
-func (l *Ledger) lookUp(ctx context.Context, id string) (knownCampaign, bool, error) {
-	if k, ok := l.known.get(id); ok {
+// lookUp gives what every batch needs of a campaign that has a packet; false if the ledger does not have it. It reads
+// the ledger again if the packet is above those that were known.
+func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCampaign, bool, error) {
+	if k, ok := l.known.get(id); ok && packet <= k.packets {
 		return k, true, nil
 	}
 	k, found, err := question[knownCampaign]{"look up campaign " + id + " in the ledger",

@@ -58,7 +58,8 @@ func (m *model) settle(campaign string, batch []hongbao.Grant) {
 
 var histories atomic.Int64
 
-// testModel compares random histories (batches in any order, repeats, altered and impossible grants) with the model.
+// testModel compares random histories (batches in any order, repeats, altered and impossible grants, top-ups) with the
+// model.
 func testModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := histories.Add(1)
@@ -84,7 +85,20 @@ func testModel(t *testing.T, f *fixture) {
 			}
 			return g
 		})
-		for _, batch := range rapid.SliceOfN(rapid.SliceOfN(draw, 1, 20), 1, 6).Draw(rt, "batches") {
+		generation := 1
+		for range rapid.IntRange(1, 6).Draw(rt, "steps") {
+			if add := rapid.Int64Range(-3, 4).Draw(rt, "added"); add > 0 {
+				generation++
+				o := added(campaign, generation, m.packets, add)
+				for range rapid.IntRange(1, 2).Draw(rt, "ordered") {
+					f.tops(rt, o)
+				}
+				m.packets += add
+				o.ID, o.Generation = "late", generation+1 // it expects what was there before
+				_, err := f.ledger.TopUp(context.Background(), o)
+				require.ErrorIs(rt, err, ErrFundedOtherwise)
+			}
+			batch := rapid.SliceOfN(draw, 1, 20).Draw(rt, "batch")
 			m.settle(campaign, batch)
 			require.Nil(rt, f.Handle(context.Background(), batch))
 			f.agrees(rt, campaign, other, m)
@@ -114,4 +128,5 @@ func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
 	totals, _, err := f.ledger.Totals(context.Background(), campaign)
 	require.NoError(t, err)
 	require.Len(t, m.paid, int(totals.Grants))
+	require.Equal(t, fundedFor(m.packets), totals.Funded)
 }

@@ -80,7 +80,7 @@ func (e *end) allows(place int, g *paidGrant) bool {
 	return g.shard == c.Shard && (c.Seq == 0 || g.seq < c.Seq)
 }
 
-// place is the place to which a packet is dealt.
+// place is the place to which a packet is dealt, whatever generation it is of.
 func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int64(c.Spec.Places())) }
 
 // refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
@@ -121,7 +121,7 @@ func (l *Ledger) refundOnce(
 
 // Held is what the ledger has granted of the campaign and what is left.
 func (c *StoredCampaign) Held() stream.Closing {
-	return stream.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Spec.Packets - c.Grants,
+	return stream.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Packets - c.Grants,
 		LeftAmount: c.Funded - c.Granted}
 }
 
@@ -175,11 +175,10 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 	case len(e.closes) != c.Spec.Places():
 		err = hongbao.Errorf(hongbao.ClassPermanent, "there are %d closes (%s), the campaign is on %d shards",
 			len(e.closes), e.name(), c.Spec.Places())
-	case want.Granted+want.Left != c.Spec.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
+	case want.Granted+want.Left != c.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded %d "+
 			"with %d: run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount,
-			c.Spec.Packets,
-			c.Funded, id)
+			c.Packets, c.Funded, id)
 	case n.late > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, "+
 			"event %s, can't have counted: they stand behind it or are of another shard. Somebody wrote to Redis or to the "+

@@ -149,11 +149,12 @@ func (s *Settler) lookUp(
 ) (k knownCampaign, reason Reason, err error) {
 	k, ok := known[g.Campaign]
 	disowned, met := missing[g.Campaign]
-	if !ok && !met {
-		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign); err != nil {
+	if !met && (!ok || g.Packet > k.packets && !k.latest) {
+		if k, ok, err = s.config.Ledger.lookUp(ctx, g.Campaign, g.Packet); err != nil {
 			return k, "", err
 		}
 		if ok {
+			k.latest = g.Packet > k.packets
 			known[g.Campaign] = k
 		} else if disowned, err = s.config.Ledger.disowned(ctx, g.Campaign); err != nil {
 			return k, "", err

@@ -112,9 +112,9 @@ func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 		return nil, err
 	}
 	out := &Ending{
-		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: k.Keys.Index(), Packets: c.Spec.Packets,
+		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: k.Keys.Index(), Packets: c.Packets,
 		Funded: c.Funded,
-		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Spec.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
+		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
 	}
 	if out.Redis, err = remains(ctx, k, id); err != nil {
 		return nil, err

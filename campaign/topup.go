@@ -1,0 +1,92 @@
+package campaign
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// TopUp is what a sponsor adds to a campaign: a generation of packets with a draw of their own. Their numbers go on
+// where those of the generation before end. Its JSON form, fields in this order, is what its hash covers.
+type TopUp struct {
+	Campaign string `json:"campaign"`
+	// Generation is 2 for the first top-up: 1 are the packets of the specification.
+	Generation int            `json:"generation"`
+	Packets    int64          `json:"packets"`
+	Total      hongbao.Amount `json:"total"`
+	Split      hongbao.Split  `json:"split"`
+	// Before is the hash of the generation before. So the hash of the last one covers them all.
+	Before string `json:"before"`
+	Seed   Seed   `json:"-"`
+}
+
+// Canonical is the one written form of a top-up, which its hash covers.
+func (t *TopUp) Canonical() []byte {
+	data, err := json.Marshal(t)
+	if err != nil {
+		panic("campaign: canonical form of a top-up: " + err.Error()) // it has numbers and texts only
+	}
+	return data
+}
+
+// topUpTag keeps the hash of a top-up apart from every other hash.
+const topUpTag = "hongbao.topup.v1\n"
+
+// Commit is the hash that is published with the top-up: of its canonical form and its seed, in hexadecimal.
+func (t *TopUp) Commit() string {
+	h := sha256.New()
+	h.Write([]byte(topUpTag))
+	h.Write(t.Canonical())
+	h.Write([]byte{'\n'})
+	h.Write(t.Seed[:])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Plan draws the packets of the top-up of campaign c, by the rules of NewPlan. Index 0 is the first one of the top-up.
+func (t *TopUp) Plan(c hongbao.Campaign) (*Plan, error) {
+	if t.Campaign != c.ID {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a top-up of campaign %.80q is none of campaign %.80q",
+			t.Campaign, c.ID)
+	}
+	c.Packets, c.Total, c.Split = t.Packets, t.Total, t.Split
+	return NewPlan(c, t.Seed)
+}
+
+// DisclosedTopUp is what a Disclosure tells of a top-up.
+type DisclosedTopUp struct {
+	// Canonical is the top-up, byte by byte as the hash covers it.
+	Canonical string `json:"canonical"`
+	Hash      string `json:"plan_hash"`
+	// Seed is in hexadecimal.
+	Seed string `json:"seed"`
+}
+
+// verify recomputes a draw: generation is what it must be, before the hash of the one before.
+func (d *DisclosedTopUp) verify(c hongbao.Campaign, generation int, before string) (*Plan, error) {
+	var t TopUp
+	dec := json.NewDecoder(bytes.NewReader([]byte(d.Canonical)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&t); err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d can't be read: %w", generation, err)
+	}
+	if string(t.Canonical()) != d.Canonical || t.Campaign != c.ID || t.Generation != generation || t.Before != before {
+		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d is not in its canonical form, not that of campaign "+
+			"%.80q, or does not follow the generation before", generation, c.ID)
+	}
+	var err error
+	if t.Seed, err = ParseSeed(d.Seed); err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
+	}
+	if want := t.Commit(); want != d.Hash {
+		return nil, hongbao.Errorf(hongbao.ClassConflict, "the hash of generation %d is %.80q, its text and seed give %s: "+
+			"one of the three was changed", generation, d.Hash, want)
+	}
+	plan, err := t.Plan(c)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
+	}
+	return plan, nil
+}

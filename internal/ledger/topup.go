@@ -1,0 +1,299 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Why a top-up is refused. ErrFundedOtherwise and ErrOrderUsed are Conflicts, ErrTopUpOpen is Transient, ErrNoTopUp is
+// Permanent.
+var (
+	ErrFundedOtherwise = errors.New("the campaign is funded with another total")
+	ErrOrderUsed       = errors.New("the order's id stands for another top-up")
+	ErrTopUpOpen       = errors.New("a top-up of the campaign is not dealt yet")
+	ErrNoTopUp         = errors.New("nothing can be added to the campaign")
+)
+
+// maxGenerations is as much as the table takes, the packets of the specification included.
+const maxGenerations = 64
+
+// TopUp orders that packets be added to a campaign, as a generation with a draw of its own.
+type TopUp struct {
+	Campaign string
+	// ID is chosen by who orders it: the same order again changes nothing.
+	ID string
+	// Expect is what the campaign must be funded with so far: it shows that the caller knows how it stands.
+	Expect hongbao.Amount
+	// Generation must be the campaign's next one: 2 for the first top-up.
+	Generation int
+	Packets    int64
+	Total      hongbao.Amount
+	Split      hongbao.Split
+	// Seed is secret until the campaign's is revealed, too.
+	Seed [32]byte `json:"-"`
+	// Hash is the plan's hash, which is published at once.
+	Hash string
+	// By and Why are kept with it.
+	By, Why string
+}
+
+// String leaves out the seed.
+func (o TopUp) String() string {
+	return fmt.Sprintf("generation %d of campaign %s, plan %s", o.Generation, o.Campaign, o.Hash)
+}
+
+// GoString leaves out the seed.
+func (o TopUp) GoString() string { return o.String() }
+
+// StoredTopUp is a top-up as the ledger has it.
+type StoredTopUp struct {
+	TopUp
+	// First is the number of its first packet.
+	First   int64
+	Created time.Time
+	// Dealt is when all of its packets were in Redis; zero before.
+	Dealt time.Time
+}
+
+func (o *TopUp) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := hongbao.CheckCampaignID(o.Campaign); err != nil {
+		bad("campaign: %w", err)
+	}
+	if err := hongbao.CheckID(o.ID); err != nil {
+		bad("the order's id: %w", err)
+	}
+	if o.Expect < 0 || o.Expect > hongbao.MaxAmount {
+		bad("the expected total is %d: want 0 to %d", o.Expect, hongbao.MaxAmount)
+	}
+	if o.Total < 0 || o.Total > hongbao.MaxAmount {
+		bad("the total is %d: want 0 to %d", o.Total, hongbao.MaxAmount)
+	}
+	if o.Packets < 1 || o.Packets > hongbao.MaxPackets {
+		bad("%d packets: want 1 to %d", o.Packets, hongbao.MaxPackets)
+	}
+	if o.Hash == "" || o.Seed == [32]byte{} {
+		bad("the plan's hash is empty, or the seed is all zeros: draw 32 random bytes")
+	}
+	if err := checkWord(o.By, o.Why); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %.80q: %w", o.Campaign, errors.Join(errs...))
+}
+
+// TopUp adds packets to a campaign and their money to its pool, in one transaction, and gives what is there then. The
+// same order again changes nothing and gives the seed and hash of the first. It is refused as a Conflict if the
+// campaign is funded with another total than the order expects, or if its id stands for another order; while the
+// last top-up is not dealt (Transient); and for good once the campaign is refunded or may be closed.
+func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err error) {
+	if err := o.check(); err != nil {
+		return StoredTopUp{}, err
+	}
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		c, list, err := lockForTopUp(ctx, t, o.Campaign)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if list[i].ID == o.ID {
+				stored = list[i]
+				return nil, o.same(&stored)
+			}
+		}
+		if err := o.allowed(&c, list); err != nil {
+			return nil, err
+		}
+		stored = StoredTopUp{TopUp: o, First: c.Packets + 1, Created: time.Now().UTC().Truncate(time.Millisecond)}
+		return stored.post(&c.Spec)
+	})
+	if err != nil {
+		return StoredTopUp{}, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	}
+	return stored, nil
+}
+
+// lockForTopUp reads a campaign and its top-ups under the locks that a settler and a refund take, in their order.
+func lockForTopUp(ctx context.Context, t txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
+	err = t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
+		stmt{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{id}})
+	if err != nil {
+		return c, nil, err
+	}
+	c, found, err := campaignByID(id).first(ctx, t)
+	if err = errors.Join(err, noCampaign(found || err != nil)); err == nil {
+		list, err = topUpsOf(id).in(ctx, t)
+	}
+	return c, list, err
+}
+
+// same refuses another order than the one that stands under the id.
+func (o *TopUp) same(has *StoredTopUp) error {
+	mine, err := json.Marshal(o.Split)
+	if err != nil {
+		return err
+	}
+	its, err := json.Marshal(has.Split)
+	if err != nil {
+		return err
+	}
+	if o.Packets == has.Packets && o.Total == has.Total && o.Expect == has.Expect && string(mine) == string(its) {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q has added %d packets with %d to %d; a new top-up needs "+
+		"a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
+}
+
+// allowed tells why an order can't be carried out now.
+func (o *TopUp) allowed(c *StoredCampaign, list []StoredTopUp) error {
+	next := len(list) + 2
+	switch {
+	case c.State == StateRefunded:
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is refunded; create one with another id", ErrNoTopUp)
+	case !c.Closing.IsZero():
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is closed, or a close has begun; create one with another id",
+			ErrNoTopUp)
+	case c.Spec.Codes != nil:
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its packets have codes, which are stored when it is created; "+
+			"create another campaign for more", ErrNoTopUp)
+	case o.Expect != c.Funded:
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: it is %d minor units now, and the order expects %d; nothing was "+
+			"changed", ErrFundedOtherwise, c.Funded, o.Expect)
+	case len(list) > 0 && list[len(list)-1].Dealt.IsZero():
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: generation %d; a worker finishes it", ErrTopUpOpen, next-1)
+	case next > maxGenerations:
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it has had %d top-ups, and no more are allowed", ErrNoTopUp,
+			len(list))
+	case c.Packets+o.Packets > hongbao.MaxPackets || c.Funded+o.Total > hongbao.MaxAmount:
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it would have %d packets with %d, and at most %d with %d are "+
+			"allowed", ErrNoTopUp, c.Packets+o.Packets, c.Funded+o.Total, hongbao.MaxPackets, hongbao.MaxAmount)
+	case o.Generation != next:
+		return hongbao.Errorf(hongbao.ClassTransient, "its next generation is %d, not %d: another top-up came between; run "+
+			"it again", next, o.Generation)
+	}
+	return nil
+}
+
+// post gives the statements that move the money and write the row.
+func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]stmt, error) {
+	split, err := json.Marshal(s.Split)
+	if err != nil {
+		return nil, err
+	}
+	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
+	sponsor, pool := SponsorAccount(spec.Sponsor, spec.Currency), PoolAccount(spec.ID)
+	total, now := int64(s.Total), s.Created.UnixMilli()
+	return []stmt{
+		{sql: move, args: []any{pool, total}},
+		{sql: `UPDATE campaign SET packets = packets + $2, funded = funded + $3 WHERE id = $1`,
+			args: []any{spec.ID, s.Packets, total}},
+		{sql: `INSERT INTO generation (campaign, generation, order_id, expected, first_packet, packets, total, split, seed,
+			plan_hash, state, decided_by, why, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'announced', $11, $12, $13)`,
+			args: []any{spec.ID, int64(s.Generation), s.ID, int64(s.Expect), s.First, s.Packets, total, string(split),
+				s.Seed[:], s.Hash, s.By, s.Why, now}},
+		{sql: insertTransfer, args: []any{fmt.Sprintf("funding:%s:%d", spec.ID, s.Generation), "funding", spec.ID, sponsor,
+			pool, total, int64(0), int64(0), now}},
+		{sql: move, args: []any{sponsor, -total}},
+	}, nil
+}
+
+const topUpQuery = `SELECT campaign, generation, order_id, expected, first_packet, packets, total, split, seed, plan_hash,
+	decided_by, why, created_at, dealt_at FROM generation`
+
+func scanTopUp(s scan) (o StoredTopUp, err error) {
+	var generation, created, dealt int64
+	var split string
+	var seed []byte
+	if err := s(&o.Campaign, &generation, &o.ID, &o.Expect, &o.First, &o.Packets, &o.Total, &split, &seed, &o.Hash, &o.By,
+		&o.Why, &created, &dealt); err != nil {
+		return o, err
+	}
+	o.Generation, o.Created, o.Dealt = int(generation), atMilli(created), atMilli(dealt)
+	copy(o.Seed[:], seed)
+	if err := json.Unmarshal([]byte(split), &o.Split); err != nil {
+		return o, hongbao.Errorf(hongbao.ClassBroken, "the ledger's split of generation %d of campaign %s can't be read: %w",
+			generation, o.Campaign, err)
+	}
+	return o, nil
+}
+
+func topUpsOf(campaign string) question[StoredTopUp] {
+	return question[StoredTopUp]{"read the top-ups of campaign " + campaign,
+		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
+}
+
+// TopUps gives what was added to a campaign, in the order of the generations.
+func (l *Ledger) TopUps(ctx context.Context, campaign string) ([]StoredTopUp, error) {
+	return topUpsOf(campaign).all(ctx, l)
+}
+
+// OpenTopUps lists the top-ups that are not dealt yet, of campaigns that are not refunded.
+func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
+	return question[StoredTopUp]{"look for top-ups that are not dealt", topUpQuery + ` WHERE state = 'announced' AND
+		NOT EXISTS (SELECT 1 FROM campaign AS c WHERE c.id = generation.campaign AND c.state = 'refunded')
+		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
+}
+
+// TopUpDealt notes that all packets of a top-up are in Redis. A repeat changes nothing.
+func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int) error {
+	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+		return []stmt{{sql: `UPDATE generation SET state = 'dealt', dealt_at = $3 WHERE campaign = $1 AND generation = $2
+			AND state = 'announced'`, args: []any{campaign, int64(generation), time.Now().UnixMilli()}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("note that generation %d of campaign %s is dealt: %w", generation, campaign, err)
+	}
+	return nil
+}
+
+// BeginClose notes that a campaign may be closed in Redis from now on: no top-up is taken any more. While one is not
+// dealt it is refused (ErrTopUpOpen): finish that first. A repeat changes nothing, and so does a campaign that the
+// ledger does not have.
+func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		c, list, err := lockForTopUp(ctx, t, campaign)
+		switch {
+		case errors.Is(err, ErrNoCampaign):
+			return nil, nil
+		case err != nil || !c.Closing.IsZero() || c.State == StateRefunded:
+			return nil, err
+		case len(list) > 0 && list[len(list)-1].Dealt.IsZero():
+			return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: generation %d", ErrTopUpOpen, len(list)+1)
+		}
+		return []stmt{{sql: `UPDATE campaign SET closing_at = $2 WHERE id = $1`,
+			args: []any{campaign, time.Now().UnixMilli()}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("begin the close of campaign %s: %w", campaign, err)
+	}
+	return nil
+}
+
+// CampaignWithTopUps gives a campaign and what was added to it, on one snapshot. ErrNoCampaign if it is not there.
+func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
+	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
+		func(ctx context.Context, t txn) (list []StoredTopUp, err error) {
+			var found bool
+			if c, found, err = campaignByID(id).first(ctx, t); err != nil || !found {
+				return nil, errors.Join(err, noCampaign(found || err != nil))
+			}
+			return topUpsOf(id).in(ctx, t)
+		})
+	return c, list, err
+}
+
+func noCampaign(found bool) error {
+	if found {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
+}
