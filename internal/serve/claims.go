@@ -12,10 +12,25 @@ import (
 // errClaim says that a claim has another type than the standard gives it.
 var errClaim = errors.New("a claim has the wrong type")
 
-// claims are what a part of a token says. They implement jwt.Claims.
-type claims map[string]gjson.Result
+// claims are what a part of a token says, in its order. They implement jwt.Claims.
+type claims []member
 
-// readClaims reads a part of a token: one JSON object. A name that comes twice has its last value.
+type member struct {
+	name  string
+	value gjson.Result
+}
+
+// get gives a claim. A name that comes twice has its last value.
+func (c claims) get(name string) (value gjson.Result, ok bool) {
+	for i := len(c) - 1; i >= 0; i-- {
+		if c[i].name == name {
+			return c[i].value, true
+		}
+	}
+	return value, false
+}
+
+// readClaims reads a part of a token: one JSON object.
 func readClaims(part string) (claims, error) {
 	text, err := segment.DecodeString(part)
 	if err != nil {
@@ -25,9 +40,9 @@ func readClaims(part string) (claims, error) {
 	if !gjson.ValidBytes(text) || !root.IsObject() {
 		return nil, errors.New("a part of the token is no JSON object")
 	}
-	c := make(claims, 8)
+	c := make(claims, 0, 8)
 	root.ForEach(func(name, value gjson.Result) bool {
-		c[name.Str] = value
+		c = append(c, member{name.Str, value})
 		return true
 	})
 	return c, nil
@@ -35,7 +50,7 @@ func readClaims(part string) (claims, error) {
 
 // text gives a claim that is a text, "" for none.
 func (c claims) text(name string) (string, error) {
-	value, ok := c[name]
+	value, ok := c.get(name)
 	if ok && value.Type != gjson.String {
 		return "", errClaim
 	}
@@ -43,7 +58,7 @@ func (c claims) text(name string) (string, error) {
 }
 
 func (c claims) date(name string) (*jwt.NumericDate, error) {
-	value, ok := c[name]
+	value, ok := c.get(name)
 	switch {
 	case !ok:
 		return nil, nil //nolint:nilnil // so jwt.Claims wants it
@@ -70,7 +85,7 @@ func (c claims) GetSubject() (string, error) { return c.text("sub") }
 
 // GetAudience implements jwt.Claims. One audience may stand as a text, several as a list of texts.
 func (c claims) GetAudience() (jwt.ClaimStrings, error) {
-	value := c["aud"]
+	value, _ := c.get("aud")
 	if !value.IsArray() {
 		one, err := c.text("aud")
 		return jwt.ClaimStrings{one}, err

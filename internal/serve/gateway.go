@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -58,9 +57,7 @@ func (g *gateways) identify(w http.ResponseWriter, r *http.Request, credentials 
 			return nil, err
 		}
 	}
-	h := hmac.New(sha256.New, key)
-	h.Write(s.text(r, who.body))
-	if !hmac.Equal(h.Sum(nil), s.mac) {
+	if !key.signed(s.text(r, who.body), s.mac) {
 		return nil, unauthorized(errSignature)
 	}
 	if _, err := userOf(s.user, true); err != nil {
@@ -71,7 +68,7 @@ func (g *gateways) identify(w http.ResponseWriter, r *http.Request, credentials 
 }
 
 // read checks what can be checked before the body is read.
-func (g *gateways) read(r *http.Request, credentials string) (s signature, key []byte, err error) {
+func (g *gateways) read(r *http.Request, credentials string) (s signature, key *sharedKey, err error) {
 	users, facts := r.Header.Values(userHeader), r.Header.Values(factsHeader)
 	parts := strings.Split(credentials, ":")
 	if g.keys == nil || len(parts) != 3 || len(users) != 1 || len(facts) > 1 {
@@ -89,7 +86,7 @@ func (g *gateways) read(r *http.Request, credentials string) (s signature, key [
 	if err != nil {
 		return s, nil, err
 	}
-	key, ok := found.([]byte)
+	key, ok := found.(*sharedKey)
 	if !ok {
 		return s, nil, errSignature
 	}

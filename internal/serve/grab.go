@@ -2,8 +2,8 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -37,9 +37,16 @@ func ReceiptsOf(list []hongbao.Receipt) []Receipt {
 	out := make([]Receipt, len(list))
 	for i := range list {
 		r := &list[i]
-		out[i] = Receipt{r.Packet, int64(r.Amount), fmt.Sprintf("%d-%d", r.Shard, r.Seq), r.Time.UTC(), r.RequestID, r.Code}
+		out[i] = Receipt{r.Packet, int64(r.Amount), eventID(r.Shard, r.Seq), r.Time.UTC(), r.RequestID, r.Code}
 	}
 	return out
+}
+
+// eventID is how the topic names a grant.
+func eventID(shard int, seq int64) string {
+	var room [32]byte
+	text := append(strconv.AppendInt(room[:0], int64(shard), 10), '-')
+	return string(strconv.AppendInt(text, seq, 10))
 }
 
 // LimitHit says which limit refused a grab.
@@ -93,7 +100,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	web.WriteJSON(w, http.StatusOK, out)
+	web.WriteText(w, http.StatusOK, writeGrab(out))
 	return nil
 }
 

@@ -89,7 +89,7 @@ type token struct {
 
 func hs() token { return token{jwt.SigningMethodHS256, secret, "hs"} }
 
-func (k token) sign(t *testing.T, user string, change ...func(claims jwt.MapClaims, head map[string]any)) string {
+func (k token) sign(t testing.TB, user string, change ...func(claims jwt.MapClaims, head map[string]any)) string {
 	t.Helper()
 	claims := jwt.MapClaims{
 		"iss": "https://id.test", "aud": "hongbao", "sub": user, "exp": time.Now().Add(time.Hour).Unix(), "dev": "d-" + user,

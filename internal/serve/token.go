@@ -50,6 +50,18 @@ type head struct {
 	method jwt.SigningMethod
 }
 
+// check tells whether the key has signed the text.
+func (h head) check(text string, signature []byte, key any) error {
+	s, ok := key.(*sharedKey)
+	if !ok {
+		return h.method.Verify(text, signature, key)
+	}
+	if !s.signed([]byte(text), signature) {
+		return jwt.ErrSignatureInvalid
+	}
+	return nil
+}
+
 func newVerifier(cfg *Config, facts map[string]string, keys *keySet) *verifier {
 	return &verifier{
 		keys: keys, userClaim: cfg.UserClaim, facts: facts, heads: map[string]head{},
@@ -104,7 +116,7 @@ func (v *verifier) verify(ctx context.Context, token string) (claims, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the signature: %w", err)
 	}
-	if err := h.method.Verify(token[:len(first)+1+len(payload)], signature, key); err != nil {
+	if err := h.check(token[:len(first)+1+len(payload)], signature, key); err != nil {
 		return nil, fmt.Errorf("the signature: %w", err)
 	}
 	if !known {
@@ -147,7 +159,7 @@ func readHead(text string) (h head, err error) {
 	if err := errors.Join(errAlg, errKid); err != nil {
 		return h, err
 	}
-	if _, critical := has["crit"]; critical || kid == "" || !slices.Contains(algorithms, alg) {
+	if _, critical := has.get("crit"); critical || kid == "" || !slices.Contains(algorithms, alg) {
 		return h, errors.New("the token has no kid, another algorithm, or an extension that must be understood")
 	}
 	return head{kid, jwt.GetSigningMethod(alg)}, nil

@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +18,16 @@ import (
 
 // RequestID is the header of an answer that tells answers apart in the server's log.
 const RequestID = "X-Request-Id"
+
+// Values of headers that every answer has, made once. Header.Set and Add leave them as they are.
+var noStore, noSniff, plainJSON = []string{"no-store"}, []string{"nosniff"}, []string{"application/json"}
+
+// newRequestID is 64 random bits in hex.
+func newRequestID() string {
+	var bits [8]byte
+	binary.BigEndian.PutUint64(bits[:], rand.Uint64())
+	return hex.EncodeToString(bits[:])
+}
 
 // Endpoint is what a path does for a method, and what the OpenAPI document says of it.
 type Endpoint struct {
@@ -151,9 +163,7 @@ func (a *API) path(list []Endpoint) http.Handler {
 func (a *API) checked(do func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set(RequestID, fmt.Sprintf("%016x", rand.Uint64()))
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
+		h[RequestID], h["Cache-Control"], h["X-Content-Type-Options"] = []string{newRequestID()}, noStore, noSniff
 		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
 		defer cancel()
 		var err error

@@ -40,7 +40,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error)
 	if err := checkHead(r); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, body.Bytes))
+	data, err := readAll(w, r, body.Bytes)
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
@@ -49,6 +49,16 @@ func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error)
 		return nil, &Refusal{Code: "body_incomplete", Detail: body.Incomplete, Cause: err}
 	}
 	return data, nil
+}
+
+// readAll reads a body of at most so many bytes. Nearly all say how long they are.
+func readAll(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	if r.ContentLength < 0 || r.ContentLength > most {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	}
+	data := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, data)
+	return data, err
 }
 
 // ParseObject reads a body as one JSON object. Its error is a *Refusal.

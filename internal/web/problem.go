@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -124,7 +123,7 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	writeAs(w, p.Status, "application/problem+json", &p)
+	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
 }
 
 // Explain logs an error, and gives what the caller is told of it, and for how many seconds to wait; 0 for none. id is
@@ -150,18 +149,34 @@ func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level,
 }
 
 // WriteJSON answers with a value of a type that can always be written as JSON.
-func WriteJSON(w http.ResponseWriter, status int, v any) { writeAs(w, status, "application/json", v) }
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	writeAs(w, status, plainJSON, marshal(v))
+}
 
-// writeAs sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.
-func writeAs(w http.ResponseWriter, status int, kind string, v any) {
-	data, err := json.Marshal(v)
+// WriteText answers with JSON that was written already. It takes text over.
+func WriteText(w http.ResponseWriter, status int, text []byte) { writeAs(w, status, plainJSON, text) }
+
+func marshal(v any) []byte {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("an answer of type %T can't be written as JSON: %v", v, err))
 	}
+	return text
+}
+
+// bufferedAnswer is how long an answer can be of which net/http tells the length by itself.
+const bufferedAnswer = 2 << 10
+
+// writeAs sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.
+func writeAs(w http.ResponseWriter, status int, kind []string, text []byte) {
+	text = append(text, '\n')
 	h := w.Header()
-	h.Set("Content-Type", kind)
-	h.Set("Content-Length", strconv.Itoa(len(data)+1))
-	w.WriteHeader(status)
-	_, _ = w.Write(data)
-	_, _ = io.WriteString(w, "\n")
+	h["Content-Type"] = kind
+	if len(text) >= bufferedAnswer {
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+	}
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	_, _ = w.Write(text)
 }
