@@ -19,7 +19,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web race lint bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers race lint bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ test-web: setup ## the console in a real Chromium, which is installed with axe-c
 	scripts/setup.sh web
 	go vet -tags web ./cmd/hongbao
 	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-update)
+
+test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster; UPDATE=1 writes docs/compatibility.md
+	scripts/setup.sh servers
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestServers$$' -v ./test -args -servers $(if $(UPDATE),-update)
 
 race: setup ## the tests of what runs concurrently, under the race detector
 	go test -race -count=1 -timeout 20m -p 1 $(RACE)

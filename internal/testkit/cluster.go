@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -364,4 +365,42 @@ func (s *RedisSentinels) AwaitPromotion(t testing.TB) (promoted *RedisServer) {
 		n.Says(t, "INFO sentinel", "address="+promoted.Addr)
 	}
 	return promoted
+}
+
+// slotKeys is how many keys of a slot are asked for at once.
+const slotKeys = 1000
+
+// MoveSlot moves a slot from one master to another, key by key, in the order of their names, or from the last to the
+// first. moved is called before the first key, after each, and once more before the slot is the other master's: then n
+// keys have moved.
+func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, backwards bool, moved func(n int)) {
+	t.Helper()
+	fromID, toID := from.Order(t, "CLUSTER MYID"), to.Order(t, "CLUSTER MYID")
+	to.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d IMPORTING %s", slot, fromID))
+	from.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d MIGRATING %s", slot, toID))
+	host, port, _ := net.SplitHostPort(to.Addr) // made by loopback
+	client := from.Client(t)
+	moved(0)
+	for n := 0; ; {
+		keys := must(t, func() ([]string, error) {
+			return client.ClusterGetKeysInSlot(t.Context(), slot, slotKeys).Result()
+		})
+		slices.Sort(keys)
+		if backwards {
+			slices.Reverse(keys)
+		}
+		for _, key := range keys {
+			from.Order(t, fmt.Sprintf("MIGRATE %s %s %s 0 5000", host, port, key)) // NOKEY: it has expired
+			n++
+			moved(n)
+		}
+		if len(keys) == 0 {
+			break
+		}
+	}
+	for _, n := range append([]*RedisServer{to, from}, c.nodes()...) {
+		if strings.Contains(n.Order(t, "INFO replication"), "role:master") {
+			n.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d NODE %s", slot, toID))
+		}
+	}
 }

@@ -1,0 +1,280 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// everyServer makes TestServers run each server in each topology, and compare docs/compatibility.md: make test-servers.
+var everyServer = flag.Bool("servers", false, "run TestServers with every server, and not only Redis from PATH on a cluster")
+
+// topologies are those of redis.mode, as the table has them.
+var topologies = []string{configs.Standalone, configs.Sentinel, configs.Cluster}
+
+// A deployment's whole life with every command that asks Redis, and what its durability promises, on each server in each
+// topology: the same test for all.
+func TestServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	programs, err := testkit.RedisPrograms(t.Context())
+	require.NoError(t, err)
+	cells := map[string]string{}
+	var mu sync.Mutex
+	t.Run("all", func(t *testing.T) {
+		for i, p := range programs {
+			for _, mode := range topologies {
+				cell := fmt.Sprint(i, mode)
+				switch {
+				case p.Path == "":
+					cells[cell] = "not here"
+				case !*everyServer && (i > 0 || mode != configs.Cluster):
+					cells[cell] = "not asked for"
+				default:
+					cells[cell] = "fails"
+					t.Run(p.Name+" "+p.Version+" "+mode, func(t *testing.T) {
+						if !*everyServer {
+							t.Parallel()
+						}
+						wholeLife(t, p, mode)
+						mu.Lock()
+						defer mu.Unlock()
+						cells[cell] = "passes"
+					})
+				}
+			}
+		}
+	})
+	table := "| server | " + strings.Join(topologies, " | ") + " |\n|---|---|---|---|\n"
+	for i, p := range programs {
+		table += fmt.Sprintf("| %s |", strings.TrimSpace(p.Name+" "+p.Version))
+		for _, mode := range topologies {
+			table += " " + cells[fmt.Sprint(i, mode)] + " |"
+		}
+		table += "\n"
+	}
+	t.Logf("\n%s", table)
+	if *everyServer {
+		comparePage(t, table)
+	}
+}
+
+// comparePage compares the table with that of docs/compatibility.md, or writes it there with -update.
+func comparePage(t *testing.T, table string) {
+	t.Helper()
+	const path = "../docs/compatibility.md"
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	old := regexp.MustCompile(`(?m)(^\|.*\n)+`).FindString(string(text))
+	require.NotEmpty(t, old)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), old, table, 1)), 0o644)) //nolint:gosec // a page
+		return
+	}
+	require.Equal(t, old, table, "docs/compatibility.md says something else: make test-servers UPDATE=1")
+}
+
+// life is a campaign's life on one server in one topology.
+type life struct {
+	*site
+	classes map[hongbao.Durability]string // a campaign of each class, each on a shard of its own
+	people  map[string]*people
+}
+
+const (
+	lifePackets = 12
+	lifePeople  = 16
+)
+
+func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
+	l := &life{site: newSite(t, atRedis(t, mode, p.Path)), people: map[string]*people{}}
+	l.says([]string{"init"}, "3 founded")
+	l.says([]string{"doctor"}, "version")
+	l.classes = map[hongbao.Durability]string{
+		hongbao.DurabilityFast: l.on(0, "fast"), hongbao.DurabilityReplica: l.on(1, "replica"),
+		hongbao.DurabilityFsync: l.on(2, "fsync"),
+	}
+	limits := "limits:\n  - {by: user, per: campaign, max: 1}\n  - {by: device, per: day, max: 9}\n"
+	for class, id := range l.classes {
+		l.create(id, lifePackets, class, limits)
+	}
+	l.grab(p)
+	l.bury()
+	l.settle()
+	l.look()
+	l.end()
+}
+
+// grab lets a crowd grab each campaign empty, all by one device but for nine. What is asked again gets the same answer.
+// WAIT and WAITAOF are asked of the server that decided, and of no other.
+func (l *life) grab(program testkit.RedisProgram) {
+	t := l.t
+	p := l.site.producer()
+	for class, id := range l.classes {
+		before := l.waits()
+		home := l.homeOf(id)
+		for i := range lifePeople {
+			g := &hongbao.Grab{Campaign: id, User: user(i), RequestID: "r", Facts: map[string]string{"device": fmt.Sprint("d", i%2)}}
+			first, err := p.Grab(t.Context(), g)
+			require.NoError(t, err)
+			again, err := p.Grab(t.Context(), g)
+			require.NoError(t, err)
+			if i < lifePackets {
+				require.Equal(t, hongbao.OutcomeGranted, first.Outcome, "%s %d", id, i)
+				require.Equal(t, first.Receipts, again.Receipts, "the same request, the same receipt")
+			} else {
+				require.Equal(t, []hongbao.Outcome{hongbao.OutcomeSoldOut, hongbao.OutcomeSoldOut},
+					[]hongbao.Outcome{first.Outcome, again.Outcome})
+			}
+		}
+		g := &hongbao.Grab{Campaign: id, User: user(0), RequestID: "other", Facts: map[string]string{"device": "d0"}}
+		other, err := p.Grab(t.Context(), g)
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeAlreadyGranted, other.Outcome)
+		want := map[hongbao.Durability]string{hongbao.DurabilityReplica: "wait", hongbao.DurabilityFsync: "waitaof"}[class]
+		if want == "waitaof" && strings.HasPrefix(program.Version, "7.0.") {
+			want = "" // it has none, and appendfsync always
+		}
+		for at, n := range l.waits() {
+			addr, command, _ := strings.Cut(at, " ")
+			if addr == home && command == want {
+				require.GreaterOrEqual(t, n-before[at], 2*lifePackets, "%s of %s by %s", id, at, home)
+			} else {
+				require.Equal(t, before[at], n, "%s was decided by %s: %s", id, home, at)
+			}
+		}
+	}
+}
+
+// homeOf is the address of the server that has a campaign.
+func (l *life) homeOf(campaign string) string {
+	l.t.Helper()
+	if l.at.cluster == nil {
+		return l.at.primaries[0].Addr
+	}
+	node, err := shards.NodeOf(l.t.Context(), l.rdb, l.layout.Home(campaign))
+	require.NoError(l.t, err)
+	return node.(*redis.Client).Options().Addr
+}
+
+// waits counts the calls of WAIT and WAITAOF on each primary.
+func (l *life) waits() map[string]int {
+	l.t.Helper()
+	all := map[string]int{}
+	for _, server := range l.at.primaries {
+		stats := server.Order(l.t, "INFO commandstats")
+		for _, command := range []string{"wait", "waitaof"} {
+			n := 0
+			if m := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats); m != nil {
+				n, _ = strconv.Atoi(m[1])
+			}
+			all[server.Addr+" "+command] = n
+		}
+	}
+	return all
+}
+
+// bury makes dead letters of both sinks out of the first grants of campaign fast.
+func (l *life) bury() {
+	t, id := l.t, l.classes[hongbao.DurabilityFast]
+	k := shards.Of(l.rdb, l.layout.Home(id))
+	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
+		_, err := k.CreateGroup(t.Context(), sink)
+		require.NoError(t, err)
+		entries, err := k.Entries(t.Context(), "-", "+")
+		require.NoError(t, err)
+		_, err = k.ReadNew(t.Context(), sink, "digger", 1, 0)
+		require.NoError(t, err)
+		written, err := k.DeadLetter(t.Context(), shards.Letter{
+			Group: sink, Consumer: "digger", EntryID: entries[0].ID, Grant: &entries[0].Grants[0],
+			Last: len(entries[0].Grants) == 1, Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
+		})
+		require.NoError(t, err)
+		require.True(t, written)
+	}
+}
+
+// settle starts a worker while one sink is paused, lets it go on, requeues the dead letters, and sees all of it in the
+// ledger and in the topic.
+func (l *life) settle() {
+	why := []string{"--by", "ann", "--why", "a test"}
+	l.ok(append([]string{"sink", "pause", "kafka"}, why...)...)
+	stop := l.work()
+	defer stop()
+	l.says([]string{"sink", "list"}, "paused")
+	l.exits(3, "audit", "--wait", "1s")
+	l.ok(append([]string{"sink", "limit", "kafka", "--rate", "100000"}, why...)...)
+	l.ok(append([]string{"sink", "resume", "kafka"}, why...)...)
+	l.ok(append([]string{"sink", "limit", "kafka", "--by-knob"}, why...)...)
+	var dead struct{ Letters []json.RawMessage }
+	require.NoError(l.t, json.Unmarshal([]byte(l.ok("dead", "list", "--json")), &dead))
+	require.Len(l.t, dead.Letters, 2)
+	l.ok(append([]string{"dead", "requeue", "--class", "permanent"}, why...)...)
+	l.nobodyLost()
+	for _, id := range l.classes {
+		require.Equal(l.t, lifePackets, l.published(id))
+	}
+}
+
+// look asks whatever only looks, and replays to a topic of its own.
+func (l *life) look() {
+	for _, id := range l.classes {
+		l.says([]string{"receipts", id, user(1), "--json"}, `"source":"redis"`)
+		l.says([]string{"campaign", "show", id}, id)
+		l.says([]string{"grab", id, user(1), "--fact", "device=d1"}, "already_granted")
+	}
+	l.says([]string{"campaign", "list"}, "funded")
+	l.says([]string{"status"}, "balance", "kafka")
+	l.says([]string{"recover"}, "open")
+	l.says([]string{"doctor"}, "version")
+	l.ok("journal")
+	l.ok("quarantine", "list")
+	l.ok("export", "--day", "2026-01-01", "--dir", l.t.TempDir())
+	fresh := testkit.Kafka(l.t).Topic(l.t, 2, nil)
+	l.ok("replay", "copy", "--to", "topic:"+fresh)
+	require.Len(l.t, strings.Split(strings.TrimSpace(l.ok("tail", "--kafka.topic", fresh)), "\n"), 3*lifePackets)
+	l.says([]string{"init"}, "3 founded before")
+}
+
+// end pauses, resumes, closes and refunds each campaign, and takes it out of Redis.
+func (l *life) end() {
+	for _, id := range l.classes {
+		l.ok("campaign", "pause", id)
+		l.ok("campaign", "resume", id)
+		l.says([]string{"campaign", "close", id, "--early"}, "granted 12 packets")
+		l.says([]string{"grab", id, user(20), "--fact", "device=d1"}, "ended")
+	}
+	stop := l.work()
+	for _, id := range l.classes {
+		l.says([]string{"campaign", "refund", id, "--amount", "0", "--wait", "30s"}, "refunded")
+		l.says([]string{"campaign", "reveal", id}, "seed")
+	}
+	l.nobodyLost()
+	stop()
+	l.env = append(l.env, "HONGBAO_CAMPAIGN_GRACE=0s")
+	stop = l.work()
+	defer stop()
+	for _, id := range l.classes {
+		testkit.Eventually(l.t, startTime, func() bool {
+			n, err := l.rdb.Exists(context.Background(), l.layout.Home(id).Campaign(id)).Result()
+			return err == nil && n == 0
+		}, "%s has left Redis", id)
+		l.says([]string{"receipts", id, user(1), "--json"}, `"source":"ledger"`)
+	}
+}

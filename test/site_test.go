@@ -1,0 +1,300 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// redisAt is a Redis in one topology: how the configuration names it, and the servers.
+type redisAt struct {
+	mode string
+	env  []string
+
+	cluster   *testkit.RedisCluster
+	sentinels *testkit.RedisSentinels
+	primaries []*testkit.RedisServer
+}
+
+// atRedis starts a Redis by a program. The class replica has a replica in every topology.
+func atRedis(t *testing.T, mode, program string) *redisAt {
+	t.Helper()
+	opts := testkit.RedisOptions{Binary: program, Args: map[string]string{"appendfsync": "always"}}
+	at := &redisAt{mode: mode}
+	addrs := ""
+	switch mode {
+	case configs.Cluster:
+		at.cluster = testkit.NewRedisCluster(t, opts)
+		at.primaries, addrs = at.cluster.Masters[:], strings.Join(at.cluster.Addrs(), ",")
+	case configs.Sentinel:
+		at.sentinels = testkit.NewRedisSentinels(t, opts)
+		at.primaries, addrs = []*testkit.RedisServer{at.sentinels.Primary}, strings.Join(at.sentinels.Addrs(), ",")
+		at.env = append(at.env, "HONGBAO_REDIS_MASTER_NAME="+testkit.SentinelName)
+	default:
+		primary := testkit.NewRedis(t, opts)
+		opts.ReplicaOf = primary
+		testkit.NewRedis(t, opts).Says(t, "INFO replication", "master_link_status:up")
+		at.primaries, addrs = []*testkit.RedisServer{primary}, primary.Addr
+	}
+	at.env = append(at.env, "HONGBAO_REDIS_MODE="+mode, "HONGBAO_REDIS_ADDRS="+addrs)
+	return at
+}
+
+// site is a deployment of three shards with both sinks, seen through the real program, and through a producer that has
+// the program's own client. On a cluster each shard has a primary of its own.
+type site struct {
+	t      *testing.T
+	at     *redisAt
+	path   string
+	env    []string
+	topic  string
+	cfg    *configs.Config
+	rdb    redis.UniversalClient
+	layout *shards.Layout
+}
+
+// siteShards is how many shards a site has.
+const siteShards = 3
+
+func newSite(t *testing.T, at *redisAt, more ...string) *site {
+	t.Helper()
+	path, err := program()
+	require.NoError(t, err)
+	prefix, broker := testkit.Prefix(t), testkit.Kafka(t)
+	s := &site{t: t, at: at, path: path,
+		topic: broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})}
+	for name, value := range map[string]string{
+		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": fmt.Sprint(siteShards),
+		"DEPLOYMENT_SINKS": "balance,kafka", "REDIS_READ_TIMEOUT": "1200ms", "REDIS_DIAL_TIMEOUT": "1s",
+		"LEDGER_DRIVER": "sqlite", "LEDGER_DSN": filepath.Join(t.TempDir(), "ledger.db"),
+		"KAFKA_BROKERS": broker.Addr, "KAFKA_TOPIC": s.topic, "KAFKA_PARTITIONS": "2", "CONSUMER_LEASE": "4s",
+		"CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
+		"PUBLISHER_ATTEMPT_TIME": "2s", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json", "CAMPAIGN_GRACE": "1h",
+	} {
+		s.env = append(s.env, "HONGBAO_"+name+"="+value)
+	}
+	s.env = testkit.Environ(append(append(s.env, at.env...), more...)...)
+	s.cfg, err = configs.Load("", s.env, nil)
+	require.NoError(t, err)
+	s.rdb = s.cfg.RedisClient()
+	t.Cleanup(func() { require.NoError(t, s.rdb.Close()) })
+	s.layout, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: siteShards})
+	require.NoError(t, err)
+	return s
+}
+
+// on names a campaign that lies on a shard.
+func (s *site) on(shard int, name string) string {
+	for i := 0; ; i++ {
+		if id := fmt.Sprintf("%s-%d", name, i); s.layout.Home(id).Index() == shard {
+			return id
+		}
+	}
+}
+
+// exits runs a command to its end, which must have the exit code, and gives what it printed and what it logged.
+func (s *site) exits(code int, args ...string) (out, log string) {
+	s.t.Helper()
+	cmd := exec.Command(s.path, args...)
+	cmd.Env = s.env
+	var told strings.Builder
+	cmd.Stderr = &told
+	text, err := cmd.Output()
+	var exit *exec.ExitError
+	require.True(s.t, err == nil || errors.As(err, &exit), "%v: %v", args, err)
+	require.Equal(s.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, text, &told)
+	return string(text), told.String()
+}
+
+func (s *site) ok(args ...string) string {
+	s.t.Helper()
+	out, _ := s.exits(0, args...)
+	return out
+}
+
+// says runs a command that must succeed, and name every part.
+func (s *site) says(args []string, parts ...string) string {
+	s.t.Helper()
+	out := s.ok(args...)
+	for _, part := range parts {
+		require.Contains(s.t, out, part, "%v", args)
+	}
+	return out
+}
+
+// create creates and loads a campaign that is open now.
+func (s *site) create(id string, packets int, class hongbao.Durability, more string) {
+	s.t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	file := writeFile(s.t, id+".yaml", fmt.Sprintf(`id: %s
+name: Spring rain
+kind: red_packet
+currency: CNY
+total: %d
+packets: %d
+split: {mode: random, min: 1, max: 300}
+window: {from: %s, to: %s}
+time_zone: Asia/Shanghai
+sponsor: acme
+durability: %s
+%s`, id, 200*packets, packets, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339),
+		class, more))
+	s.ok("campaign", "create", file)
+	s.ok("campaign", "load", id)
+}
+
+// work starts a worker. Stop it with the function that it gives.
+func (s *site) work() (stop func()) {
+	s.t.Helper()
+	cmd := exec.Command(s.path, "work")
+	cmd.Env = s.env
+	p := testkit.StartProgram(s.t, cmd)
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("the worker said:\n%s", p.Err.String())
+		}
+	})
+	return func() {
+		s.t.Helper()
+		p.Signal(syscall.SIGTERM)
+		require.Zero(s.t, p.Wait(time.Minute), p.Err.String())
+	}
+}
+
+func (s *site) producer() *producer.Producer {
+	s.t.Helper()
+	cfg := s.cfg.Producer
+	cfg.Redis, cfg.Space, cfg.Deployment = s.rdb, s.layout.Space, s.cfg.Deployment.ID
+	p, err := producer.New(cfg)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { require.NoError(s.t, p.Close(context.Background())) })
+	return p
+}
+
+// nobodyLost waits until both sinks have all, and lets the audit compare Redis, the ledger and the topic.
+func (s *site) nobodyLost() {
+	s.t.Helper()
+	s.says([]string{"audit", "--wait", "40s"}, "agrees")
+}
+
+// published counts the topic's records of a campaign; each event must be there once.
+func (s *site) published(campaign string) int {
+	s.t.Helper()
+	seen := map[string]bool{}
+	for line := range strings.Lines(s.ok("tail", "--campaign", campaign)) {
+		var record struct{ Event string }
+		require.NoError(s.t, json.Unmarshal([]byte(line), &record))
+		require.False(s.t, seen[record.Event], "event %s is twice in the topic", record.Event)
+		seen[record.Event] = true
+	}
+	return len(seen)
+}
+
+// people grab from a campaign by request ids, which they repeat until they have a final answer.
+type people struct {
+	p        *producer.Producer
+	campaign string
+
+	mu      sync.Mutex
+	granted map[string]map[int64]bool // the packets that each was told of, by all his answers
+	ended   map[string]hongbao.Outcome
+	undecided,
+	broken int
+	worst error
+}
+
+func (s *site) people(p *producer.Producer, campaign string) *people {
+	return &people{p: p, campaign: campaign, granted: map[string]map[int64]bool{}, ended: map[string]hongbao.Outcome{}}
+}
+
+// grab lets people from first to last-1 grab, so many at once, until each has a final answer.
+func (c *people) grab(ctx context.Context, first, last, atOnce int) {
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for i := range next {
+				for !c.once(ctx, user(i)) && ctx.Err() == nil { //nolint:revive // it repeats
+				}
+			}
+		})
+	}
+	for i := first; i < last && ctx.Err() == nil; i++ {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// once asks for one person. It tells whether the answer was final.
+func (c *people) once(ctx context.Context, user string) (final bool) {
+	a, err := c.p.Grab(ctx, &hongbao.Grab{Campaign: c.campaign, User: user, RequestID: "r-" + user})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil && hongbao.IsOutage(err) || err == nil && !a.Outcome.Final():
+		c.undecided++
+		return false
+	case err != nil && ctx.Err() != nil:
+		return false
+	case err != nil:
+		c.broken++
+		c.worst = err
+		return true
+	}
+	c.ended[user] = a.Outcome
+	if a.Outcome == hongbao.OutcomeGranted {
+		if c.granted[user] == nil {
+			c.granted[user] = map[int64]bool{}
+		}
+		c.granted[user][a.Receipts[0].Packet] = true
+	}
+	return true
+}
+
+// count tells how many have a packet, and how many answers were undecided.
+func (c *people) count() (granted, undecided int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.granted), c.undecided
+}
+
+// right fails unless nobody's call ended in an error that is no outage, everybody was told of one packet, the same by
+// each answer, and no packet was given to two.
+func (c *people) right(t *testing.T) {
+	t.Helper()
+	require.Zero(t, c.broken, "%v", c.worst)
+	owner := map[int64]string{}
+	for user, packets := range c.granted {
+		require.Len(t, packets, 1, "%s was told of two packets by one request id", user)
+		for packet := range packets {
+			require.Empty(t, owner[packet], "packet %d went to two", packet)
+			owner[packet] = user
+		}
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	return (&ending{t: t}).file(name, text)
+}
+
+// startTime is how long a server, a worker or a step of it may take at most.
+const startTime = 30 * time.Second
