@@ -95,8 +95,9 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
 
-bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json
-	go run ./bench -row '$(ROW)' -rounds $(ROUNDS) -out bench/results.json
+bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json, docs/bench.md, README's table
+	go run ./bench -row '$(ROW)' -rounds $(ROUNDS)
+	go run -C bench/plots .
 
 soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON
 	go build -o bin/soak ./test/soak

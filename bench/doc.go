@@ -14,7 +14,8 @@
 //   - replay delivers it once more, against the rate of publish_kafka;
 //   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash.
 //
-// It prints a table that says kept or MISSED of each promise, and writes the results, with every single run and how
-// both sides were measured, to a JSON file. A missed promise is no error: other machines have other ratios, and a
-// person looks.
+// It prints a table that says kept or MISSED of each promise, and keeps the results, with every single run and how both
+// sides were measured, in bench/results.json: a row that was measured again takes the place of its old results. By that
+// file it writes the tables of the READMEs and docs/bench.md; command bench/plots draws the figures. A missed promise is
+// no error: other machines have other ratios, and a person looks.
 package main

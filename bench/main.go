@@ -14,6 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
+// resultsFile has the last results of every row. It belongs to the repository: the tables are written by it.
+const resultsFile = "bench/results.json"
+
 // rows are all that can be measured, in the order of the table.
 var rows = []row{
 	grabs(fleet{1, 20}, 1.1, 0),
@@ -51,14 +54,20 @@ func (o options) n(full int) int { return max(1000, int(float64(full)*o.scale)) 
 
 func main() {
 	names := flag.String("row", "", "measure only these rows, separated by commas")
-	out := flag.String("out", "bench/results.json", "write the results there")
+	only := flag.Bool("pages", false, "measure nothing: write README's tables and docs/bench.md by the results")
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "how often the two are run in turn, at least 3")
-	flag.Float64Var(&o.scale, "scale", 1, "size of the work, for a quick look; results count at 1 only")
+	flag.Float64Var(&o.scale, "scale", 1, "size of the work, for a quick look: results are written at 1 only")
 	flag.Parse()
 	debug.SetGCPercent(400) // for both sides: a process with a heap as small as this one's would mostly collect garbage
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, *names, *out)
+	var err error
+	if !*only {
+		err = run(ctx, o, *names)
+	}
+	if err == nil && o.scale == 1 {
+		err = writePages(".")
+	}
 	stop()
 	if err = errors.Join(err, testkit.CloseAll()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -66,7 +75,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options, names, out string) error {
+// run measures rows. Each is written when it is there, beside those that were measured before.
+func run(ctx context.Context, o options, names string) error {
 	if o.rounds < 3 || o.scale <= 0 {
 		return errors.New("want -rounds of at least 3 and a -scale above 0")
 	}
@@ -74,19 +84,33 @@ func run(ctx context.Context, o options, names, out string) error {
 	if err != nil {
 		return err
 	}
-	var results []Result
+	all, err := readResults(resultsFile)
+	if err != nil {
+		return err
+	}
 	for _, r := range picked {
 		fmt.Fprintf(os.Stderr, "%s ...\n", r.name)
-		res, err := r.run(ctx, o)
+		machine, err := look(ctx)
+		if err != nil {
+			return err
+		}
+		now, err := r.run(ctx, o)
 		if err != nil {
 			return fmt.Errorf("row %s: %w", r.name, err)
 		}
-		results = append(results, res...)
+		for i := range now {
+			now[i].Row, now[i].Machine = r.name, machine
+		}
+		if err := table(os.Stdout, now); err != nil {
+			return err
+		}
+		if all = merge(all, r.name, now); o.scale == 1 {
+			if err := writeResults(resultsFile, all); err != nil {
+				return err
+			}
+		}
 	}
-	if err := write(out, results); err != nil {
-		return err
-	}
-	return table(os.Stdout, results)
+	return nil
 }
 
 func pick(names string) ([]row, error) {

@@ -66,10 +66,8 @@ func publishRow(ctx context.Context, o options) ([]Result, error) {
 	if err = errors.Join(err, broker.Close(), r.close()); err != nil {
 		return nil, err
 	}
-	for _, res := range []*Result{&bare, &writer} {
-		res.Ours, res.Baseline = median(res.RunsOurs), median(res.RunsBaseline)
-		res.Ratio = res.Ours / res.Baseline
-	}
+	bare.compare(bare.RunsOurs, bare.RunsBaseline)
+	writer.compare(writer.RunsOurs, writer.RunsBaseline)
 	return []Result{bare, writer}, nil
 }
 

@@ -3,43 +3,98 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 )
 
 // Result is one row of the table.
 type Result struct {
 	Name string `json:"name"`
-	// Ours, Baseline and their Ratio (ours / baseline) are medians.
+	// Row is what `make bench ROW=` calls it: one may measure several results.
+	Row string `json:"row"`
+	// Ours, Baseline and their Ratio (ours / baseline) are medians. A row without a baseline has 0 for both.
 	Ours     float64 `json:"ours"`
-	Baseline float64 `json:"baseline"`
-	Ratio    float64 `json:"ratio"`
+	Baseline float64 `json:"baseline,omitempty"`
+	Ratio    float64 `json:"ratio,omitempty"`
 	Unit     string  `json:"unit"`
-	// Want is the bound of the ratio that the project promises: at least, or at most if Below.
-	Want  float64 `json:"want"`
+	// Spread is how far the rounds' ratios are apart: the largest less the smallest, by their median.
+	Spread float64 `json:"spread,omitempty"`
+	// Want is the bound of the ratio that the project promises: at least, or at most if Below. 0: nothing is promised.
+	Want  float64 `json:"want,omitempty"`
 	Below bool    `json:"below,omitempty"`
-	// Least, if not 0, is promised of Ours besides, whatever the baseline did.
+	// Least and Most, if not 0, are promised of Ours besides, whatever the baseline did.
 	Least float64 `json:"least,omitempty"`
+	Most  float64 `json:"most,omitempty"`
 	// How both were measured.
 	HowOurs     string `json:"how_ours"`
-	HowBaseline string `json:"how_baseline"`
+	HowBaseline string `json:"how_baseline,omitempty"`
 	// All the runs, in their order.
-	RunsOurs     []float64 `json:"runs_ours"`
-	RunsBaseline []float64 `json:"runs_baseline"`
+	RunsOurs     []float64 `json:"runs_ours,omitempty"`
+	RunsBaseline []float64 `json:"runs_baseline,omitempty"`
 	// More figures beside, by name.
 	Beside map[string]float64 `json:"beside,omitempty"`
+	// Plot is drawn by bench/plots; nil for none.
+	Plot *Plot `json:"plot,omitempty"`
+	// Machine is what the row was measured on, and when.
+	Machine Machine `json:"machine"`
 }
+
+// Plot is a figure: lines over the same labels.
+type Plot struct {
+	Title string   `json:"title"`
+	Unit  string   `json:"unit"`
+	X     []string `json:"x"`
+	Lines []Line   `json:"lines"`
+}
+
+// Line is one of a Plot.
+type Line struct {
+	Name string    `json:"name"`
+	Y    []float64 `json:"y"`
+}
+
+// noisySpread is the Spread above which a row is marked: its ratio says little.
+const noisySpread = 0.25
+
+func (r *Result) noisy() bool { return r.Spread > noisySpread }
 
 // ok tells whether the promise was kept in this run.
 func (r *Result) ok() bool {
-	if r.Below {
+	switch {
+	case r.Least > 0 && r.Ours < r.Least, r.Most > 0 && r.Ours > r.Most:
+		return false
+	case r.Want == 0:
+		return true
+	case r.Below:
 		return r.Ratio <= r.Want
 	}
-	return r.Ratio >= r.Want && r.Ours >= r.Least
+	return r.Ratio >= r.Want
+}
+
+// promise is what was promised; empty for nothing.
+func (r *Result) promise() string {
+	var all []string
+	if r.Want > 0 {
+		bound := "at least"
+		if r.Below {
+			bound = "at most"
+		}
+		all = append(all, fmt.Sprintf("%s %.2f", bound, r.Want))
+	}
+	if r.Least > 0 {
+		all = append(all, fmt.Sprintf("at least %s %s", number(r.Least), r.Unit))
+	}
+	if r.Most > 0 {
+		all = append(all, fmt.Sprintf("at most %s %s", number(r.Most), r.Unit))
+	}
+	return strings.Join(all, ", ")
 }
 
 // inTurn runs baseline and ours in turn and fills in the medians.
@@ -60,11 +115,28 @@ func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(con
 	return nil
 }
 
-// compare fills in the medians and their ratio.
+// compare fills in the medians, their ratio, and how far the rounds are apart.
 func (r *Result) compare(ours, baseline []float64) {
 	r.RunsOurs, r.RunsBaseline = ours, baseline
 	r.Ours, r.Baseline = median(ours), median(baseline)
+	if r.Baseline == 0 {
+		r.Spread = spread(ours)
+		return
+	}
 	r.Ratio = r.Ours / r.Baseline
+	ratios := make([]float64, min(len(ours), len(baseline)))
+	for i := range ratios {
+		ratios[i] = ours[i] / baseline[i]
+	}
+	r.Spread = spread(ratios)
+}
+
+// spread is how far values are apart, by their median.
+func spread(v []float64) float64 {
+	if m := median(v); m > 0 {
+		return (slices.Max(v) - slices.Min(v)) / m
+	}
+	return 0
 }
 
 func median(v []float64) float64 {
@@ -78,13 +150,44 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-func write(path string, results []Result) error {
+// readResults gives those of a file, none if there is no file.
+func readResults(path string) ([]Result, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var all []Result
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the results of %s: %w; remove it, and measure every row again", path, err)
+	}
+	return all, nil
+}
+
+// merge puts the results of a row in the place of those that the row had before. The order is that of rows; what no row
+// measures goes.
+func merge(before []Result, row string, now []Result) []Result {
+	var all []Result
+	for _, r := range rows {
+		if r.name == row {
+			all = append(all, now...)
+			continue
+		}
+		for i := range before {
+			if before[i].Row == r.name {
+				all = append(all, before[i])
+			}
+		}
+	}
+	return all
+}
+
+func writeResults(path string, results []Result) error {
 	data, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the results: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write the results: %w", err)
 	}
 	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write the results: %w", err)
@@ -92,49 +195,43 @@ func write(path string, results []Result) error {
 	return nil
 }
 
+// table prints results for a person who waits for them.
 func table(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "row\tours\tbaseline\tunit\tratio\tpromised\t\t")
-	for _, r := range results {
-		bound, kept := "at least", "kept"
-		if r.Below {
-			bound = "at most"
+	fmt.Fprintln(t, "row\tours\tbaseline\tunit\tratio\tspread\tpromised\t\t")
+	for i := range results {
+		r := &results[i]
+		said := ""
+		switch {
+		case !r.ok():
+			said = "MISSED"
+		case r.promise() != "":
+			said = "kept"
 		}
-		promised := fmt.Sprintf("%s %.2f", bound, r.Want)
-		if r.Least > 0 {
-			promised += fmt.Sprintf(", %.0f %s", r.Least, r.Unit)
+		if r.noisy() {
+			said += " noisy"
 		}
-		if !r.ok() {
-			kept = "MISSED"
-		}
-		fmt.Fprintf(t, "%s\t%.6g\t%.6g\t%s\t%.2f\t%s\t%s\t\n", r.Name, round(r.Ours), round(r.Baseline), r.Unit, r.Ratio,
-			promised, kept)
-		for _, name := range sortedKeys(r.Beside) {
-			fmt.Fprintf(t, "%s\t%.3g\t\t\t\t\t\t\n", name, r.Beside[name])
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\t\n", r.Name, number(r.Ours), number(r.Baseline), r.Unit, r.Ratio,
+			r.Spread, r.promise(), said)
+		for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
+			fmt.Fprintf(t, "%s\t%s\t\t\t\t\t\t\t\n", name, number(r.Beside[name]))
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)
 	}
-	for _, r := range results {
-		fmt.Fprintf(w, "\n%s\n  ours: %s\n  baseline: %s\n", r.Name, r.HowOurs, r.HowBaseline)
-	}
 	return nil
 }
 
-func sortedKeys(m map[string]float64) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
+// number drops digits that are noise.
+func number(v float64) string {
+	switch {
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	slices.Sort(keys)
-	return keys
-}
-
-// round drops digits that are noise.
-func round(v float64) float64 {
-	if v >= 1000 {
-		return float64(int(v))
-	}
-	return v
+	return strconv.FormatFloat(v, 'f', 3, 64)
 }

@@ -38,7 +38,7 @@ func settleRow(ctx context.Context, o options) ([]Result, error) {
 		return nil, err
 	}
 	res := Result{
-		Name: "settle_postgres", Unit: "grants/s", Want: 0.6,
+		Name: "settle_postgres", Unit: "grants/s", Want: 0.85,
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the settler: plan "+
 			"checked, double entry, quarantine, leases, done bits; PostgreSQL with fsync", n, shardCount),
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, one statement that inserts "+

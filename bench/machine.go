@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Machine is what a row was measured on, and when.
+type Machine struct {
+	Date   string `json:"date"`
+	Commit string `json:"commit"`
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Kernel string `json:"kernel"`
+	Memory string `json:"memory"`
+	// Versions of what took part, by name.
+	Versions map[string]string `json:"versions"`
+	// Busy is the share of the processors that others used in the second before the row began. Stolen is the share that
+	// the machine's host took away since it started.
+	Busy   float64 `json:"busy"`
+	Stolen float64 `json:"stolen"`
+}
+
+// look says what machine this is, and how busy others keep it.
+func look(ctx context.Context) (Machine, error) {
+	m := Machine{
+		Date: time.Now().UTC().Format(time.DateOnly), Cores: runtime.NumCPU(), Commit: firstLine(ctx, "git", "rev-parse",
+			"--short", "HEAD"),
+		CPU: field("/proc/cpuinfo", "model name"), Memory: field("/proc/meminfo", "MemTotal"),
+		Kernel: firstLine(ctx, "uname", "-sr"),
+		Versions: map[string]string{
+			"Go":         strings.TrimPrefix(runtime.Version(), "go"),
+			"Redis":      version(ctx, "redis-server", "--version"),
+			"PostgreSQL": version(ctx, "psql", "--version"),
+			"MariaDB":    version(ctx, "mariadbd", "--version"),
+			"Kafka":      cmp.Or(os.Getenv("HONGBAO_KAFKA_VERSION"), testkit.KafkaVersion),
+		},
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "github.com/redis/go-redis/v9" {
+				m.Versions["go-redis"] = dep.Version
+			}
+		}
+	}
+	before := processorTime()
+	pause := time.NewTimer(time.Second)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return m, ctx.Err()
+	case <-pause.C:
+	}
+	after := processorTime()
+	if all := after.all - before.all; all > 0 {
+		m.Busy = 1 - (after.idle-before.idle)/all
+	}
+	if after.all > 0 {
+		m.Stolen = after.stolen / after.all
+	}
+	return m, nil
+}
+
+// processors are the sums of /proc/stat; nothing where there is none.
+type processors struct{ all, idle, stolen float64 }
+
+func processorTime() (p processors) {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return p
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	for i, text := range strings.Fields(line)[1:] {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || i > 7 { // guests are counted as users already
+			break
+		}
+		p.all += v
+		switch i {
+		case 3, 4: // idle, and idle while the disk works
+			p.idle += v
+		case 7:
+			p.stolen = v
+		}
+	}
+	return p
+}
+
+// field gives the first value of a name in a file of lines "name: value".
+func field(path, name string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if has, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(has) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
+
+// version gives what a program says of itself.
+func version(ctx context.Context, program string, args ...string) string {
+	return cmp.Or(versionText.FindString(firstLine(ctx, program, args...)), "none")
+}
+
+func firstLine(ctx context.Context, program string, args ...string) string {
+	out, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
+}
+
+// String is the machine in one line.
+func (m *Machine) String() string {
+	return fmt.Sprintf("%s, %d cores, %s of memory, %s", m.CPU, m.Cores, m.Memory, m.Kernel)
+}

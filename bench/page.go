@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The tables of the README stand between these lines, and nobody else writes there.
+const (
+	tableBegin = "<!-- bench -->\n"
+	tableEnd   = "<!-- /bench -->"
+)
+
+// readmes are those that have the table.
+var readmes = []string{"README.md", "README.zh-CN.md"}
+
+// writePages writes the tables of the READMEs, and docs/bench.md, by the results.
+func writePages(root string) error {
+	results, err := readResults(filepath.Join(root, resultsFile))
+	if err != nil {
+		return err
+	}
+	for _, name := range readmes {
+		path := filepath.Join(root, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		now, err := withTable(string(text), readmeTable(results))
+		if err != nil {
+			return fmt.Errorf("write the table of %s: %w", path, err)
+		}
+		if err := os.WriteFile(path, []byte(now), 0o644); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "docs/bench.md"), []byte(page(results)), 0o644); err != nil {
+		return fmt.Errorf("write the page of the rows: %w", err)
+	}
+	return nil
+}
+
+// withTable puts a table between the marks of a text.
+func withTable(text, table string) (string, error) {
+	before, rest, begun := strings.Cut(text, tableBegin)
+	_, after, ended := strings.Cut(rest, tableEnd)
+	if !begun || !ended {
+		return "", fmt.Errorf("it has no lines %q and %q: put them where the table belongs", strings.TrimSpace(tableBegin), tableEnd)
+	}
+	return before + tableBegin + table + tableEnd + after, nil
+}
+
+// readmeTable has the rows of which something is promised.
+func readmeTable(results []Result) string {
+	var b strings.Builder
+	b.WriteString("| row | ours | baseline | unit | ratio | promised | measured |\n|---|---|---|---|---|---|---|\n")
+	for i := range results {
+		r := &results[i]
+		if r.promise() == "" {
+			continue
+		}
+		promised := r.promise()
+		if !r.ok() {
+			promised += ": missed"
+		}
+		date := r.Machine.Date
+		if r.noisy() {
+			date += ", noisy"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Name, number(r.Ours), known(r.Baseline), r.Unit, ratio(r),
+			promised, date)
+	}
+	return b.String()
+}
+
+func known(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return number(v)
+}
+
+func ratio(r *Result) string {
+	if r.Baseline == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", r.Ratio)
+}
+
+const pageHead = `# The rows of make bench
+
+` + "`make bench`" + ` writes this page, the tables of the READMEs and ` + "`bench/results.json`" + `; ` +
+	"`make bench ROW=grab_1x512`" + ` measures
+one row anew and leaves the others, each with the date of its own. Nobody edits it by hand.
+
+Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. The ratios are what
+the project promises; absolute numbers depend on the machine. [Sizing](sizing.md) tells what to make of them. The process
+that measures collects garbage at 400 %%, for both sides.
+
+## How noise is seen
+
+- *Spread* is the largest ratio of a round less the smallest, by their median. A row whose spread is above ` + "%.2f" + ` is
+  marked as noisy: measure it again on a quiet machine before you believe it.
+- *Others* is the share of the processors that other programs used in the second before the row began.
+- *Stolen* is the share of its processors that the machine's host has taken away since it started.
+- Processor time for each grab (INFO cpu, getrusage) moves less than a rate when others load the machine; so rows have
+  it beside their rates.
+
+## The table
+
+| row | ours | baseline | unit | ratio | spread | rounds | promised | measured | others | stolen |
+|---|---|---|---|---|---|---|---|---|---|---|
+`
+
+// page is docs/bench.md.
+func page(results []Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, pageHead, noisySpread)
+	for i := range results {
+		r := &results[i]
+		promised, spread := r.promise(), known(r.Spread)
+		if !r.ok() {
+			promised += ": missed"
+		}
+		if r.noisy() {
+			spread += " noisy"
+		}
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s | %s | %d | %s | %s | %.0f %% | %.1f %% |\n", r.Name, r.Name, number(r.Ours),
+			known(r.Baseline), r.Unit, ratio(r), spread, len(r.RunsOurs), promised, r.Machine.Date, 100*r.Machine.Busy,
+			100*r.Machine.Stolen)
+	}
+	machines(&b, results)
+	b.WriteString("\n## How each row was measured\n")
+	for i := range results {
+		how(&b, &results[i])
+	}
+	return b.String()
+}
+
+// machines lists what the rows were measured on: one line for those that have it in common.
+func machines(b *strings.Builder, results []Result) {
+	rows, order := map[string][]string{}, []string{}
+	for i := range results {
+		m := &results[i].Machine
+		var versions []string
+		for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
+			versions = append(versions, name+" "+m.Versions[name])
+		}
+		line := fmt.Sprintf("%s, at commit %s: %s. %s", m.Date, m.Commit, m, strings.Join(versions, ", "))
+		if rows[line] == nil {
+			order = append(order, line)
+		}
+		rows[line] = append(rows[line], results[i].Name)
+	}
+	b.WriteString("\n## Machine and versions\n\n")
+	for _, line := range order {
+		fmt.Fprintf(b, "- %s. Rows: %s.\n", line, strings.Join(rows[line], ", "))
+	}
+}
+
+func how(b *strings.Builder, r *Result) {
+	fmt.Fprintf(b, "\n### %s\n\nOurs: %s.\n", r.Name, r.HowOurs)
+	if r.HowBaseline != "" {
+		fmt.Fprintf(b, "\nBaseline: %s.\n", r.HowBaseline)
+	}
+	if len(r.RunsOurs) > 0 {
+		fmt.Fprintf(b, "\nRounds: ours %s", numbers(r.RunsOurs))
+		if len(r.RunsBaseline) > 0 {
+			fmt.Fprintf(b, "; baseline %s", numbers(r.RunsBaseline))
+		}
+		fmt.Fprintf(b, " %s.\n", r.Unit)
+	}
+	if len(r.Beside) > 0 {
+		b.WriteString("\n| beside | |\n|---|---|\n")
+		for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
+			fmt.Fprintf(b, "| %s | %s |\n", name, number(r.Beside[name]))
+		}
+	}
+	if r.Plot != nil {
+		fmt.Fprintf(b, "\n![%s](img/bench-%s.svg)\n", r.Plot.Title, r.Name)
+	}
+}
+
+func numbers(v []float64) string {
+	all := make([]string, len(v))
+	for i := range v {
+		all[i] = number(v[i])
+	}
+	return strings.Join(all, ", ")
+}

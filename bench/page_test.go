@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tables of the READMEs and docs/bench.md are what bench/results.json says, and each row is one that is measured.
+func TestPagesSayWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	results, err := readResults("results.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, results)
+	for _, name := range readmes {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		require.NoError(t, err)
+		want, err := withTable(string(text), readmeTable(results))
+		require.NoError(t, err)
+		require.Equal(t, want, string(text), "run: go run ./bench -pages")
+	}
+	text, err := os.ReadFile("../docs/bench.md")
+	require.NoError(t, err)
+	require.Equal(t, page(results), string(text), "run: go run ./bench -pages")
+	for i := range results {
+		r := &results[i]
+		if r.Plot != nil {
+			require.FileExists(t, "../docs/img/bench-"+r.Name+".svg", "run: go run -C bench/plots .")
+		}
+		_, err := pick(r.Row)
+		require.NoError(t, err)
+	}
+}
+
+// A row that is measured again leaves the others as they were, in the order of the table.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	first, second, last := rows[0].name, rows[1].name, rows[len(rows)-1].name
+	before := []Result{{Name: "a", Row: first}, {Name: "b", Row: second}, {Name: "b_cpu", Row: second}, {Name: "gone", Row: "gone"}}
+	names := func(all []Result) (out []string) {
+		for i := range all {
+			out = append(out, all[i].Name)
+		}
+		return out
+	}
+	now := merge(before, last, []Result{{Name: "z", Row: last}})
+	require.Equal(t, []string{"a", "b", "b_cpu", "z"}, names(now))
+	require.Equal(t, []string{"a", "B", "z"}, names(merge(now, second, []Result{{Name: "B", Row: second}})))
+}
+
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	kept := Result{Want: 0.6, Unit: "us"}
+	kept.compare([]float64{6, 6, 7}, []float64{10, 10, 10})
+	require.True(t, kept.ok())
+	require.InDelta(t, 1.0/6, kept.Spread, 0.001)
+	require.False(t, kept.noisy())
+	kept.compare([]float64{6, 6, 9}, []float64{10, 10, 10})
+	require.True(t, kept.noisy())
+	missed := Result{Want: 0.6, Below: true}
+	missed.compare([]float64{7}, []float64{10})
+	require.False(t, missed.ok())
+	late := Result{Most: 100, Unit: "ms"}
+	late.compare([]float64{101}, nil)
+	require.False(t, late.ok())
+	require.Equal(t, "at most 100 ms", late.promise())
+}
