@@ -94,7 +94,7 @@ func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) error
 	if err != nil || !there {
 		return err
 	}
-	w, err := shards.Of(s.redis, s.space.Home(c.ID)).Window(ctx, c.ID)
+	w, err := shards.WindowOver(ctx, s.redis, s.space, c.ID)
 	if errors.Is(err, shards.ErrNotInRedis) { // it has left meanwhile
 		return nil
 	}
@@ -158,7 +158,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 
 // fromRedis fills what the ledger would have said.
 func (s *consoleSource) fromRedis(ctx context.Context, out *console.Live) error {
-	w, err := shards.Of(s.redis, s.space.Home(out.ID)).Window(ctx, out.ID)
+	w, err := shards.WindowOver(ctx, s.redis, s.space, out.ID)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		return hongbao.Outagef(hongbao.ClassTransient, "campaign %s is not in Redis, and the ledger can't be read", out.ID)
 	}
@@ -166,18 +166,26 @@ func (s *consoleSource) fromRedis(ctx context.Context, out *console.Live) error 
 	return err
 }
 
-// addLags adds how far each sink is behind, on the campaign's shard.
+// addLags adds how far each sink is behind, on the campaign's shards.
 func (s *consoleSource) addLags(ctx context.Context, out *console.Live) error {
+	places, err := shards.PlacesOf(ctx, s.redis, s.space, out.ID)
+	if err != nil {
+		return err
+	}
 	for _, sink := range s.Config.Deployment.Sinks {
-		g, err := shards.Of(s.redis, s.space.Home(out.ID)).Status(ctx, sink)
-		if errors.Is(err, shards.ErrFrozen) {
-			out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard is frozen: %v", err))
-			return nil
+		lag := console.Lag{Sink: sink}
+		for _, k := range places {
+			g, err := shards.Of(s.redis, k).Status(ctx, sink)
+			if errors.Is(err, shards.ErrFrozen) {
+				out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard %d is frozen: %v", k.Index(), err))
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("lag of sink %s: %w", sink, err)
+			}
+			lag.Grants, lag.Seconds = lag.Grants+g.Waiting, max(lag.Seconds, g.Oldest.Seconds())
 		}
-		if err != nil {
-			return fmt.Errorf("lag of sink %s: %w", sink, err)
-		}
-		out.Lags = append(out.Lags, console.Lag{Sink: sink, Grants: g.Waiting, Seconds: g.Oldest.Seconds()})
+		out.Lags = append(out.Lags, lag)
 	}
 	return nil
 }

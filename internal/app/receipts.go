@@ -23,9 +23,9 @@ type Receipts struct {
 // Receipts asks Redis, and the ledger if the campaign is not there.
 func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	out := Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
-	h, err := a.redisReceipts(ctx, id, user)
+	held, currency, err := a.redisReceipts(ctx, id, user)
 	if err == nil {
-		out.Receipts, out.Currency = append(out.Receipts, h.Receipts...), h.Currency
+		out.Receipts, out.Currency = append(out.Receipts, held...), currency
 	}
 	if !errors.Is(err, shards.ErrNotInRedis) {
 		return out, err
@@ -56,21 +56,27 @@ func ledgerReceipts(ctx context.Context, l *ledger.Ledger, id, user string) ([]h
 	return list, err
 }
 
-// redisReceipts reads what a user holds by Redis, with the codes; also of a frozen shard, since an operator asks.
-func (a *App) redisReceipts(ctx context.Context, id, user string) (shards.Held, error) {
-	shard := shards.Of(a.redis, a.space.Home(id))
-	h, err := shard.UserHeld(ctx, id, user)
-	if err != nil {
-		return h, err
+// redisReceipts reads what a user holds by Redis, with the codes; also of a frozen shard, since an operator asks. The
+// currency is the campaign's.
+func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongbao.Receipt, currency string, err error) {
+	held, err := shards.UserHeldOver(ctx, a.redis, a.space, id, user)
+	if err == nil {
+		err = a.fillCodes(ctx, id, held)
 	}
-	return h, fillCodes(ctx, shard, id, &h)
+	return shards.ReceiptsOf(held), held[0].Currency, err
 }
 
-// fillCodes adds the codes of packets that have some.
-func fillCodes(ctx context.Context, shard *shards.Shard, id string, h *shards.Held) error {
-	if !h.Codes || len(h.Receipts) == 0 {
-		return nil
+// fillCodes adds the codes of packets that have some. They are on the packet's shard.
+func (a *App) fillCodes(ctx context.Context, id string, held []shards.Held) error {
+	for i := range held {
+		h := &held[i]
+		if !h.Codes || len(h.Receipts) == 0 {
+			continue
+		}
+		missing, err := shards.Of(a.redis, h.Place).FillCodes(ctx, id, h.Receipts)
+		if err = errors.Join(append(missing, err)...); err != nil {
+			return err
+		}
 	}
-	missing, err := shard.FillCodes(ctx, id, h.Receipts)
-	return errors.Join(append(missing, err)...)
+	return nil
 }

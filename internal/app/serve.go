@@ -84,45 +84,58 @@ type campaignReader struct{ *App }
 
 // Window reads what a campaign shows to everybody.
 func (c campaignReader) Window(ctx context.Context, id string) (shards.Window, error) {
-	w, err := shards.Of(c.redis, c.space.Home(id)).Window(ctx, id)
+	w, err := shards.WindowOver(ctx, c.redis, c.space, id)
 	if errors.Is(err, shards.ErrNotInRedis) {
-		err = errors.Join(c.whole(ctx, id), err)
+		err = errors.Join(c.whole(ctx, c.space.Home(id)), err)
 	}
 	return w, err
 }
 
-// whole tells whether it says anything that a campaign is not there: this must be the deployment's Redis, and have all
-// of its marks. Of a frozen shard the reads say so themselves.
-func (c campaignReader) whole(ctx context.Context, id string) error {
+// whole tells whether it says anything that a campaign is not on a shard: this must be the deployment's Redis, and have
+// all of its marks. Of a frozen shard the reads say so themselves.
+func (c campaignReader) whole(ctx context.Context, k shards.Keys) error {
 	pipe := c.redis.Pipeline()
-	belongs := shards.AskBelongs(ctx, pipe, c.space, c.space.Home(id))
+	belongs := shards.AskBelongs(ctx, pipe, c.space, k)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("look whose Redis this is: %w", shards.Classify(err))
 	}
 	return belongs(c.Config.Deployment.ID)
 }
 
-// held gives what a user may be told that he holds by Redis: it is durable, as the answer to a grab is.
-func (c campaignReader) held(ctx context.Context, id, user string) (shards.Held, error) {
-	shard := shards.Of(c.redis, c.space.Home(id))
-	h, err := shard.UserHeld(ctx, id, user)
-	switch {
-	case h.Open != nil:
-		return h, h.Open
-	case errors.Is(err, shards.ErrNotInRedis):
-		return h, errors.Join(c.whole(ctx, id), err)
-	case err != nil || len(h.Receipts) == 0:
-		return h, err
+// held gives what a user may be told that he holds by Redis, on each of the campaign's shards: it is durable, as the
+// answer to a grab is.
+func (c campaignReader) held(ctx context.Context, id, user string) ([]shards.Held, error) {
+	list, err := shards.UserHeldOver(ctx, c.redis, c.space, id, user)
+	for i := range list {
+		if list[i].Open != nil {
+			return list, list[i].Open
+		}
 	}
-	call := &shards.DurableCall{Campaign: id, Class: h.Class, Timeout: c.Config.Producer.DurabilityTimeout,
-		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}}
-	if err = shard.Durable(ctx, call); shards.NoWaitAOF(err) {
-		err = c.durableByItself(ctx, shard, h.Class)
+	if errors.Is(err, shards.ErrNotInRedis) {
+		for i := range list {
+			err = errors.Join(c.whole(ctx, list[i].Place), err)
+		}
+	}
+	for i := range list {
+		if err == nil && len(list[i].Receipts) > 0 {
+			err = c.durable(ctx, id, user, &list[i])
+		}
 	}
 	if err != nil {
-		return h, err
+		return list, err
 	}
-	return h, fillCodes(ctx, shard, id, &h)
+	return list, c.fillCodes(ctx, id, list)
+}
+
+// durable waits until what a user holds on a shard is as durable as the campaign promises.
+func (c campaignReader) durable(ctx context.Context, id, user string, h *shards.Held) error {
+	shard := shards.Of(c.redis, h.Place)
+	err := shard.Durable(ctx, &shards.DurableCall{Campaign: id, Class: h.Class,
+		Timeout: c.Config.Producer.DurabilityTimeout, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
+	if shards.NoWaitAOF(err) {
+		err = c.durableByItself(ctx, shard, h.Class)
+	}
+	return err
 }
 
 // durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.
@@ -141,9 +154,9 @@ func (c campaignReader) durableByItself(ctx context.Context, shard *shards.Shard
 // Receipts asks Redis, and the ledger, if there is one, once the campaign has left Redis.
 func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Receipts, error) {
 	out := serve.Receipts{Campaign: id, User: user}
-	h, err := c.held(ctx, id, user)
+	held, err := c.held(ctx, id, user)
 	if err == nil {
-		out.Receipts, out.Currency = serve.ReceiptsOf(h.Receipts), h.Currency
+		out.Receipts, out.Currency = serve.ReceiptsOf(shards.ReceiptsOf(held)), held[0].Currency
 	}
 	if !errors.Is(err, shards.ErrNotInRedis) || errors.Is(err, shards.ErrFrozen) || c.Config.Ledger.DSN == "" {
 		return out, err

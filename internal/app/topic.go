@@ -87,14 +87,15 @@ type campaignSource struct {
 // maxTerms bounds what campaignSource remembers.
 const maxTerms = 10_000
 
-// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it.
-func (s *campaignSource) Terms(ctx context.Context, id string) (terms publish.Terms, found bool, err error) {
+// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it. It asks the shard that the grants are
+// of.
+func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if terms, found = s.terms[id]; found {
 		return terms, true, nil
 	}
-	terms.Currency, terms.Codes, err = shards.Of(s.app.redis, s.app.space.Home(id)).Terms(ctx, id)
+	terms.Currency, terms.Codes, err = shards.Of(s.app.redis, s.app.space.Shard(shard)).Terms(ctx, id)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		var l *ledger.Ledger
 		if l, err = s.open(ctx); err != nil {
@@ -115,9 +116,9 @@ func (s *campaignSource) Terms(ctx context.Context, id string) (terms publish.Te
 	return terms, true, nil
 }
 
-// Codes gives the codes of packets; "" for one that neither Redis nor the ledger has.
-func (s *campaignSource) Codes(ctx context.Context, id string, packets []int64) ([]string, error) {
-	codes, err := shards.Of(s.app.redis, s.app.space.Home(id)).Codes(ctx, id, packets)
+// Codes gives the codes of packets of a shard; "" for one that neither Redis nor the ledger has.
+func (s *campaignSource) Codes(ctx context.Context, shard int, id string, packets []int64) ([]string, error) {
+	codes, err := shards.Of(s.app.redis, s.app.space.Shard(shard)).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
 	}

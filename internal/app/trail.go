@@ -82,24 +82,14 @@ const topicTime = 5 * time.Second
 
 // Trail follows grants through all stores. It needs Redis; the ledger is opened if there is one.
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
-	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}}
+	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}, silent: map[int]bool{}}
 	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
 	inLedger := t.ledger(ctx)
-	inRedis, err := t.receipts(ctx)
-	if err != nil {
-		t.unread("redis", err)
-	}
+	inRedis := t.receipts(ctx)
 	if !inLedger && !inRedis && len(t.out.Unread) == 0 {
 		return nil, errNoCampaign(q.Campaign)
 	}
-	if err == nil {
-		for _, g := range t.grants {
-			if err := t.follow(ctx, g); err != nil {
-				t.unread("redis", err)
-				break
-			}
-		}
-	}
+	t.followAll(ctx)
 	if err := t.topic(ctx); err != nil {
 		t.unread("topic", err)
 	}
@@ -116,6 +106,8 @@ type trailSearch struct {
 	q      TrailOf
 	out    Trail
 	grants map[int64]*trailed // by packet
+	places []shards.Keys      // over which the campaign is dealt, by the ledger; nil if it did not say
+	silent map[int]bool       // shards that could not be asked
 }
 
 // trailed is a step and the grant that it is looked up by.
@@ -165,7 +157,7 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 	if err != nil || !found {
 		return nil, false, err
 	}
-	t.out.Currency = c.Spec.Currency
+	t.out.Currency, t.places = c.Spec.Currency, a.space.Places(t.q.Campaign, c.Spec.Places())
 	if t.q.Packet == 0 {
 		rows, err := a.ledger.UserGrants(ctx, t.q.Campaign, t.q.User)
 		return rows, true, err
@@ -180,13 +172,34 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 // errSeen ends a search.
 var errSeen = errors.New("seen")
 
-// receipts reads what users were told. By a packet whose user the ledger does not know it looks through all receipts.
-func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
+// receipts reads what users were told, on each of the campaign's shards; it tells whether Redis has the campaign. By a
+// packet whose user the ledger does not know it looks through all receipts.
+func (t *trailSearch) receipts(ctx context.Context) (found bool) {
+	if t.places == nil {
+		places, err := shards.PlacesOf(ctx, t.app.redis, t.app.space, t.q.Campaign)
+		if err != nil {
+			t.unread("redis", err)
+			return false
+		}
+		t.places = places
+	}
 	user := t.q.User
 	if g := t.grants[t.q.Packet]; t.q.Packet != 0 && g != nil {
 		user = g.grant.User
 	}
-	shard := shards.Of(t.app.redis, t.app.space.Home(t.q.Campaign))
+	for _, k := range t.places {
+		there, err := t.receiptsOn(ctx, shards.Of(t.app.redis, k), user)
+		if err != nil {
+			t.unread("redis", err)
+			t.silent[k.Index()] = true
+		}
+		found = found || there
+	}
+	return found
+}
+
+// receiptsOn is receipts on one shard. An empty user is whoever has the packet there.
+func (t *trailSearch) receiptsOn(ctx context.Context, shard *shards.Shard, user string) (found bool, err error) {
 	if user == "" {
 		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {
 			if slices.ContainsFunc(list, func(r hongbao.Receipt) bool { return r.Packet == t.q.Packet }) {
@@ -218,6 +231,19 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 		p.Receipt, p.grant = trailGrant(&g), g
 	}
 	return true, nil
+}
+
+// followAll follows each grant whose shard answers.
+func (t *trailSearch) followAll(ctx context.Context) {
+	for _, g := range t.grants {
+		if t.silent[g.grant.Shard] {
+			continue
+		}
+		if err := t.follow(ctx, g); err != nil {
+			t.unread("redis", err)
+			t.silent[g.grant.Shard] = true
+		}
+	}
 }
 
 // follow looks for a grant's entry, and asks the sinks' done bits.

@@ -30,11 +30,12 @@ type Terms struct {
 
 // Campaigns tells what the stream does not carry. Its methods may be called at once.
 type Campaigns interface {
-	// Terms gives a campaign's terms, and false if nobody knows the campaign. It is asked for every batch, and should
-	// remember.
-	Terms(ctx context.Context, campaign string) (Terms, bool, error)
-	// Codes gives the codes of packets, in their order; "" for a packet that certainly has none.
-	Codes(ctx context.Context, campaign string, packets []int64) ([]string, error)
+	// Terms gives the terms of a campaign that has grants on a shard, and false if nobody knows the campaign. It is asked
+	// for every batch, and should remember.
+	Terms(ctx context.Context, shard int, campaign string) (Terms, bool, error)
+	// Codes gives the codes of packets that were granted on a shard, in their order; "" for a packet that certainly has
+	// none.
+	Codes(ctx context.Context, shard int, campaign string, packets []int64) ([]string, error)
 }
 
 // Entries reads the stream, to build the batch of a stored claim again.

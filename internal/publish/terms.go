@@ -41,7 +41,7 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 			continue
 		}
 		if g.Campaign != id {
-			if terms, known, err = p.cfg.Campaigns.Terms(ctx, g.Campaign); err != nil {
+			if terms, known, err = p.cfg.Campaigns.Terms(ctx, g.Shard, g.Campaign); err != nil {
 				return nil, nil, unread(err)
 			}
 			id = g.Campaign
@@ -71,7 +71,7 @@ func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hong
 	for k, i := range at {
 		packets[k] = grants[i].Packet
 	}
-	codes, err := p.cfg.Campaigns.Codes(ctx, campaign, packets)
+	codes, err := p.cfg.Campaigns.Codes(ctx, grants[at[0]].Shard, campaign, packets)
 	if err != nil {
 		return err
 	}

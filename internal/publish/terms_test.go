@@ -22,7 +22,7 @@ type memCampaigns struct {
 	asked   int // for codes
 }
 
-func (m *memCampaigns) Terms(_ context.Context, campaign string) (Terms, bool, error) {
+func (m *memCampaigns) Terms(_ context.Context, _ int, campaign string) (Terms, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fails == "terms" {
@@ -34,7 +34,7 @@ func (m *memCampaigns) Terms(_ context.Context, campaign string) (Terms, bool, e
 	return Terms{Currency: "EUR"}, campaign == "autumn", nil
 }
 
-func (m *memCampaigns) Codes(_ context.Context, campaign string, packets []int64) ([]string, error) {
+func (m *memCampaigns) Codes(_ context.Context, _ int, campaign string, packets []int64) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++

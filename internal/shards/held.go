@@ -1,60 +1,146 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
 )
 
-// Held is what a user holds in a campaign by Redis, and what it depends on whether he may be told.
+// Held is what a user holds in a campaign by Redis, on one place, and what it depends on whether he may be told.
 type Held struct {
+	Place    Keys
 	Receipts []hongbao.Receipt // without codes
 	Currency string
 	Codes    bool // the packets have codes
 	Class    hongbao.Durability
 	// Open is nil, or ErrFrozen: then all of it, an error too, may be the past.
 	Open error
+
+	places string // over how many shards the campaign is dealt, as Redis has it
 }
 
-// UserHeld reads what a user holds. ErrNotInRedis (Permanent) if the campaign is not there, with ErrLost as well if Redis
-// has lost something of it and may have lost his receipts: the ledger has them.
+// UserHeld reads what a user holds on one place. ErrNotInRedis (Permanent) if the campaign is not there, with ErrLost as
+// well if Redis has lost something of it and may have lost his receipts: the ledger has them.
 func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
-		return Held{}, err
+		return Held{Place: k.Keys}, err
 	}
-	var open func() error
-	var text *redis.StringCmd
-	var fields *redis.SliceCmd
-	_, err = node.TxPipelined(ctx, func(p redis.Pipeliner) error { // one instant: it may leave Redis meanwhile
-		open, text = k.askOpen(ctx, p), p.HGet(ctx, k.Keys.Receipts(campaign), user)
-		fields = p.HMGet(ctx, k.Keys.Campaign(campaign), "from", LostField, "state", CodesField, "currency", "durability")
+	list, errs := heldOn(ctx, node, []Keys{k.Keys}, campaign, user)
+	return list[0], errs[0]
+}
+
+// UserHeldOver reads what a user holds in a campaign, on each of its places in their order. If one of them fails there is
+// an error: who is told of the others alone would miss receipts. list then has what was read.
+func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign, user string) (list []Held,
+	err error) {
+	home, err := Of(rdb, layout.Home(campaign)).UserHeld(ctx, campaign, user)
+	list = []Held{home}
+	if err != nil || home.places == "" {
+		return list, err
+	}
+	n, _ := strconv.Atoi(home.places) // what is no number is no number of shards either
+	places, err := layout.checkedPlaces(campaign, n)
+	if err != nil {
+		return list, err
+	}
+	others, errs := heldOver(ctx, rdb, places[1:], campaign, user)
+	for i := range errs {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("on shard %d, one of %d: %w", others[i].Place.Index(), n, errs[i])
+		}
+	}
+	return append(list, others...), errors.Join(errs...)
+}
+
+// heldOver asks places at once: with one question where there is one server.
+func heldOver(ctx context.Context, rdb redis.UniversalClient, places []Keys, campaign, user string) ([]Held, []error) {
+	if _, cluster := rdb.(*redis.ClusterClient); !cluster {
+		return heldOn(ctx, rdb, places, campaign, user)
+	}
+	list, errs := make([]Held, len(places)), make([]error, len(places))
+	var asking sync.WaitGroup
+	for i, k := range places {
+		asking.Go(func() { list[i], errs[i] = Of(rdb, k).UserHeld(ctx, campaign, user) })
+	}
+	asking.Wait()
+	return list, errs
+}
+
+// heldOn asks places that are on one server, at one instant: the campaign may leave Redis meanwhile.
+func heldOn(ctx context.Context, node redis.UniversalClient, places []Keys, campaign, user string) ([]Held, []error) {
+	list, errs := make([]Held, len(places)), make([]error, len(places))
+	reads := make([]func() (Held, error), len(places))
+	_, _ = node.TxPipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+		server := p.Info(ctx, "server", "replication")
+		for i, k := range places {
+			reads[i] = Of(node, k).askHeld(ctx, p, server, campaign, user)
+		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Held{}, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
+	for i, read := range reads {
+		list[i], errs[i] = read()
 	}
-	v := fields.Val()
-	h := Held{Open: open(), Codes: v[3] == "1"}
+	return list, errs
+}
+
+// askHeld asks in a pipeline what a user holds, and gives what reads the answer. server is the INFO that was asked for
+// ahead of it.
+func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
+	campaign, user string) func() (Held, error) {
+	open, text := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Receipts(campaign), user)
+	fields := p.HMGet(ctx, k.Keys.Campaign(campaign), "from", LostField, "state", CodesField, "currency", "durability",
+		placesField)
+	return func() (Held, error) {
+		h := Held{Place: k.Keys}
+		err := text.Err()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		if err = cmp.Or(server.Err(), fields.Err(), err); err != nil {
+			return h, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
+		}
+		h.Open = open()
+		return k.parseHeld(&h, campaign, fields.Val(), text.Val())
+	}
+}
+
+func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (Held, error) {
+	h.Codes = v[3] == "1"
 	h.Currency, _ = v[4].(string) // absent: none
 	class, _ := v[5].(string)
 	h.Class = hongbao.Durability(class)
+	h.places, _ = v[6].(string)
 	from, there := v[0].(string)
 	switch lost := v[1] != nil || v[2] == stateFrozen; {
 	case !there:
-		return h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
-	case text.Val() == "" && lost:
-		return h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: %w", campaign, ErrNotInRedis, ErrLost)
+		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	case receipts == "" && lost:
+		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: %w", campaign, ErrNotInRedis, ErrLost)
 	}
 	start, err := strconv.ParseInt(from, 10, 64)
 	if err != nil {
-		return h, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
+		return *h, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
 	}
-	h.Receipts, err = ParseReceipts(k.Keys.Index(), start, text.Val())
-	return h, err
+	h.Receipts, err = ParseReceipts(k.Keys.Index(), start, receipts)
+	return *h, err
+}
+
+// ReceiptsOf are the receipts of all places, in the order of their times.
+func ReceiptsOf(list []Held) (all []hongbao.Receipt) {
+	for i := range list {
+		all = append(all, list[i].Receipts...)
+	}
+	if len(list) > 1 {
+		slices.SortStableFunc(all, func(a, b hongbao.Receipt) int { return a.Time.Compare(b.Time) })
+	}
+	return all
 }

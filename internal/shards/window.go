@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hongbao-project/hongbao"
 )
 
@@ -17,6 +19,8 @@ type Window struct {
 	SoldOut bool
 	// Now is Redis' time, by which grabs are decided.
 	Now time.Time
+
+	places, packets, granted int64
 }
 
 // Status says what a grab would meet, in the order in which lua/grab.lua looks.
@@ -48,11 +52,11 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	pipe := node.Pipeline()
 	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
 	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "packets",
-		"granted")
+		"granted", placesField)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
-	var text [8]string
+	var text [9]string
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
@@ -72,8 +76,49 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 		return Window{}, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its window is %.30q to %.30q", campaign,
 			text[4], text[5])
 	}
-	return Window{
+	w := Window{
 		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
-		SoldOut: text[6] == text[7], Now: clock.Val(),
-	}, nil
+		SoldOut: text[6] == text[7], Now: clock.Val(), places: 1,
+	}
+	if text[8] != "" {
+		w.places, _ = strconv.ParseInt(text[8], 10, 64)  // else 0, which is no number of shards
+		w.packets, _ = strconv.ParseInt(text[6], 10, 64) // else 0: not sold out
+		w.granted, _ = strconv.ParseInt(text[7], 10, 64)
+	}
+	return w, nil
+}
+
+// WindowOver is Window for a campaign over several shards: it is sold out when each of its places is, and frozen when each
+// of them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may be
+// something left.
+func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign string) (Window, error) {
+	w, err := Of(rdb, layout.Home(campaign)).Window(ctx, campaign)
+	if err != nil || w.places == 1 {
+		return w, err
+	}
+	places, err := layout.checkedPlaces(campaign, int(w.places))
+	if err != nil {
+		return w, err
+	}
+	pipe := rdb.Pipeline()
+	others := make([]*redis.SliceCmd, len(places)-1)
+	for i, k := range places[1:] {
+		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "granted")
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for _, other := range others {
+		var at struct {
+			State   string `redis:"state"`
+			Granted int64  `redis:"granted"`
+		}
+		if other.Scan(&at) != nil || at.State == "" {
+			continue
+		}
+		w.granted += at.Granted
+		if w.State == stateFrozen {
+			w.State = at.State
+		}
+	}
+	w.SoldOut = w.packets > 0 && w.granted == w.packets
+	return w, nil
 }
