@@ -6,6 +6,7 @@
 // each .lua file says what it does, KEYS, ARGV with units, reply, cost, first write and what a repeat does.
 //
 //	grab                                  one campaign's grabs: receipts, limits, stock, one entry
+//	receipts                              what users hold of a campaign on one shard
 //	found, open, freeze                   a deployment's shards; how a shard is frozen and opened anew
 //	create_campaign, load, codes, state   a campaign's way into Redis, to open and paused
 //	announce                              a top-up's generation comes, then load loads it

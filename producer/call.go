@@ -9,13 +9,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 // call is one of a lane's calls; its room is reused from call to call.
 type call struct {
 	lane    *lane
 	info    *info // what the call goes by
+	ask     walk.Ask
+	asked   time.Time // when the last try began
 	batch   []*waiter
+	held    [][]time.Time
 	req     shards.GrabCall
 	answers []hongbao.Answer
 	results []result
@@ -24,8 +28,9 @@ type call struct {
 
 // result is what came of one grab of a call.
 type result struct {
-	answer hongbao.Answer
-	err    error
+	answer  hongbao.Answer
+	err     error
+	verdict walk.Verdict
 }
 
 func (l *lane) newCall() *call {
@@ -40,14 +45,33 @@ func (c *call) begin() {
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
 	c.req.FactNames = c.info.factNames
 	c.req.Terms = c.lane.terms.Load()
+	c.held, c.req.Held = c.held[:0], nil
+}
+
+// takes tells whether a grab that asks for this can go along. The first one says what the call asks for.
+func (c *call) takes(ask walk.Ask) bool {
+	if ask.Receipts {
+		ask.Generation = 0
+	}
+	if len(c.batch) == 0 {
+		c.ask, c.req.Generation = ask, ask.Generation
+	}
+	return c.ask == ask
 }
 
 func (c *call) add(w *waiter) {
 	c.batch, c.req.Grabs = append(c.batch, w), append(c.req.Grabs, &w.grab)
+	held := w.walk.Held()
+	if c.held = append(c.held, held); len(held) > 0 {
+		c.req.Held = c.held
+	}
+	if c.req.Held != nil {
+		c.req.Held = c.held
+	}
 }
 
-// send makes the call and gives the result of each grab.
-func (c *call) send() []result {
+// send makes the call and notes the result of each grab.
+func (c *call) send() {
 	ctx, cancel := context.WithTimeout(c.lane.p.ctx, c.lane.p.cfg.CallTimeout)
 	defer cancel()
 	c.results = append(c.results[:0], make([]result, len(c.batch))...)
@@ -57,7 +81,7 @@ func (c *call) send() []result {
 		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: err})
 	}
 	if err == nil && c.lane.vanished(c.answers) {
-		c.lane.p.forget(c.lane)
+		c.lane.p.forget(c.lane.campaign)
 	}
 	for i := range c.results {
 		r := &c.results[i]
@@ -71,7 +95,6 @@ func (c *call) send() []result {
 			r.err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", c.lane.id, r.err)
 		}
 	}
-	return c.results
 }
 
 // traceparents are those of the grabs that have one.
@@ -120,11 +143,14 @@ func whileAway(ctx context.Context, try func() error) error {
 
 // try makes the call once. What was granted is durable and has its codes when it returns without an error.
 func (c *call) try(ctx context.Context) error {
-	shard, terms := c.lane.home, c.req.Terms
-	answers, err := shard.Grab(ctx, &c.req, c.answers)
-	if c.req.Terms != terms {
-		c.lane.terms.Store(c.req.Terms)
+	if c.lane.seen.Load() == nil { // the campaign's home told of this place; its own server has settings of its own
+		if _, err := c.lane.look(ctx); err != nil {
+			return err
+		}
+		c.info = c.lane.info()
 	}
+	c.asked = time.Now()
+	answers, err := c.askShard(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,12 +158,31 @@ func (c *call) try(ctx context.Context) error {
 	if c.info.durability == hongbao.DurabilityFast && !c.info.codes {
 		return nil
 	}
+	return c.secure(ctx)
+}
+
+// askShard has the grabs decided, or reads their users' receipts.
+func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
+	shard, terms := c.lane.shard, c.req.Terms
+	if c.ask.Receipts {
+		return shard.Receipts(ctx, c.lane.id, c.req.Grabs, c.answers)
+	}
+	answers, err := shard.Grab(ctx, &c.req, c.answers)
+	if c.req.Terms != terms {
+		c.lane.learn(c.req.Terms)
+	}
+	return answers, err
+}
+
+// secure makes sure that what may be told as granted is as safe as the campaign promises, and adds the codes.
+func (c *call) secure(ctx context.Context) error {
+	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt
 	var users []string
 	var of []int // whose receipts they are
-	for k := range answers {
-		if len(answers[k].Receipts) > 0 {
-			receipts, users, of = append(receipts, answers[k].Receipts), append(users, c.req.Grabs[k].User), append(of, k)
+	for k := range c.answers {
+		if a := &c.answers[k]; len(a.Receipts) > 0 && a.Outcome != hongbao.OutcomeSoldOut { // those are not told
+			receipts, users, of = append(receipts, a.Receipts), append(users, c.req.Grabs[k].User), append(of, k)
 		}
 	}
 	if len(receipts) == 0 {

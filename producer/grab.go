@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 // Grab asks for a packet and returns the answer. If g has no request id, and the campaign gives one packet a user, an
@@ -21,26 +22,28 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if err := g.Check(); err != nil {
 		return hongbao.Answer{}, err
 	}
-	l, err := p.lane(ctx, g.Campaign)
-	if l == nil {
-		return withoutLane(err)
+	c, err := p.campaign(ctx, g.Campaign)
+	if c == nil {
+		return withoutCampaign(err)
 	}
-	w, err := l.check(g)
+	w, err := c.check(g)
 	if err == nil {
-		err = l.queue(w)
+		err = c.queue(w)
 	}
 	if err != nil {
 		return hongbao.Answer{}, err
 	}
-	return l.wait(ctx, w)
+	return c.wait(ctx, w)
 }
 
-// sendLoop is the other side: it sends one call for all that wait, answers them, and ends when nobody waits.
+// sendLoop is the other side: it sends one call for all that wait at a place, answers them or lets them go on to the next
+// place, and ends when nobody waits.
 func (l *lane) sendLoop() {
 	c := l.newCall()
 	for l.next(c) {
-		results := c.send()
-		if again := l.answer(c.batch, results); len(again) > 0 {
+		c.send()
+		l.judge(c)
+		if again := l.answer(c); len(again) > 0 {
 			pause := 20*time.Millisecond + rand.N(80*time.Millisecond)
 			if l.waitAgain(again, pause) {
 				retry.Pause(l.p.ctx, pause)
@@ -53,8 +56,10 @@ func (l *lane) sendLoop() {
 type waiter struct {
 	grab   hongbao.Grab // a copy, with its Facts: a caller who has left may use his again while the call is under way
 	info   *info        // what check went by
-	sent   bool         // a call has it, or it was answered; under the lane's mu
-	left   bool         // its caller has left; under the lane's mu
+	walk   walk.Walk    // over the campaign's places; under the campaign's mu from queue on
+	lane   *lane        // where it waits, or waited last; under the campaign's mu
+	sent   bool         // a call has it, or it was answered; under the campaign's mu
+	left   bool         // its caller has left; under the campaign's mu
 	until  time.Time    // when its caller gets an undecided outcome; zero until there is one
 	answer hongbao.Answer
 	err    error
@@ -68,8 +73,8 @@ var waiters = sync.Pool{New: func() any {
 // check refuses a grab that its campaign can't decide, and makes up a request id where it is optional. It copies the
 // facts that the campaign's limits count by: the caller may change his map as soon as he has left. Other facts are
 // nobody's business.
-func (l *lane) check(g *hongbao.Grab) (*waiter, error) {
-	info := l.info()
+func (c *campaign) check(g *hongbao.Grab) (*waiter, error) {
+	info := c.lanes[0].info()
 	if g.RequestID == "" {
 		if info.hold > 1 {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent,
@@ -81,8 +86,9 @@ func (l *lane) check(g *hongbao.Grab) (*waiter, error) {
 	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
 	facts := w.grab.Facts
 	clear(facts)
-	*w = waiter{grab: *g, info: info, done: w.done}
+	*w = waiter{grab: *g, info: info, done: w.done, walk: w.walk}
 	w.grab.Facts = facts
+	w.walk.Begin(c.course, g.User, g.RequestID)
 	for _, name := range info.facts {
 		value, ok := g.Facts[name]
 		if !ok {
@@ -99,24 +105,31 @@ func (l *lane) check(g *hongbao.Grab) (*waiter, error) {
 }
 
 // queue puts a grab behind the others, and starts a loop that sends if none runs, or another one pays.
-func (l *lane) queue(w *waiter) error {
-	l.p.mu.RLock() // against Close, which waits for the loops
-	defer l.p.mu.RUnlock()
-	if l.p.closed {
-		return hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", l.id, ErrClosed)
+func (c *campaign) queue(w *waiter) error {
+	c.p.mu.RLock() // against Close, which waits for the loops
+	defer c.p.mu.RUnlock()
+	if c.p.closed {
+		return hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", c.id, ErrClosed)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting)-l.left >= l.p.cfg.MaxWaiting {
-		return hongbao.Errorf(hongbao.ClassTransient,
-			"campaign %s has %d grabs waiting already; nothing happened, try again later", l.id, l.p.cfg.MaxWaiting)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lanes[w.walk.Place()]
+	if len(l.waiting)-l.left >= c.p.cfg.MaxWaiting {
+		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d grabs waiting already for shard %d; nothing "+
+			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Keys.Index())
 	}
+	l.put(w)
+	return nil
+}
+
+// put is queue at one place; under mu, and the caller keeps Close waiting.
+func (l *lane) put(w *waiter) {
+	w.lane, w.sent = l, false
 	l.waiting = append(l.waiting, w)
 	if l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
 		l.loops++
 		l.p.sending.Go(l.sendLoop)
 	}
-	return nil
 }
 
 // payingGrabs is how many grabs have to wait for one call more.
@@ -129,8 +142,8 @@ func (l *lane) pays(loops int) bool {
 	return loops == 1 || l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs
 }
 
-// next fills the call with grabs that wait, as many as the script decides at once. False: nobody waits, or too few for
-// one call more, and the loop is over.
+// next fills the call with grabs that wait for the same, as many as a script takes at once. False: nobody waits, or too
+// few for one call more, and the loop is over.
 func (l *lane) next(c *call) bool {
 	// The callers that were just answered come back with their next grab: let them queue first, so that the next call is
 	// not made for a few of them.
@@ -138,8 +151,8 @@ func (l *lane) next(c *call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.begin()
-	n, take := 0, l.pays(l.loops)
-	for ; take && n < len(l.waiting) && len(c.batch) < c.info.most(); n++ {
+	n, kept, now := 0, 0, time.Now()
+	for take := l.pays(l.loops); take && n < len(l.waiting) && len(c.batch) < c.info.most(); n++ {
 		w := l.waiting[n]
 		switch {
 		case w.left:
@@ -149,12 +162,15 @@ func (l *lane) next(c *call) bool {
 				"nothing happened, try again", l.id, c.info.factNames)
 			w.sent = true
 			w.done <- struct{}{}
-		default:
+		case c.takes(w.walk.Ask(l.memory, now)):
 			w.sent = true
 			c.add(w)
+		default: // he keeps his turn
+			l.waiting[kept] = w
+			kept++
 		}
 	}
-	l.waiting = slices.Delete(l.waiting, 0, n)
+	l.waiting = slices.Delete(l.waiting, kept, n)
 	if len(c.batch) > 0 {
 		return true
 	}
@@ -163,11 +179,47 @@ func (l *lane) next(c *call) bool {
 	return false
 }
 
+// judge tells what becomes of each grab of a call, and lets those go on that have to ask at another place.
+func (l *lane) judge(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remember(c)
+	now := time.Now()
+	for i, w := range c.batch {
+		r := &c.results[i]
+		if r.err != nil {
+			continue
+		}
+		if c.ask.Receipts {
+			r.verdict = w.walk.Read(l.memory, now, &r.answer)
+		} else {
+			r.verdict = w.walk.Decided(l.memory, now, &r.answer)
+		}
+		if r.verdict == walk.Onward && !w.left { // who has left can repeat his grab
+			w.answer = hongbao.Answer{}
+			l.lanes[w.walk.Place()].put(w)
+		}
+	}
+}
+
+// remember notes that nothing is left at the place, and up to which generation it was told; under mu. Other answers may
+// come without a look at the campaign's revision.
+func (l *lane) remember(c *call) {
+	soldOut := func(r result) bool { return r.err == nil && r.answer.Outcome == hongbao.OutcomeSoldOut }
+	if slices.ContainsFunc(c.results, soldOut) {
+		l.memory.Emptied(l.place, c.ask.Generation, c.asked, c.req.Terms.Generation())
+	}
+}
+
 // answer gives the callers their answers. It returns those whose outcome is undecided.
-func (l *lane) answer(batch []*waiter, results []result) (again []*waiter) {
-	for i, w := range batch {
-		w.answer, w.err = results[i].answer, results[i].err
-		if w.err == nil && !w.answer.Outcome.Final() && l.p.cfg.UndecidedTimeout > 0 {
+func (l *lane) answer(c *call) (again []*waiter) {
+	for i, w := range c.batch {
+		r := &c.results[i]
+		if r.verdict == walk.Onward { // another loop may have it already
+			continue
+		}
+		w.answer, w.err = r.answer, r.err
+		if r.verdict == walk.Undecided && l.p.cfg.UndecidedTimeout > 0 {
 			again = append(again, w)
 			continue
 		}
@@ -212,12 +264,12 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 }
 
 // wait waits for the answer, or until the caller leaves, or Close gives up.
-func (l *lane) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) {
+func (c *campaign) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) {
 	select {
 	case <-w.done:
 		return w.end()
 	case <-ctx.Done():
-	case <-l.p.ctx.Done():
+	case <-c.p.ctx.Done():
 	}
 	select {
 	case <-w.done: // both at once
@@ -226,9 +278,9 @@ func (l *lane) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) {
 	}
 	ended := ctx.Err()
 	if ended == nil {
-		ended = l.p.ctx.Err()
+		ended = c.p.ctx.Err()
 	}
-	switch sent := l.leave(w); {
+	switch sent := c.leave(w); {
 	case sent: // the call is under way and keeps w, or has just ended
 		select {
 		case <-w.done:
@@ -237,12 +289,12 @@ func (l *lane) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) {
 		}
 		return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassUnknown,
 			"grab in campaign %s, request id %s: no answer yet (it may be granted; repeat it with the same request id): %w",
-			l.id, w.grab.RequestID, ended)
+			c.id, w.grab.RequestID, ended)
 	case w.answer.Outcome != "":
 		return w.answer, nil
 	}
 	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient,
-		"grab in campaign %s, request id %s: it still waited for a call; nothing happened: %w", l.id, w.grab.RequestID, ended)
+		"grab in campaign %s, request id %s: it still waited for a call; nothing happened: %w", c.id, w.grab.RequestID, ended)
 }
 
 // end takes the answer and gives w back.
@@ -253,13 +305,14 @@ func (w *waiter) end() (hongbao.Answer, error) {
 }
 
 // leave takes a caller out of the queue. True: a call has his grab already.
-func (l *lane) leave(w *waiter) (sent bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *campaign) leave(w *waiter) (sent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	w.left = true
 	if w.sent {
 		return true
 	}
+	l := w.lane
 	if l.left++; 2*l.left > len(l.waiting) {
 		l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool { return w.left })
 		l.left = 0

@@ -3,12 +3,14 @@ package producer
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 const (
@@ -16,20 +18,32 @@ const (
 	unknownFor = time.Second
 	// maxUnknown bounds how many such campaigns are remembered.
 	maxUnknown = 10_000
-	// idleFor is how long a campaign's lane stays without a grab.
+	// idleFor is how long a campaign's lanes stay without a grab.
 	idleFor = time.Minute
 )
 
-// lane is where the grabs of one campaign wait for the next call.
+// campaign has a lane for each place of a campaign. A grab goes from one to another, see internal/walk.
+type campaign struct {
+	p      *Producer
+	id     string
+	course *walk.Course
+	lanes  []*lane
+
+	mu     sync.Mutex // over the lanes too
+	memory *walk.Memory
+	plan   string // its hash, as the places say; empty until one did
+}
+
+// lane is where the grabs at one place of a campaign wait for the next call to its shard.
 type lane struct {
-	p    *Producer
-	id   string
-	home *shards.Shard
-	seen atomic.Pointer[info]
+	*campaign
+	place int
+	shard *shards.Shard
+	seen  atomic.Pointer[info] // nil until the first look
 	// terms are what the last call was told: a new call need not ask.
 	terms atomic.Pointer[shards.Terms]
 
-	mu      sync.Mutex
+	// under the campaign's mu
 	waiting []*waiter
 	left    int       // of these, callers who have left
 	loops   int       // that send
@@ -38,29 +52,34 @@ type lane struct {
 	lost    bool      // it vanished while it was alive
 }
 
-func (l *lane) info() *info { return l.seen.Load() }
+// info is what the lane's shard says of the campaign, or what its home says until the lane has asked.
+func (l *lane) info() *info {
+	if i := l.seen.Load(); i != nil {
+		return i
+	}
+	return l.lanes[0].seen.Load()
+}
 
-// lane finds or opens the campaign's lane; nil if the campaign is not in Redis. Callers who come at once share one
-// look.
-func (p *Producer) lane(ctx context.Context, campaign string) (*lane, error) {
+// campaign finds a campaign, or looks for it once; nil if it is not in Redis. Callers who come at once share one look.
+func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	p.mu.RLock()
-	l, until := p.lanes[campaign], p.unknown[campaign]
+	c, until := p.campaigns[id], p.unknown[id]
 	p.mu.RUnlock()
-	if l != nil || time.Now().Before(until) {
-		return l, nil
+	if c != nil || time.Now().Before(until) {
+		return c, nil
 	}
 	select {
-	case r := <-p.looks.DoChan(campaign, func() (any, error) { return p.open(campaign) }):
-		l, _ = r.Val.(*lane) // nil with an error
-		return l, r.Err
+	case r := <-p.looks.DoChan(id, func() (any, error) { return p.open(id) }):
+		c, _ = r.Val.(*campaign) // nil with an error
+		return c, r.Err
 	case <-ctx.Done():
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
-			"grab in campaign %s: it was still being looked for; nothing happened: %w", campaign, ctx.Err())
+			"grab in campaign %s: it was still being looked for; nothing happened: %w", id, ctx.Err())
 	}
 }
 
-// withoutLane answers a grab for whose campaign there is no lane.
-func withoutLane(err error) (hongbao.Answer, error) {
+// withoutCampaign answers a grab for whose campaign there is no lane.
+func withoutCampaign(err error) (hongbao.Answer, error) {
 	switch {
 	case errors.Is(err, shards.ErrFrozen):
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: time.Now()}, nil
@@ -70,34 +89,72 @@ func withoutLane(err error) (hongbao.Answer, error) {
 	return hongbao.Answer{Outcome: hongbao.OutcomeUnknownCampaign, Time: time.Now()}, nil
 }
 
-// open takes the first look at a campaign and opens its lane; nil if the campaign is not in Redis.
-func (p *Producer) open(campaign string) (*lane, error) {
+// open takes the first look at a campaign and makes its lanes; nil if the campaign is not in Redis.
+func (p *Producer) open(id string) (*campaign, error) {
 	p.mu.RLock()
 	if p.closed {
 		p.mu.RUnlock()
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", campaign, ErrClosed)
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", id, ErrClosed)
 	}
 	p.sending.Add(1)
 	p.mu.RUnlock()
 	defer p.sending.Done()
-	l := &lane{p: p, id: campaign, home: shards.Of(p.cfg.Redis, p.layout.Home(campaign)), used: time.Now()}
-	found, err := l.first(p.ctx)
+	c := &campaign{p: p, id: id}
+	c.addLanes(p.layout.Home(id))
+	found, err := c.lanes[0].first(p.ctx)
 	if err != nil {
 		return nil, err
+	}
+	if found {
+		c.layCourse()
 	}
 	p.startWatch()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sweep(time.Now())
 	if !found {
-		p.noteUnknown(campaign)
+		p.noteUnknown(id)
 		return nil, nil
 	}
-	if other := p.lanes[campaign]; other != nil { // of a look that ended just now
+	if other := p.campaigns[id]; other != nil { // of a look that ended just now
 		return other, nil
 	}
-	p.lanes[campaign] = l
-	return l, nil
+	p.campaigns[id] = c
+	return c, nil
+}
+
+// layCourse adds the lanes of the other places, as the campaign's home tells of them.
+func (c *campaign) layCourse() {
+	i := c.lanes[0].info()
+	if i.places > 1 {
+		c.addLanes(c.p.layout.Places(c.id, i.places)[1:]...)
+	}
+	c.course, c.memory = walk.NewCourse(c.id, i.places, i.hold), walk.NewMemory(i.places)
+}
+
+func (c *campaign) addLanes(places ...shards.Keys) {
+	for _, keys := range places {
+		c.lanes = append(c.lanes, &lane{
+			campaign: c, place: len(c.lanes), shard: shards.Of(c.p.cfg.Redis, keys), used: time.Now(),
+		})
+	}
+}
+
+// learn keeps what a place goes by now. Another campaign of the same id is none that this one remembers anything of.
+func (l *lane) learn(terms *shards.Terms) {
+	l.terms.Store(terms)
+	plan, _, _ := strings.Cut(terms.Revision(), ".")
+	c := l.campaign
+	c.mu.Lock()
+	replaced := c.plan != "" && c.plan != plan
+	c.plan = plan
+	if replaced {
+		c.memory = walk.NewMemory(len(c.lanes))
+	}
+	c.mu.Unlock()
+	if replaced || terms.Places() != len(c.lanes) {
+		c.p.drop(c) // the next grab looks at it anew
+	}
 }
 
 // noteUnknown remembers for a moment that a campaign is not there; under mu.
@@ -108,24 +165,39 @@ func (p *Producer) noteUnknown(campaign string) {
 	p.unknown[campaign] = time.Now().Add(unknownFor)
 }
 
-// sweep takes out the lanes that were idle for long; under mu. A caller who has one in hand finishes there.
+// sweep takes out the campaigns that were idle for long; under mu. A caller who has one in hand finishes there.
 func (p *Producer) sweep(now time.Time) {
-	for id, l := range p.lanes {
-		l.mu.Lock()
-		idle := l.loops == 0 && len(l.waiting) == 0 && now.Sub(l.used) > idleFor
-		l.mu.Unlock()
-		if idle {
-			delete(p.lanes, id)
+	for id, c := range p.campaigns {
+		if c.idle(now) {
+			delete(p.campaigns, id)
 		}
 	}
 }
 
-// forget takes out the lane of a campaign that is gone.
-func (p *Producer) forget(l *lane) {
+func (c *campaign) idle(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lanes {
+		if l.loops > 0 || len(l.waiting) > 0 || now.Sub(l.used) <= idleFor {
+			return false
+		}
+	}
+	return true
+}
+
+// drop takes out a campaign, so that the next grab looks at it anew.
+func (p *Producer) drop(c *campaign) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lanes[l.id] == l {
-		delete(p.lanes, l.id)
+	if p.campaigns[c.id] == c {
+		delete(p.campaigns, c.id)
 	}
-	p.noteUnknown(l.id)
+}
+
+// forget takes out a campaign that is gone.
+func (p *Producer) forget(c *campaign) {
+	p.drop(c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noteUnknown(c.id)
 }

@@ -9,12 +9,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
+func oneLane(undecided time.Duration) *lane {
+	return &lane{campaign: &campaign{p: &Producer{cfg: Config{UndecidedTimeout: undecided}}}}
+}
+
 // A caller who leaves at the very moment that he is told "busy" does not count as one who waits. Else the lane would
 // believe that fewer wait than do, and start no call for the last of them.
 func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	t.Parallel()
-	l := &lane{p: &Producer{cfg: Config{UndecidedTimeout: time.Millisecond}}}
-	w := &waiter{sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeBusy}}
+	l := oneLane(time.Millisecond)
+	w := &waiter{lane: l, sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeBusy}}
 	require.True(t, l.waitAgain([]*waiter{w}, time.Second), "nobody else waits")
 	require.Empty(t, l.waiting)
 	require.Len(t, w.done, 1, "its time is up")
@@ -25,12 +29,12 @@ func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 // A caller who has left reads his answer without the lane's lock, so a frozen shard's answer is not written into it.
 func TestFrozenAnswersNobodyWhoLeft(t *testing.T) {
 	t.Parallel()
-	l := &lane{p: &Producer{cfg: Config{UndecidedTimeout: time.Minute}}}
-	wait := func() *waiter { return &waiter{done: make(chan struct{}, 1)} }
+	l := oneLane(time.Minute)
+	wait := func() *waiter { return &waiter{lane: l, done: make(chan struct{}, 1)} }
 	left, stays := wait(), wait()
 	l.waiting = []*waiter{left, stays, wait()}
 	require.False(t, l.leave(left))
-	told := &waiter{sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeFrozen}}
+	told := &waiter{lane: l, sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeFrozen}}
 	require.True(t, l.waitAgain([]*waiter{told}, time.Second))
 	require.Empty(t, left.answer.Outcome)
 	require.Equal(t, hongbao.OutcomeFrozen, stays.answer.Outcome)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 const (
@@ -33,6 +34,7 @@ type info struct {
 	durability hongbao.Durability
 	waitAOF    bool
 	codes      bool // its packets have codes
+	places     int  // over how many shards it is dealt
 }
 
 // most is how many grabs one call decides at most.
@@ -66,8 +68,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 // absence says anything. It refuses a server that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
 	pipe := l.p.cfg.Redis.Pipeline()
-	belongs := shards.AskBelongs(ctx, pipe, l.p.layout, l.home.Keys)
-	cmd := pipe.HMGet(ctx, l.home.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField)
+	belongs := shards.AskBelongs(ctx, pipe, l.p.layout, l.shard.Keys)
+	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
+		"places", "walk")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
@@ -78,22 +81,10 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	v := cmd.Val()
-	hold, ok := v[0].(string)
-	if !ok {
-		return false, nil
+	i, err := l.parseInfo(cmd.Val())
+	if i == nil || err != nil {
+		return false, err
 	}
-	i := &info{codes: v[3] == "1"}
-	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil || i.hold < 1 {
-		return false, hongbao.Errorf(hongbao.ClassBroken,
-			"campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
-	}
-	i.factNames, _ = v[1].(string)
-	if i.factNames != "" {
-		i.facts = strings.Split(i.factNames, ",")
-	}
-	class, _ := v[2].(string)
-	i.durability = hongbao.Durability(class)
 	if i.durability != hongbao.DurabilityFast {
 		if err := server.Check(i.durability); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
@@ -108,10 +99,43 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	return true, nil
 }
 
+// parseInfo reads the fields that look asks for; nil if the campaign is not there.
+func (l *lane) parseInfo(v []any) (*info, error) {
+	hold, ok := v[0].(string)
+	if !ok {
+		return nil, nil
+	}
+	i := &info{codes: v[3] == "1", places: 1}
+	var err error
+	if i.hold, err = strconv.ParseInt(hold, 10, 64); err != nil || i.hold < 1 {
+		return nil, hongbao.Errorf(hongbao.ClassBroken,
+			"campaign %s in Redis: user_campaign is %.20q, want a number above 0", l.id, hold)
+	}
+	i.factNames, _ = v[1].(string)
+	if i.factNames != "" {
+		i.facts = strings.Split(i.factNames, ",")
+	}
+	class, _ := v[2].(string)
+	i.durability = hongbao.Durability(class)
+	places, ok := v[4].(string)
+	if !ok {
+		return i, nil
+	}
+	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > min(l.p.layout.Len(), walk.MaxPlaces) {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the deployment "+
+			"has %d", l.id, places, l.p.layout.Len())
+	}
+	if v[5] != walk.Version {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s in Redis: its users walk over its shards by version "+
+			"%.20q, and this build knows %s only: run the build that loaded it", l.id, fmt.Sprint(v[5]), walk.Version)
+	}
+	return i, nil
+}
+
 // inspect tells the settings of the server that has the campaign now. A replica may not have the last campaigns and
 // grants: it is an outage, as in the midst of a failover.
 func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
-	node, err := shards.NodeOf(ctx, l.p.cfg.Redis, l.home.Keys)
+	node, err := shards.NodeOf(ctx, l.p.cfg.Redis, l.shard.Keys)
 	if err != nil {
 		return nil, err
 	}

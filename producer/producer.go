@@ -22,16 +22,16 @@ type Producer struct {
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc
 
-	looks    singleflight.Group // at campaigns that have no lane, and at servers
+	looks    singleflight.Group // at campaigns that have no lanes, and at servers
 	watching sync.Once
 	watches  sync.WaitGroup // they run until ctx ends
 	sending  sync.WaitGroup // loops that send, and first looks
 
-	mu      sync.RWMutex
-	lanes   map[string]*lane
-	unknown map[string]time.Time // campaigns that are not there, and until when that holds
-	servers map[redis.UniversalClient]inspected
-	closed  bool
+	mu        sync.RWMutex
+	campaigns map[string]*campaign
+	unknown   map[string]time.Time // campaigns that are not there, and until when that holds
+	servers   map[redis.UniversalClient]inspected
+	closed    bool
 }
 
 // New checks the configuration. It talks to nobody yet.
@@ -43,7 +43,7 @@ func New(cfg Config) (*Producer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Producer{
 		cfg: cfg, layout: layout, ctx: ctx, cancel: cancel, log: cfg.Log,
-		lanes: map[string]*lane{}, unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
+		campaigns: map[string]*campaign{}, unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
 	}
 	if p.log == nil {
 		p.log = zap.NewNop()

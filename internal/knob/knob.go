@@ -1,6 +1,6 @@
 // Package knob reads the tags of a Config's fields, the one place that says all about a knob:
 //
-//	// Grabs of one campaign that may wait for a call.
+//	// Grabs of one campaign that may wait for a call to one shard.
 //	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
 //
 // The tags mean:

@@ -115,6 +115,17 @@ func grabCases() map[string]scriptCase {
 		return c
 	}
 	return map[string]scriptCase{
+		"receipts": {
+			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Receipts("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				b.grab(t, "rain", "u1")
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).Receipts(ctx, "rain", call("rain", "u1", "u2").Grabs, nil)
+				return err
+			},
+		},
 		"grab": {
 			grows: true,
 			keys: func(b *bundle) []string {

@@ -1,0 +1,18 @@
+-- receipts: reads what users hold of a campaign on one shard.
+--
+-- KEYS  1 campaign  2 receipts
+-- ARGV  1 to 128 users
+-- Reply state of the campaign, "" if it is not there; the window's start in ms; then for each user his receipts, "" for none
+-- Cost  O(users and their receipts)
+-- First write none: it only reads.
+-- Repeat reads again.
+
+local camp, damage = whole(KEYS[1], 'state', 'from')
+if damage then
+	return damage
+end
+local held = redis.call('HMGET', KEYS[2], unpack(ARGV))
+for i = 1, #held do
+	held[i] = held[i] or ''
+end
+return { camp[1] or '', camp[2] or '0', unpack(held) }

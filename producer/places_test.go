@@ -1,0 +1,368 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// wide is a deployment of so many shards, all on one server.
+func wide(t *testing.T, n int) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.Redis(t)
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	require.NoError(t, err)
+	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Home("rain")}
+	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
+	return b
+}
+
+// over is a campaign on so many shards.
+func over(shards int, packets, hold int64) hongbao.Campaign {
+	c := spec("rain", packets)
+	c.Shards = shards
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: hold}}
+	return c
+}
+
+// homed makes up the next user whose first place is the given one.
+func homed(places, place int, number *int) string {
+	course := walk.NewCourse("rain", places, 1)
+	for {
+		*number++
+		var w walk.Walk
+		user := fmt.Sprint("u", *number)
+		if w.Begin(course, user, "r"); w.Place() == place {
+			return user
+		}
+	}
+}
+
+// granted is what the streams of all shards tell of each user; no packet may be there twice.
+func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
+	t.Helper()
+	out, packets := map[string][]hongbao.Grant{}, map[int64]bool{}
+	for i := range b.space.Len() {
+		entries, err := shards.Of(b.admin, b.space.Shard(i)).Entries(t.Context(), "-", "+")
+		require.NoError(t, err)
+		for _, e := range entries {
+			for _, g := range e.Grants {
+				require.False(t, packets[g.Packet], "packet %d twice", g.Packet)
+				packets[g.Packet] = true
+				out[g.User] = append(out[g.User], g)
+			}
+		}
+	}
+	return out
+}
+
+// A crowd of which nine in ten have one home empties all places. Everybody gets one packet until nothing is left anywhere,
+// and each winner's repeat brings his receipt.
+func TestCrowdOverPlaces(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 5)
+	const packets, users, places = 900, 1500, 4
+	b.load(t, over(places, packets, 1))
+	producers := []*producer.Producer{b.producer(t, nil), b.producer(t, nil)}
+	var granted, soldOut atomic.Int64
+	var wg sync.WaitGroup
+	all := make(chan string, users)
+	number := 0
+	for i := range users {
+		all <- homed(places, max(0, i%30-26), &number) // 27 of 30 at place 0
+	}
+	close(all)
+	won := sync.Map{}
+	for i := range 64 {
+		wg.Go(func() {
+			for user := range all {
+				g := grab(user, "r")
+				a, err := producers[i%2].Grab(t.Context(), g)
+				switch {
+				case err != nil:
+					t.Error(err)
+				case a.Outcome == hongbao.OutcomeGranted:
+					granted.Add(1)
+					won.Store(user, a.Receipts[0])
+				case a.Outcome == hongbao.OutcomeSoldOut:
+					soldOut.Add(1)
+				default:
+					t.Errorf("user %s: %s", user, a.Outcome)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, packets, granted.Load())
+	require.EqualValues(t, users-packets, soldOut.Load())
+	grants := b.granted(t)
+	require.Len(t, grants, packets)
+	for user, g := range grants {
+		require.Len(t, g, 1, user)
+		receipt, _ := won.Load(user)
+		for _, p := range producers {
+			a, err := p.Grab(t.Context(), grab(user, "r"))
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+			require.Equal(t, receipt, a.Receipts[0])
+			a, err = p.Grab(t.Context(), grab(user, "another"))
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
+			require.Equal(t, []hongbao.Receipt{receipt.(hongbao.Receipt)}, a.Receipts) //nolint:forcetypeassert // see above
+		}
+	}
+}
+
+// A user's limit holds over all places, however he comes to them.
+func TestLimitOverPlaces(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 3)
+	b.load(t, over(3, 6, 5))
+	p := b.producer(t, nil)
+	for i := range 7 {
+		a, err := p.Grab(t.Context(), grab("u1", fmt.Sprint("r", i)))
+		require.NoError(t, err)
+		if i < 5 {
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome, i)
+		} else {
+			require.Equal(t, hongbao.OutcomeLimitReached, a.Outcome, i)
+			require.Equal(t, int64(5), a.Limit.Limit.Max)
+		}
+	}
+	for i := range 2 {
+		a, err := p.Grab(t.Context(), grab("u2", fmt.Sprint("r", i)))
+		require.NoError(t, err)
+		require.Equal(t, []hongbao.Outcome{hongbao.OutcomeGranted, hongbao.OutcomeSoldOut}[i], a.Outcome)
+		require.Len(t, a.Receipts, 1-i)
+	}
+	require.Len(t, b.granted(t)["u1"], 5)
+}
+
+// A refusal is told only when no place has the receipt of the same request.
+func TestRefusalsOverPlaces(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{"paused", "closed"} {
+		b := wide(t, 4)
+		b.load(t, over(4, 4, 2))
+		p := b.producer(t, nil)
+		var receipts []hongbao.Receipt
+		for i := range 2 {
+			a, err := p.Grab(t.Context(), grab("u1", fmt.Sprint("r", i)))
+			require.NoError(t, err)
+			receipts = append(receipts, a.Receipts...)
+		}
+		require.NotEqual(t, receipts[0].Shard, receipts[1].Shard, "one packet a place")
+		for _, k := range b.space.Places("rain", 4) {
+			require.NoError(t, b.admin.HSet(t.Context(), k.Campaign("rain"), "state", state).Err())
+		}
+		for i := range receipts {
+			a, err := p.Grab(t.Context(), grab("u1", fmt.Sprint("r", i)))
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+			require.Equal(t, receipts[i:i+1], a.Receipts)
+		}
+		a, err := p.Grab(t.Context(), grab("u1", "r2"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
+		require.Equal(t, receipts, a.Receipts)
+		a, err = p.Grab(t.Context(), grab("u2", "r0"))
+		require.NoError(t, err)
+		require.Equal(t, map[string]hongbao.Outcome{"paused": hongbao.OutcomePaused, "closed": hongbao.OutcomeEnded}[state],
+			a.Outcome)
+	}
+}
+
+// noWay is a hook through which one shard can't be reached.
+type noWay struct {
+	counted
+	down atomic.Bool
+}
+
+func (h *noWay) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.down.Load() && contains(cmd, h.what) {
+			err := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func contains(cmd redis.Cmder, what string) bool {
+	for _, arg := range cmd.Args() {
+		if text, ok := arg.(string); ok && len(text) >= len(what) && text[:len(what)] == what {
+			return true
+		}
+	}
+	return false
+}
+
+// A shard that is away makes its users' grabs fail as an outage, and theirs only; nobody walks past it.
+func TestShardAway(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 3)
+	b.load(t, over(3, 60, 1))
+	places := b.space.Places("rain", 3)
+	meta := places[1].Meta()
+	way := &noWay{counted: counted{what: meta[:len(meta)-len("meta")]}}
+	rdb := b.server.Client(t)
+	rdb.AddHook(way)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
+	number := 0
+	try := func(place int) (hongbao.Answer, error) {
+		return p.Grab(t.Context(), grab(homed(3, place, &number), "r"))
+	}
+	for place := range 3 {
+		_, err := try(place)
+		require.NoError(t, err)
+	}
+	way.down.Store(true)
+	lost := make(chan error, 1)
+	go func() {
+		_, err := try(1)
+		lost <- err
+	}()
+	number = 1000
+	var away error
+	for place := 0; away == nil; place = 2 - place { // until both are empty; who comes then asks the place that is away
+		var a hongbao.Answer
+		if a, away = try(place); away == nil {
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+		}
+	}
+	require.True(t, hongbao.IsOutage(away), "%v", away)
+	require.True(t, hongbao.IsOutage(<-lost))
+	require.GreaterOrEqual(t, len(b.granted(t)), 20+19+1+1, "the others went on")
+	way.down.Store(false)
+	a, err := try(0)
+	require.NoError(t, err)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+	require.Equal(t, places[1].Index(), a.Receipts[0].Shard)
+}
+
+// Packets that are added while the campaign is open: who comes between the announcement and the packets waits for them,
+// and a producer that remembers all places as empty notices within the lease.
+func TestTopUpIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		b := wide(t, 3)
+		b.load(t, over(n, 4, 2))
+		p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 20 * time.Second })
+		for i := range 6 {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r1"))
+			require.NoError(t, err)
+			require.Equal(t, i < 4, a.Outcome == hongbao.OutcomeGranted, a.Outcome)
+		}
+		places := b.space.Places("rain", n)
+		hash, err := b.admin.HGet(t.Context(), places[0].Campaign("rain"), "hash").Result()
+		require.NoError(t, err)
+		share := func(j int) int64 { return int64(len(numbers(1, 4, n, j)) + len(numbers(5, 10, n, j))) }
+		for j, k := range places {
+			require.NoError(t, shards.Of(b.admin, k).Announce(t.Context(), &shards.Announcement{
+				Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: 10, Total: 100,
+				Share: share(j), ShareAmount: hongbao.Amount(10 * share(j)),
+			}))
+		}
+		got := make(chan hongbao.Answer, 1)
+		start := time.Now()
+		go func() {
+			for {
+				a, err := p.Grab(t.Context(), grab("u9", "r9"))
+				if err != nil || a.Outcome != hongbao.OutcomeSoldOut || time.Since(start) > 10*time.Second {
+					got <- a
+					return
+				}
+			}
+		}()
+		announced := time.Now()
+		testkit.Eventually(t, time.Minute, func() bool { return time.Since(announced) > walk.Lease }, "the lease is over")
+		for j, k := range places {
+			mine := numbers(5, 10, n, j)
+			chunk := &shards.Chunk{
+				Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, 4, n, j))), First: mine[0], Step: int64(n),
+			}
+			for range mine {
+				chunk.Amounts = append(chunk.Amounts, 10)
+			}
+			_, err := shards.Of(b.admin, k).LoadChunk(t.Context(), chunk)
+			require.NoError(t, err)
+		}
+		a := <-got
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+		require.Greater(t, a.Receipts[0].Packet, int64(4))
+		for i := range 6 {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r2"))
+			require.NoError(t, err)
+			require.Equal(t, i < 5, a.Outcome == hongbao.OutcomeGranted, a.Outcome)
+		}
+		require.Len(t, b.granted(t)["u0"], 2)
+	}
+}
+
+// numbers are the packets of a generation, first to last, that are dealt to place j of n.
+func numbers(first, last int64, n, j int) (out []int64) {
+	for k := first + int64(j); k <= last; k += int64(n) {
+		out = append(out, k)
+	}
+	return out
+}
+
+// byKeys counts scripts by how many keys they get.
+type byKeys struct {
+	counted
+	mu   sync.Mutex
+	keys map[any]int
+}
+
+func (h *byKeys) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			h.mu.Lock()
+			h.keys[cmd.Args()[2]]++
+			h.mu.Unlock()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Sold out over all places: while it is remembered, grabs cost one read of receipts a place for all that wait.
+func TestEmptyPlacesAreRemembered(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 4)
+	b.load(t, over(4, 4, 1))
+	rdb := b.server.Client(t)
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	for i := range 5 {
+		_, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r"))
+		require.NoError(t, err)
+	}
+	scripts := &byKeys{keys: map[any]int{}}
+	rdb.AddHook(scripts)
+	start := time.Now()
+	for i := 0; time.Since(start) < 3*walk.Lease; i++ {
+		a, err := p.Grab(t.Context(), grab(fmt.Sprint("l", i), "r"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
+	}
+	grabs, reads := scripts.keys[5], scripts.keys[3]
+	require.LessOrEqual(t, grabs, 4*(1+int(time.Since(start)/walk.Lease)), "each place once a lease")
+	require.Greater(t, reads, 4*grabs)
+}
