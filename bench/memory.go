@@ -106,7 +106,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, dsn string) (float64, er
 		if err = errors.Join(err, p.Close(ctx)); err != nil {
 			return err
 		}
-		books, settler, err := openLedger(ctx, dsn, []ledger.Campaign{c})
+		books, settler, err := openLedger(ctx, ledgerConfig(ledger.PostgreSQL, dsn), []ledger.Campaign{c})
 		if err != nil {
 			return err
 		}

@@ -97,10 +97,10 @@ func (b *publishBench) publisher(layout *shards.Layout, topic, sink string,
 // inYuan knows every campaign, as a publisher does after it has asked once.
 type inYuan struct{}
 
-func (inYuan) Terms(context.Context, string) (publish.Terms, bool, error) {
+func (inYuan) Terms(context.Context, int, string) (publish.Terms, bool, error) {
 	return publish.Terms{Currency: "CNY"}, true, nil
 }
 
-func (inYuan) Codes(_ context.Context, _ string, packets []int64) ([]string, error) {
+func (inYuan) Codes(_ context.Context, _ int, _ string, packets []int64) ([]string, error) {
 	return make([]string, len(packets)), nil
 }

@@ -125,7 +125,7 @@ func ourHTTP(ctx context.Context, r *fixture, pg *testkit.PostgresServer, b *slo
 	if err != nil {
 		return 0, err
 	}
-	books, settler, err := openLedger(ctx, pg.DSN(name), campaigns)
+	books, settler, err := openLedger(ctx, ledgerConfig(ledger.PostgreSQL, pg.DSN(name)), campaigns)
 	if err != nil {
 		return 0, err
 	}

@@ -59,6 +59,8 @@ const (
 	ConfirmCredits Action = "confirm_credits"
 	ManageClients  Action = "manage_clients"
 	FundClient     Action = "fund_client"
+
+	ArchiveCampaign Action = "archive_campaign"
 )
 
 // Rule says which roles may take an action.
@@ -105,6 +107,7 @@ var rules = []Rule{
 	{Action: ConfirmCredits, What: "say what the remote has booked", Whole: true},
 	{Action: ManageClients, What: "make and revoke tokens of the balance API", Whole: true},
 	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
+	{Action: ArchiveCampaign, What: "move a sealed campaign's grants to a file"},
 }
 
 var (

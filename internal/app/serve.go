@@ -173,6 +173,9 @@ func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Re
 		return out, err
 	}
 	list, err := ledgerReceipts(ctx, l, id, user)
+	if errors.Is(err, ledger.ErrArchived) {
+		err = fmt.Errorf("%w: %w", serve.ErrArchived, err)
+	}
 	if err != nil {
 		return out, err
 	}

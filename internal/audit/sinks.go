@@ -35,7 +35,7 @@ func (r *run) readLedger(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.sorted() {
-		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && !r.partial() {
+		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && (c.ledger.Archived || !r.partial()) {
 			err = r.passOver(ctx, c)
 		} else {
 			err = r.Ledger.EachGrant(ctx, c.id, func(g hongbao.Grant) error {

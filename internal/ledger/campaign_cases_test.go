@@ -109,7 +109,7 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE api_key`}, stmt{sql: `DROP TABLE journal`}, stmt{sql: `DROP TABLE idempotency`},
 		stmt{sql: `DROP TABLE quarantine`},
 		stmt{sql: `DROP TABLE seal`}, stmt{sql: `DROP TABLE refund_close`}, stmt{sql: `DROP TABLE refund`},
-		stmt{sql: `DROP TABLE generation`},
+		stmt{sql: `DROP TABLE generation`}, stmt{sql: `DROP TABLE archive`}, stmt{sql: `DROP TABLE archive_shard`},
 		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
 		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`},
 		stmt{sql: `DROP TABLE credit_fund`},
@@ -154,7 +154,7 @@ func testNewerSchema(t *testing.T, f *fixture) {
 func testNotFounded(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "the schema has version 0, this build needs version 4")
+	require.ErrorContains(t, err, "the schema has version 0, this build needs version 5")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // the first one made nothing
 		_, err = Open(t.Context(), f.config)

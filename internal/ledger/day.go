@@ -185,6 +185,11 @@ func (r *dayReader) lines(ctx context.Context, t txn) error {
 		}
 	}
 	if r.sums.Grants > 0 {
+		if a, archived, err := archiveOf(r.campaign).first(ctx, t); err != nil {
+			return err
+		} else if archived {
+			return a.refusal()
+		}
 		if err := r.grants(ctx, t); err != nil {
 			return err
 		}

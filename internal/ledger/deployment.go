@@ -157,14 +157,15 @@ func (m *shardMove) named(err error) error {
 	return nil
 }
 
-// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, of one in quarantine, or of the
-// close that a refund is based on; 0 if it has seen none.
+// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, also of one that is archived, of
+// one in quarantine, or of the close that a refund is based on; 0 if it has seen none.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1
-			UNION ALL SELECT MAX(close_seq) FROM refund_close WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
+			UNION ALL SELECT MAX(close_seq) FROM refund_close WHERE shard = $1
+			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
 	return seq, err
 }
 

@@ -26,9 +26,12 @@ func scanGrantCode(s scan) (hongbao.Grant, error) {
 }
 
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
-// back as it is. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the
+// back as it is. An archived campaign is refused (ErrArchived). Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the
 // ledger does not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
+	if err := l.refuseArchived(ctx, campaign); err != nil {
+		return err
+	}
 	return l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
 		return question[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
 			selectGrants + `WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
@@ -70,15 +73,22 @@ func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant)
 }
 
 // UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an
-// index. No user holds more than hongbao.MaxUserHold.
+// index. An archived campaign is refused (ErrArchived). No user holds more than hongbao.MaxUserHold.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
+	if err := l.refuseArchived(ctx, campaign); err != nil {
+		return nil, err
+	}
 	return question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
-		selectGrants + `WHERE user_id = $1 AND campaign = $2 ORDER BY shard, seq LIMIT $3`,
-		[]any{user, campaign, int64(pageRows)}, scanGrantCode}.all(ctx, l)
+		selectGrants + `WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
+		[]any{campaign, user, int64(pageRows)}, scanGrantCode}.all(ctx, l)
 }
 
-// PacketGrant gives the grant of one packet of a campaign; false if the ledger has none.
+// PacketGrant gives the grant of one packet of a campaign; false if the ledger has none. An archived campaign is refused
+// (ErrArchived).
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
+	if err := l.refuseArchived(ctx, campaign); err != nil {
+		return hongbao.Grant{}, false, err
+	}
 	return question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
 		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
 }
@@ -100,8 +110,8 @@ type Totals struct {
 	// By and Why are set if Redis had lost something of the campaign, so that a close was missing: who had it refunded,
 	// and why.
 	By, Why string
-	// Sealed: Seal has noted what its grants come to.
-	Sealed bool
+	// Sealed: Seal has noted what its grants come to. Archived: they stand in a file, and here no more.
+	Sealed, Archived bool
 	// Places is on how many shards it lives.
 	Places int
 }
@@ -113,14 +123,15 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 	COALESCE((SELECT balance FROM account WHERE id = 'pool:' || c.id), 0),
 	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0),
 	COALESCE(r.decided_by, ''), COALESCE(r.why, ''),
-	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END
-	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id`
+	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END, CASE WHEN a.campaign IS NULL THEN 0 ELSE 1 END
+	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id
+	LEFT JOIN archive AS a ON a.campaign = c.id`
 
 func scanTotals(s scan) (t Totals, err error) {
 	var spec string
-	var closed, shard, seq, sealed int64
+	var closed, shard, seq, sealed, archived int64
 	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
-		&seq, &t.By, &t.Why, &sealed)
+		&seq, &t.By, &t.Why, &sealed, &archived)
 	if err != nil {
 		return t, err
 	}
@@ -130,6 +141,7 @@ func scanTotals(s scan) (t Totals, err error) {
 			t.Campaign, err)
 	}
 	t.Codes, t.Closed, t.Sealed, t.Places = c.Codes != nil, closed == 1, sealed == 1, c.Places()
+	t.Archived = archived == 1
 	if t.Closed {
 		t.Closes = []payment.Close{{Shard: int(shard), Seq: seq}}
 	}

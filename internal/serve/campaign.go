@@ -80,6 +80,8 @@ func unread(err error) error {
 		return &web.Refusal{Code: "frozen", Detail: "ask again", Wait: retryAfter, Cause: err}
 	case errors.Is(err, shards.ErrNotDurable):
 		return &web.Refusal{Code: "not_durable", Detail: "ask again", Wait: retryAfter, Cause: err}
+	case errors.Is(err, ErrArchived):
+		return &web.Refusal{Code: "archived", Detail: "ask who runs this", Cause: err}
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, shards.ErrNotInRedis):
 		return &web.Refusal{Code: "unknown_campaign", Detail: "see the id"}
 	}

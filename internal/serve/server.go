@@ -26,7 +26,11 @@ type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// Reader reads campaigns. Both methods say with shards.ErrNotInRedis that nobody knows the campaign.
+// ErrArchived says that a campaign's receipts are in a file, and nowhere that a server looks.
+var ErrArchived = errors.New("the campaign's receipts are archived")
+
+// Reader reads campaigns. Receipts says with ErrArchived that it can't tell any more. Both methods say with
+// shards.ErrNotInRedis that nobody knows the campaign.
 type Reader interface {
 	// Window reads what a campaign shows to everybody.
 	Window(ctx context.Context, campaign string) (shards.Window, error)

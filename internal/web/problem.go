@@ -47,6 +47,7 @@ var codes = map[string]Code{
 	"idempotency_key_reused":   {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
 	"campaign_invalid":         {http.StatusBadRequest, "This can't be the id of a campaign"},
 	"unknown_campaign":         {http.StatusNotFound, "There is no such campaign"},
+	"archived":                 {http.StatusGone, "The campaign's receipts are archived"},
 	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: more comes than is dealt with"},
 	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are on their way"},
 	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},

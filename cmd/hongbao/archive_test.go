@@ -1,0 +1,119 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// sealed makes a campaign of 20 packets, of which so many users get one, and takes it to its end: refunded, gone from
+// Redis, sealed.
+func (d *deployment) sealed(id string, users int) {
+	d.t.Helper()
+	d.campaign(id, 20, 2000)
+	require.Equal(d.t, users, d.crowdOf(id, 0, users))
+	w := d.start("work")
+	d.quiet()
+	left := decided[app.Ending](d.t, d.ok("campaign", "close", id, "--early", "--json")).Amount
+	d.set("CAMPAIGN_GRACE", "0s")
+	d.ok("campaign", "refund", id, "--wait", "30s", "--amount", strconv.FormatInt(int64(left), 10))
+	w.stop(syscall.SIGTERM)
+	w = d.start("work") // with no grace: it takes the campaign out of Redis
+	testkit.Eventually(d.t, 30*time.Second, func() bool {
+		return d.rdb.Exists(d.t.Context(), d.space.Home(id).Campaign(id)).Val() == 0
+	}, "it left Redis")
+	w.Kill()
+	require.Contains(d.t, d.ok("audit", "--seal", "--wait", "30s"), id+" (sealed)")
+}
+
+// archived is the only campaign of the command's answer.
+func (d *deployment) archived(args ...string) app.Removed {
+	d.t.Helper()
+	out := decided[struct{ Archived []app.Removed }](d.t, d.ok(append([]string{"archive", "--json"}, args...)...))
+	require.Len(d.t, out.Archived, 1)
+	return out.Archived[0]
+}
+
+// A sealed campaign's grants move to a file; audits agree as before, and receipts say where they are.
+func TestArchive(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	dir := t.TempDir()
+	d.campaign("snow", 10, 1000)
+	d.refused(2, []string{"archive", "snow", "--dir", dir}, "snow", "not sealed", "hongbao audit --seal")
+	d.sealed("rain", 6)
+	before := d.ok("receipts", "rain", "u000000")
+	require.Contains(t, before, "from ledger")
+	d.refused(2, []string{"archive", "rain", "--dir", filepath.Join(dir, "none")}, "folder")
+
+	r := d.archived("rain", "--dir", dir)
+	require.EqualValues(t, 6, r.Grants)
+	require.EqualValues(t, 6, r.Deleted)
+	text, err := os.ReadFile(filepath.Join(dir, "rain.csv"))
+	require.NoError(t, err)
+	sum := sha256.Sum256(text)
+	require.Equal(t, hex.EncodeToString(sum[:]), r.SHA256)
+	lines, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, lines, 7)
+	require.Equal(t, "packet user amount currency shard seq epoch request_id granted_at code",
+		strings.Join(lines[0], " "))
+	manifest, err := os.ReadFile(filepath.Join(dir, "rain.manifest.json"))
+	require.NoError(t, err)
+	var told app.Archived
+	require.NoError(t, json.Unmarshal(manifest, &told))
+	require.Equal(t, r.Archived, told)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 2)
+
+	require.Zero(t, d.archived("rain", "--dir", dir).Deleted, "again")
+	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
+	require.Contains(t, d.ok("audit", "--wait", "30s", "--campaign", "rain"), "agrees")
+	d.refused(1, []string{"receipts", "rain", "u000000"}, "archived", "rain.csv", r.SHA256)
+	require.Contains(t, d.ok("journal"), "archive_campaign")
+	code, body := d.serve().call(http.MethodGet, "/v1/campaigns/rain/grabs/me", "k1", "u000000", "")
+	require.Equal(t, http.StatusGone, code, "%s", body)
+	require.Contains(t, string(body), `"code":"archived"`)
+	require.EqualValues(t, 6, d.count("SELECT grants FROM campaign WHERE id = 'rain'"))
+	require.Zero(t, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
+}
+
+// Killed at any step, the same command goes on; a file that is not the one that was noted deletes nothing.
+func TestArchiveKilled(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	dir := t.TempDir()
+	d.sealed("rain", 6)
+	path := filepath.Join(dir, "rain.csv")
+	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o600)) // killed while it wrote, in a folder of old
+	r := d.archived("rain", "--dir", dir)
+	require.EqualValues(t, 6, r.Deleted)
+
+	// Killed when the file was noted, and nothing deleted yet.
+	d.exec("INSERT INTO grants SELECT 'rain', 1, 'u0', 1, 0, 1, 1, '', 1, 1")
+	d.exec("UPDATE archive SET deleted_at = 0")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(text, "7,u9,1,CNY,0,9,1,,2026-01-01T00:00:00.000Z,\n"...), 0o600))
+	d.refused(1, []string{"archive", "rain", "--dir", dir}, "7 grants", "nothing is deleted")
+	d.refused(2, []string{"archive", "rain", "--dir", t.TempDir()}, "can't be read", "nothing is deleted")
+	require.EqualValues(t, 1, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	require.EqualValues(t, 1, d.archived("rain", "--dir", dir).Deleted)
+	require.Zero(t, d.count("SELECT COUNT(*) FROM archive WHERE deleted_at = 0"))
+}

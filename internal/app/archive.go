@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// Archived is the archive of a campaign, as its manifest tells of it.
+type Archived struct {
+	Campaign string         `json:"campaign"`
+	File     string         `json:"file"`
+	SHA256   string         `json:"sha256"`
+	Grants   int64          `json:"grants"`
+	Amount   hongbao.Amount `json:"amount"`
+	Currency string         `json:"currency,omitempty"`
+}
+
+// Removed is what `hongbao archive` tells of a campaign.
+type Removed struct {
+	Archived
+	// Deleted is how many grants this run deleted from the ledger.
+	Deleted int64 `json:"deleted"`
+}
+
+// archiveColumns are the columns of a file. docs/archive.md tells of each.
+var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "seq", "epoch", "request_id", "granted_at",
+	"code"}
+
+// archiveChunk is how many packets are deleted in one transaction.
+const archiveChunk = 10_000
+
+// Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and then deletes them
+// from the ledger. It goes on where an earlier call was killed.
+func (a *App) Archive(ctx context.Context, id, dir string) (out Removed, err error) {
+	entry := about(ctx, access.ArchiveCampaign, id)
+	err = a.recorded(ctx, entry, func(ctx context.Context, e *access.Entry) error {
+		out, err = a.archive(ctx, id, dir)
+		e.Details = map[string]any{"file": out.File, "sha256": out.SHA256, "deleted": out.Deleted}
+		return err
+	})
+	if err != nil {
+		return out, fmt.Errorf("archive campaign %s: %w", id, err)
+	}
+	return out, nil
+}
+
+func (a *App) archive(ctx context.Context, id, dir string) (out Removed, err error) {
+	c, err := a.campaign(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	noted, found, err := a.ledger.Archived(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	want := Archived{Campaign: id, File: id + ".csv", Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
+	if found {
+		want.File, want.SHA256 = noted.File, noted.SHA256
+	} else if want.SHA256, err = a.writeArchive(ctx, &want, dir); err != nil {
+		return out, err
+	}
+	if err := want.readBack(dir); err != nil {
+		return out, err
+	}
+	out.Archived = want
+	if !found {
+		if err := a.ledger.NoteArchive(ctx, ledger.Archive{Campaign: id, File: want.File, SHA256: want.SHA256,
+			Grants: want.Grants, Amount: want.Amount}); err != nil {
+			return out, err
+		}
+	}
+	out.Deleted, err = a.ledger.DeleteArchived(ctx, id, archiveChunk)
+	return out, err
+}
+
+// writeArchive writes the file and its manifest; it gives the file's SHA-256.
+func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum string, err error) {
+	t, _, err := a.ledger.Totals(ctx, want.Campaign)
+	if err == nil && !t.Sealed {
+		err = Usage("it is not sealed: `hongbao audit --seal` seals it once it is refunded, has left Redis and all agrees")
+	}
+	if err != nil {
+		return "", err
+	}
+	file, err := newWholeFile(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, file.drop()) }()
+	w := csv.NewWriter(file)
+	if err := w.Write(archiveColumns); err != nil {
+		return "", err
+	}
+	record := make([]string, len(archiveColumns))
+	err = a.ledger.EachGrant(ctx, want.Campaign, func(g hongbao.Grant) error {
+		number := func(n int64) string { return strconv.FormatInt(n, 10) }
+		copy(record, []string{number(g.Packet), g.User, number(int64(g.Amount)), want.Currency, strconv.Itoa(g.Shard),
+			number(g.Seq), number(g.Epoch), g.RequestID, g.Time.UTC().Format(exportTime), g.Code})
+		return w.Write(record)
+	})
+	if err == nil {
+		w.Flush()
+		err = w.Error()
+	}
+	if err != nil {
+		return "", err
+	}
+	if sum, err = file.keep(want.File); err != nil {
+		return "", err
+	}
+	manifest := *want
+	manifest.SHA256 = sum
+	return sum, writeManifest(&manifest, dir)
+}
+
+func writeManifest(m *Archived, dir string) (err error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	file, err := newWholeFile(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.drop()) }()
+	if _, err := file.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	_, err = file.keep(m.Campaign + ".manifest.json")
+	return err
+}
+
+// readBack reads the file from the folder, and refuses one that is not what the manifest says: other bytes, another
+// number of grants, another sum, or packets out of order.
+func (m *Archived) readBack(dir string) error {
+	path := filepath.Join(dir, m.File)
+	file, err := os.Open(path)
+	if err != nil {
+		return Usage("its file can't be read, so nothing is deleted: %w; name the folder that it was written to", err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	grants, amount, err := countArchive(io.TeeReader(file, sum))
+	if err != nil {
+		return hongbao.Errorf(hongbao.ClassBroken, "read %s back: %w; nothing is deleted", path, err)
+	}
+	has := hex.EncodeToString(sum.Sum(nil))
+	if has != m.SHA256 || grants != m.Grants || amount != m.Amount {
+		return hongbao.Errorf(hongbao.ClassBroken, "%s has %d grants with %d, SHA-256 %s: want %d with %d, %s; nothing is "+
+			"deleted; put the file back as it was written", path, grants, amount, has, m.Grants, m.Amount, m.SHA256)
+	}
+	return nil
+}
+
+// countArchive adds up the lines of a file.
+func countArchive(from io.Reader) (grants int64, amount hongbao.Amount, err error) {
+	r := csv.NewReader(from)
+	r.FieldsPerRecord, r.ReuseRecord = len(archiveColumns), true
+	if _, err := r.Read(); err != nil {
+		return 0, 0, fmt.Errorf("its first line: %w", err)
+	}
+	for last := int64(0); ; grants++ {
+		line, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return grants, amount, nil
+		}
+		if err != nil {
+			return grants, amount, err
+		}
+		packet, err1 := strconv.ParseInt(line[0], 10, 64)
+		paid, err2 := strconv.ParseInt(line[2], 10, 64)
+		_, err3 := time.Parse(exportTime, line[8])
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return grants, amount, fmt.Errorf("line %d: %w", grants+2, err)
+		}
+		if packet <= last {
+			return grants, amount, fmt.Errorf("line %d: packet %d comes after packet %d", grants+2, packet, last)
+		}
+		last, amount = packet, amount+hongbao.Amount(paid)
+	}
+}

@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ErrArchived says that a campaign's grants stand in a file, and no longer in the ledger. Its error is Permanent.
+var ErrArchived = errors.New("the campaign is archived")
+
+// Archive says where the grants of an archived campaign are.
+type Archive struct {
+	Campaign string
+	// File is the name of the file, SHA256 that of its bytes, in hex.
+	File, SHA256 string
+	Grants       int64
+	Amount       hongbao.Amount
+	Archived     time.Time
+	// Deleted is when the last of the grants was deleted from the ledger; zero while some may be there.
+	Deleted time.Time
+}
+
+const archiveColumns = `campaign, file, sha256, grants, amount, archived_at, deleted_at`
+
+func scanArchive(s scan) (a Archive, err error) {
+	var archived, deleted int64
+	err = s(&a.Campaign, &a.File, &a.SHA256, &a.Grants, &a.Amount, &archived, &deleted)
+	a.Archived = time.UnixMilli(archived).UTC()
+	if deleted != 0 {
+		a.Deleted = time.UnixMilli(deleted).UTC()
+	}
+	return a, err
+}
+
+func archiveOf(campaign string) question[Archive] {
+	return question[Archive]{"ask whether campaign " + campaign + " is archived",
+		`SELECT ` + archiveColumns + ` FROM archive WHERE campaign = $1`, []any{campaign}, scanArchive}
+}
+
+// Archived tells where the grants of a campaign are; false if they are in the ledger.
+func (l *Ledger) Archived(ctx context.Context, campaign string) (Archive, bool, error) {
+	return archiveOf(campaign).one(ctx, l)
+}
+
+// refuseArchived is an error if the grants of a campaign are not in the ledger any more, or are being deleted.
+func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
+	a, found, err := l.Archived(ctx, campaign)
+	if err != nil || !found {
+		return err
+	}
+	return a.refusal()
+}
+
+func (a *Archive) refusal() error {
+	return hongbao.Errorf(hongbao.ClassPermanent, "%w: since %s the grants of campaign %s are in the file %s (SHA-256 %s), "+
+		"and not in the ledger; look there", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File, a.SHA256)
+}
+
+// NoteArchive notes in which file the grants of a sealed campaign are; from then on DeleteArchived may delete them. The
+// caller has read the file back. A repeat changes nothing. It is refused for a campaign that is not sealed
+// (ErrNotSealable), for a file that has other grants than the seal, and, as a Conflict, if another file is noted.
+func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
+	seqs, err := l.SealedSeqs(ctx, a.Campaign)
+	if err == nil {
+		err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+			noted, err := a.check(ctx, t)
+			if err != nil || noted {
+				return nil, err
+			}
+			stmts := []stmt{{sql: `INSERT INTO archive (` + archiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
+				args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount), time.Now().UnixMilli()}}}
+			for shard, runs := range seqs {
+				stmts = append(stmts, stmt{sql: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ($1, $2, $3)`,
+					args: []any{a.Campaign, int64(shard), runs[len(runs)-1].Last}})
+			}
+			return stmts, nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("note the archive of campaign %s: %w", a.Campaign, err)
+	}
+	return nil
+}
+
+// check tells whether the very archive is noted, and refuses one that the seal contradicts.
+func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
+	has, noted, err := archiveOf(a.Campaign).first(ctx, t)
+	if err != nil {
+		return false, err
+	}
+	if noted {
+		if has.File != a.File || has.SHA256 != a.SHA256 {
+			err = hongbao.Errorf(hongbao.ClassConflict, "the file %s with SHA-256 %s is noted already", has.File, has.SHA256)
+		}
+		return true, err
+	}
+	sealed := false
+	var grants, amount int64
+	err = t.query(ctx, `SELECT grants, amount FROM seal WHERE campaign = $1`, []any{a.Campaign}, func(s scan) error {
+		sealed = true
+		return s(&grants, &amount)
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case !sealed:
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` makes one once it is "+
+			"refunded and has left Redis", ErrNotSealable)
+	case a.Grants != grants || int64(a.Amount) != amount:
+		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants with %d, the seal says %d with %d: "+
+			"nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
+	}
+	return false, nil
+}
+
+// DeleteArchived deletes the grants of an archived campaign, a chunk of packets in each transaction, and gives how many
+// it deleted. A repeat goes on where the last one ended. Campaign, seal, transfers and balances stay.
+func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
+	a, found, err := l.Archived(ctx, campaign)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "delete the grants of campaign %s: it is not archived", campaign)
+	}
+	if err != nil || !a.Deleted.IsZero() {
+		return 0, err
+	}
+	for {
+		n, err := l.deleteChunk(ctx, campaign, chunk)
+		if deleted += n; err != nil {
+			return deleted, fmt.Errorf("delete the grants of archived campaign %s, %d so far: %w", campaign, deleted, err)
+		}
+		if n == 0 {
+			return deleted, nil
+		}
+	}
+}
+
+// deleteChunk deletes the grants of some packets from the lowest one on; with none left it notes that.
+func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		lowest, found, err := question[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
+			args: []any{campaign}, row: number}.first(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			deleted = 0
+			return []stmt{{sql: `UPDATE archive SET deleted_at = $2 WHERE campaign = $1 AND deleted_at = 0`,
+				args: []any{campaign, time.Now().UnixMilli()}}}, nil
+		}
+		// The archive is asked for by the statement itself: without its row nothing is ever deleted.
+		return []stmt{{sql: `DELETE FROM grants WHERE campaign = $1 AND packet >= $2 AND packet < $3
+			AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, args: []any{campaign, lowest, lowest + chunk},
+			changed: &deleted}}, nil
+	})
+	return deleted, err
+}

@@ -1,0 +1,145 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// sealedRain is a campaign of 10 packets of which 4 are granted, refunded and sealed.
+func sealedRain(t *testing.T, f *fixture) Archive {
+	t.Helper()
+	f.create(t, "rain", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	f.refunds(t, closeOf("rain", 10, 4))
+	require.NoError(t, f.ledger.Seal(t.Context(), "rain"))
+	return Archive{Campaign: "rain", File: "rain.csv", SHA256: "5e", Grants: 4, Amount: fundedFor(4)}
+}
+
+func (f *fixture) rows(t *testing.T, campaign string) int64 {
+	t.Helper()
+	n, _, err := question[int64]{"count", `SELECT COUNT(*) FROM grants WHERE campaign = $1`, []any{campaign},
+		number}.one(t.Context(), f.ledger)
+	require.NoError(t, err)
+	return n
+}
+
+func testArchive(t *testing.T, f *fixture) {
+	a := sealedRain(t, f)
+	f.create(t, "snow", 10)
+	f.settles(t, grantsOf("snow", 5, 6)...)
+	_, err := f.ledger.DeleteArchived(t.Context(), "rain", 2)
+	require.ErrorContains(t, err, "not archived")
+	require.EqualValues(t, 4, f.rows(t, "rain"))
+	for range 2 {
+		require.NoError(t, f.ledger.NoteArchive(t.Context(), a))
+	}
+	other := a
+	other.SHA256 = "5f"
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), other)))
+
+	// The process dies in the second chunk; the next one goes on.
+	dies, cancel := context.WithCancel(t.Context())
+	inner, looks := f.ledger.store, 0
+	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
+		if looks++; strings.Contains(sql, "ORDER BY packet LIMIT 1") && looks > 2 {
+			cancel()
+		}
+	}}
+	deleted, err := f.ledger.DeleteArchived(dies, "rain", 2)
+	f.ledger.store = inner
+	require.Error(t, err)
+	require.EqualValues(t, 2, deleted)
+	require.EqualValues(t, 2, f.rows(t, "rain"))
+	now, _, err := f.ledger.Archived(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Zero(t, now.Deleted)
+	_, err = f.ledger.UserGrants(t.Context(), "rain", grant("rain", 4).User)
+	require.ErrorIs(t, err, ErrArchived, "half of a user's grants would be no answer")
+	deleted, err = f.ledger.DeleteArchived(t.Context(), "rain", 2)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, deleted)
+	require.Zero(t, f.rows(t, "rain"))
+	now, _, err = f.ledger.Archived(t.Context(), "rain")
+	require.NoError(t, err)
+	require.NotZero(t, now.Deleted)
+	deleted, err = f.ledger.DeleteArchived(t.Context(), "rain", 2)
+	require.NoError(t, err)
+	require.Zero(t, deleted)
+
+	f.tamper(t, stmt{sql: `UPDATE refund SET close_seq = 1 WHERE campaign = 'rain'`})
+	seq, err := f.ledger.HighestSeq(t.Context(), 3)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, seq, "snow's")
+	f.tamper(t, stmt{sql: `DELETE FROM grants WHERE campaign = 'snow'`})
+	seq, err = f.ledger.HighestSeq(t.Context(), 3)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, seq, "rain's, though its rows are gone")
+}
+
+func testArchiveRefused(t *testing.T, f *fixture) {
+	f.create(t, "snow", 10)
+	err := f.ledger.NoteArchive(t.Context(), Archive{Campaign: "snow", File: "snow.csv", SHA256: "5e"})
+	require.ErrorIs(t, err, ErrNotSealable)
+	a := sealedRain(t, f)
+	for _, wrong := range []Archive{
+		{Campaign: "rain", File: "f", SHA256: "5e", Grants: 3, Amount: a.Amount},
+		{Campaign: "rain", File: "f", SHA256: "5e", Grants: 4, Amount: a.Amount - 1},
+	} {
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), wrong)))
+	}
+	_, found, err := f.ledger.Archived(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, found)
+	require.EqualValues(t, 4, f.rows(t, "rain"))
+}
+
+// What is archived is told of clearly, stays audited, and is never paid again.
+func testArchiveStays(t *testing.T, f *fixture) {
+	a := sealedRain(t, f)
+	before := f.balance(t, UserAccount(grant("rain", 2).User, testCurrency))
+	require.NoError(t, f.ledger.NoteArchive(t.Context(), a))
+	_, err := f.ledger.DeleteArchived(t.Context(), "rain", 10_000)
+	require.NoError(t, err)
+
+	_, err = f.ledger.UserGrants(t.Context(), "rain", "u1")
+	_, _, packet := f.ledger.PacketGrant(t.Context(), "rain", 1)
+	each := f.ledger.EachGrant(t.Context(), "rain", func(hongbao.Grant) error { return errors.New("there is none") })
+	for _, err := range []error{err, packet, each} {
+		require.ErrorIs(t, err, ErrArchived)
+		require.ErrorContains(t, err, "rain.csv")
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	}
+	totals, _, err := f.ledger.Totals(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, totals.Archived && totals.Sealed)
+	require.EqualValues(t, 4, totals.Grants)
+	list, err := f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list)
+
+	f.settles(t, grant("rain", 2))
+	require.Len(t, f.open(t), 1, "an event that comes once more is put aside")
+	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
+	require.Equal(t, before, f.balance(t, UserAccount(grant("rain", 2).User, testCurrency)))
+	require.Zero(t, f.rows(t, "rain"))
+
+	// Who of a group has too much nobody can tell any more, but that somebody has.
+	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
+		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
+	list, err = f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	last := list[len(list)-1]
+	require.Contains(t, last.Where, UserAccount(grant("rain", 2).User, testCurrency))
+	require.Equal(t, last.Want+1, last.Got)
+	f.tamper(t, stmt{sql: `DELETE FROM seal`})
+	list, err = f.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal an archive is a loss")
+}

@@ -1,0 +1,26 @@
+-- lowest: 1
+-- Receipts are looked up within a campaign, so the index begins with it. New grants then touch the few pages of the
+-- campaigns that run, however many grants there are, and a database that spreads its tables can spread it with them.
+ALTER TABLE grants ADD KEY grants_by_campaign_user (campaign, user_id);
+ALTER TABLE grants DROP KEY grants_by_user;
+
+-- Sealed campaigns whose grants stand in a file; they are deleted here.
+CREATE TABLE archive (
+    campaign    varchar(255) NOT NULL PRIMARY KEY,
+    file        varchar(255) NOT NULL, -- its name, without the folder
+    sha256      varchar(255) NOT NULL,
+    grants      bigint NOT NULL CHECK (grants >= 0),
+    amount      bigint NOT NULL CHECK (amount >= 0),
+    archived_at bigint NOT NULL,
+    deleted_at  bigint NOT NULL -- 0: some grants may be there still
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- The last seq of a shard that an archived campaign had: the ledger has seen it.
+CREATE TABLE archive_shard (
+    campaign varchar(255) NOT NULL,
+    shard    integer NOT NULL,
+    last_seq bigint NOT NULL,
+    PRIMARY KEY (campaign, shard)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE INDEX archive_shard_by_shard ON archive_shard (shard, last_seq);
