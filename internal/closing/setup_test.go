@@ -108,35 +108,54 @@ func setup(t *testing.T) *bundle {
 	return setupOn(t, testkit.Redis(t))
 }
 
-func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
+// fields are those of campaign "rain".
+var fields = []string{
+	"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "",
+	"user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
+}
+
+// setupBare is a deployment without a campaign.
+func setupBare(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{
 		t: t, rdb: server.Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]payment.Refund{}},
 	}
 	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
-	_, err = shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
+	return b
+}
+
+func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
+	t.Helper()
+	b := setupBare(t, server, 2)
+	_, err := shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
 	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(),
-		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
-			"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "",
-			"user_hour", "",
-			"fact_names", "", "fact_limits", "", "zone", "0:0",
-		}})
+		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields})
 	require.NoError(t, err)
 	_, err = shards.Of(b.rdb, b.k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1,
 		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
 	require.NoError(t, err)
 	require.NoError(t, shards.Of(b.rdb, b.k).SetState(t.Context(), "rain", "open", "loading"))
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-		Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u1"}, {Campaign: "rain", User: "u2"},
-			{Campaign: "rain", User: "u3"}}}, nil)
-	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeGranted, answers[2].Outcome)
+	b.grab(b.k, "u1", "u2", "u3")
 	b.Closer = b.closer()
 	return b
+}
+
+// grab has users granted a packet each on a shard.
+func (b *bundle) grab(k shards.Keys, users ...string) {
+	b.t.Helper()
+	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6}
+	for _, u := range users {
+		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "rain", User: u})
+	}
+	answers, err := shards.Of(b.rdb, k).Grab(b.t.Context(), call, nil)
+	require.NoError(b.t, err)
+	for _, a := range answers {
+		require.Equal(b.t, hongbao.OutcomeGranted, a.Outcome)
+	}
 }
 
 func (b *bundle) closer() *closing.Closer {
