@@ -103,6 +103,13 @@ func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) error
 	}
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
 	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
+	for _, p := range st.Places {
+		c.Places = append(c.Places, console.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
+			Left: p.Left})
+	}
+	if len(st.Places) > 0 && st.State == campaigns.Open { // on one of its shards, though its home may be paused or closed
+		w.State = campaigns.Open
+	}
 	if c.State = w.Status(); w.State == campaigns.Loading || w.State == campaigns.Closed || w.State == campaigns.Refunded {
 		c.State = w.State
 	}

@@ -16,11 +16,12 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// onRedis is an App over a Redis of its own, with a campaign "rain" of the class.
-func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability) *App {
+// onRedis is an App over a Redis of its own, with a campaign "rain" of the class on some of four shards. A user may
+// have two of its packets.
+func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability, places int) *App {
 	t.Helper()
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
-		"HONGBAO_REDIS_ADDRS="+server.Addr)
+		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_DEPLOYMENT_SHARDS=4")
 	space, err := shards.NewLayout(cfg.Space())
 	require.NoError(t, err)
 	a := &App{Config: cfg, log: zap.NewNop(), space: space, redis: server.Client(t)}
@@ -29,7 +30,8 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	c := campaign.Complete(hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: class,
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: class, Shards: places,
+		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}},
 	})
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
@@ -40,12 +42,17 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	return a
 }
 
-// grants makes a grab that no durability is waited for.
+// grants makes a grab on the campaign's first shard that no durability is waited for.
 func (a *App) grants(t *testing.T, user string) {
+	t.Helper()
+	a.grantsOn(t, a.space.Home("rain"), user)
+}
+
+func (a *App) grantsOn(t *testing.T, k shards.Keys, user string) {
 	t.Helper()
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r1"}}}
-	answers, err := shards.Of(a.redis, a.space.Home("rain")).Grab(t.Context(), call, nil)
+	answers, err := shards.Of(a.redis, k).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 }
@@ -58,7 +65,7 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
-	a := onRedis(t, server, hongbao.DurabilityReplica)
+	a := onRedis(t, server, hongbao.DurabilityReplica, 1)
 	r := campaignReader{a}
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := a.redis.Do(t.Context(), "WAIT", 1, 100).Int()
@@ -89,7 +96,7 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}),
-		hongbao.DurabilityFsync)
+		hongbao.DurabilityFsync, 1)
 	a.grants(t, "u1")
 	got, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
@@ -109,7 +116,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast)
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	a.grants(t, "u1")
 	r, k := campaignReader{a}, a.space.Home("rain")
 	state := func() string {
@@ -155,10 +162,40 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast)
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.space.Home("rain").Campaign("rain"), "state", "frozen").Err())
 	_, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrLost)
+}
+
+// Own receipts of a campaign on two shards are those of both, and nobody is told half of them.
+func TestOwnReceiptsOverShards(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
+	r, places := campaignReader{a}, a.space.Places("rain", 2)
+	for _, k := range places {
+		a.grantsOn(t, k, "u1")
+	}
+	got, err := r.Receipts(t.Context(), "rain", "u1")
+	require.NoError(t, err)
+	require.Len(t, got.Receipts, 2)
+	told, err := a.Receipts(t.Context(), "rain", "u1")
+	require.NoError(t, err)
+	require.Len(t, told.Receipts, 2)
+	opened := a.redis.HGet(t.Context(), places[1].Meta(), "opened").Val()
+	require.NoError(t, a.redis.HSet(t.Context(), places[1].Meta(), "opened", "another run").Err())
+	_, err = r.Receipts(t.Context(), "rain", "u1")
+	require.ErrorIs(t, err, shards.ErrFrozen)
+	require.NoError(t, a.redis.HSet(t.Context(), places[1].Meta(), "opened", opened).Err())
+	require.NoError(t, a.redis.Del(t.Context(), places[1].Campaign("rain")).Err())
+	_, err = r.Receipts(t.Context(), "rain", "u1")
+	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.NoError(t, a.redis.Del(t.Context(), places[1].Meta()).Err())
+	_, err = r.Receipts(t.Context(), "rain", "u1")
+	require.ErrorIs(t, err, shards.ErrFrozen, "the shard has lost its marks")
 }
 
 // A server whose answers to slow grabs would never be written does not begin.

@@ -18,7 +18,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	a := onRedis(t, server, hongbao.DurabilityFast)
+	a := onRedis(t, server, hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.space.Shard(0).Audit(), "started", "yesterday").Err())
 	s, err := a.state(t.Context(), []string{"rain"})
 	require.NoError(t, err)

@@ -292,3 +292,17 @@ func TestOneAuditAtATime(t *testing.T) {
 	require.NoError(t, err)
 	require.NotSame(t, first, again)
 }
+
+// A campaign on several shards has a line for each; one on a single shard has no such table.
+func TestShardsOfACampaign(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "h-places")
+	f.live.Places = []Place{{Shard: 3, State: "open", Packets: 500, Granted: 7, Left: 493},
+		{Shard: 0, State: "missing"}}
+	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
+	require.Contains(t, page, "dealt over 2 shards")
+	for _, cell := range []string{">3<", ">493<", `class="tag bad">Missing<`} {
+		require.Contains(t, page, cell)
+	}
+}

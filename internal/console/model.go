@@ -76,6 +76,15 @@ type Campaign struct {
 	InRedis                bool
 	// CanPause and CanResume say which of the two would change anything.
 	CanPause, CanResume bool
+	// Places are the shards of a campaign that is dealt over several; nil for one.
+	Places []Place
+}
+
+// Place is how a campaign stands on one of several shards, by Redis.
+type Place struct {
+	Shard                  int
+	State                  string // as it stands in Redis, or missing
+	Packets, Granted, Left int64
 }
 
 // Campaigns is the list. Note says what could not be read.
