@@ -1,7 +1,7 @@
 -- announce: tells one place of a campaign that a top-up's generation comes. The campaign's revision changes, so whoever grabs
 -- learns of it before his next grab; until the generation is here as a whole, grabs that have come to it answer refilling.
 --
--- KEYS  1 campaign  2 stock of the generation
+-- KEYS  1 campaign  2 stock and 3 sums of the generation
 -- ARGV  1 hash of the plan of the campaign  2 generation  3 hash of the generation's plan
 --       4 packets and 5 their sum that the whole campaign has with it  6 packets and 7 their sum that this place gets with it
 -- Reply "ok"; or "refused", why (missing, state, plan, generation), the state, the newest generation that is announced here
@@ -11,7 +11,7 @@
 
 local c, damage = whole(KEYS[1], 'state', 'hash', 'loaded', 'loaded_amount')
 local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'hash:' .. ARGV[2])
-local stocked = redis.call('LLEN', KEYS[2])
+local stocked = redis.call('LLEN', KEYS[2]) + redis.call('LLEN', KEYS[3])
 if damage then
 	return damage
 end
@@ -28,7 +28,7 @@ if refused then
 	return { 'refused', refused, c[1] or '', tostring(newest) }
 end
 if stocked > 0 then
-	return redis.error_reply('HBLEFTOVER the generation is not announced, but its stock has ' .. stocked .. ' packets')
+	return redis.error_reply('HBLEFTOVER the generation is not announced, but its stock and sums have ' .. stocked .. ' lines')
 end
 if tonumber(ARGV[6]) < tonumber(c[3]) or tonumber(ARGV[7]) < tonumber(c[4]) then
 	return redis.error_reply('HBSTOCK the place has got ' .. c[3] .. ' packets of ' .. c[4] .. ' already')

@@ -1,6 +1,6 @@
 -- create_campaign: puts a campaign on one of its places, in state loading, without packets yet.
 --
--- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters  6 codes
+-- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters  6 codes  7 sums
 -- ARGV  1 hash of the plan  2... the other fields and values of the campaign
 -- Reply state, packets loaded, hash of the plan that is there
 -- Cost  O(1)
@@ -11,13 +11,14 @@ local has, damage = whole(KEYS[2], 'state', 'loaded', 'hash')
 if damage then
 	return damage
 end
-local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) + redis.call('HLEN', KEYS[6])
+local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) + redis.call('HLEN', KEYS[6]) +
+	redis.call('LLEN', KEYS[7])
 if has[1] then
 	return { has[1], has[2], has[3] }
 end
 if leftover > 0 then
-	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, receipts, counters or codes are there')
+	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, sums, receipts, counters or codes are there')
 end
-redis.call('HSET', KEYS[2], 'state', 'loading', 'granted', '0', 'granted_amount', '0', unpack(ARGV, 2))
+redis.call('HSET', KEYS[2], 'state', 'loading', unpack(ARGV, 2))
 redis.call('HSET', KEYS[2], 'loaded', '0', 'loaded_amount', '0', 'hash', ARGV[1], 'revision', ARGV[1])
 return { 'loading', '0', ARGV[1] }

@@ -46,7 +46,7 @@
 local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, find, sub, byte = string.format, string.find, string.sub, string.byte
 local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen', 'opened')
-local camp = call('HMGET', KEYS[3], 'state', 'revision', 'granted', 'granted_amount')
+local camp = call('HMGET', KEYS[3], 'state', 'revision')
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local seq, seen = meta[1], ARGV[#ARGV] -- the seen seq goes along with every call, see guard.lua
@@ -70,11 +70,11 @@ local from_text, refusal = sub(ARGV[5], 27), nil
 
 -- The terms are others than ARGV brought, or nothing is to be had: the campaign itself says. refusal is then what a grab that
 -- is no repeat gets, if the user has nothing yet.
-if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= sub(ARGV[5], 14, 26) or not camp[3] or not camp[4] then
+if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= sub(ARGV[5], 14, 26) then
 	local now = tonumber(now_text)
 	local damage
 	camp, damage = whole(KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour', 'fact_names', 'fact_limits',
-		'zone', 'revision', 'granted', 'granted_amount')
+		'zone', 'revision')
 	if damage then
 		return damage
 	end
@@ -260,7 +260,7 @@ local DIGITS = '0123456789'
 local low, above, digit, next_seq = 9, ' ', nil, nil -- the last digit of a seq, and what stands before it; the first seq
 local dt = ' ' .. format('%d', now_text - from_text) .. ' '
 local room = ARGV[1] - seq + (meta[3] or 0)
-local granted, amount, filled = 0, 0, 0
+local granted, filled = 0, 0
 local stored = {} -- user, receipts, user, receipts, ... of those who are granted
 
 for i = 1, n do
@@ -288,7 +288,6 @@ for i = 1, n do
 			answer = 'b'
 		else
 			granted = granted + 1
-			amount = amount + sub(answer, find(answer, ' ', 1, true) + 1)
 			if granted == 1 then
 				next_seq = format('%d', seq + 1)
 				digit = next_seq
@@ -352,6 +351,5 @@ if granted == 1 then
 else
 	call('LTRIM', KEYS[4], format('%d', granted), '-1')
 end
-call('HSET', KEYS[3], 'granted', format('%d', camp[3] + granted), 'granted_amount', format('%d', camp[4] + amount))
 call('HSET', KEYS[1], 'seq', granted == 1 and next_seq or format('%d', seq + granted))
 return reply

@@ -1,18 +1,20 @@
 -- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before the campaign
 -- opens. A later one is loaded once it was announced here, and grabs get it when its last packet is here.
 --
--- KEYS  1 campaign  2 stock of the generation
+-- KEYS  1 campaign  2 stock and 3 sums of the generation
 -- ARGV  1 hash of the plan of the campaign  2 generation  3 packets of all generations that the place got before this chunk
 --       4 sum of the chunk's amounts  5... "number amount"; a later generation of which the place gets none has a chunk of none
 -- Reply state, packets loaded, hash of the plan that is there, the newest generation that is here as a whole; the chunk was taken
 --       if loaded says so
 -- Cost  O(packets)
--- First write RPUSH: it grows memory.
+-- First write RPUSH: it grows memory. What a place has granted is what it has got less what its stock has. So that its amount
+--       can be told without a look at the whole stock, each chunk leaves in the sums what the place has got with it.
 -- Repeat changes nothing: the chunk's place is taken.
 
 local has, damage = whole(KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
 local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'share', 'share_amount', 'base')
 local stocked = redis.call('LLEN', KEYS[2])
+redis.call('LLEN', KEYS[3])
 if damage then
 	return damage
 end
@@ -33,6 +35,7 @@ if later and tonumber(loaded) > tonumber(walk[3]) or last and amount ~= walk[4] 
 end
 if #ARGV > 4 then
 	redis.call('RPUSH', KEYS[2], unpack(ARGV, 5))
+	redis.call('RPUSH', KEYS[3], loaded .. ' ' .. amount)
 end
 redis.call('HSET', KEYS[1], 'loaded', loaded, 'loaded_amount', amount)
 if last then

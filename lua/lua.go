@@ -23,7 +23,7 @@
 //	replay, replayed                      what a named replay covers, and where it goes on
 //	lock                                  a named lock with one owner
 //	guard                                 what stands in front of the scripts of a shard
-//	bits, fields, parking, stub           what others include
+//	bits, fields, left, parking, stub     what others include
 package lua
 
 import "embed"

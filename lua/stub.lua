@@ -4,7 +4,7 @@
 local function stub(campaign)
 	if redis.call('EXISTS', campaign) == 0 then
 		redis.call('HSET', campaign, 'from', '0', 'to', '0', 'user_campaign', '1', 'user_day', '', 'user_hour', '',
-			'fact_names', '', 'fact_limits', '', 'zone', '0:0', 'granted', '0', 'granted_amount', '0', 'packets', '0', 'total', '0',
+			'fact_names', '', 'fact_limits', '', 'zone', '0:0', 'packets', '0', 'total', '0',
 			'loaded', '0', 'loaded_amount', '0', 'hash', '-', 'revision', '-', 'durability', 'fast')
 	end
 end

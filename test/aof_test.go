@@ -64,9 +64,10 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	stock, err := b.rdb.LLen(t.Context(), k.Stock("rain")).Result()
 	require.NoError(t, err)
 	require.Equal(t, packets-n, stock)
-	counts, err := b.rdb.HMGet(t.Context(), k.Campaign("rain"), "granted", "loaded", "granted_amount").Result()
+	f, err := shards.Of(b.rdb, k).CampaignFields(t.Context(), "rain")
 	require.NoError(t, err)
-	require.Equal(t, []any{fmt.Sprint(n), fmt.Sprint(packets), fmt.Sprint(int64(sum))}, counts)
+	require.Equal(t, []string{fmt.Sprint(n), fmt.Sprint(packets), fmt.Sprint(int64(sum))},
+		[]string{f["granted"], f["loaded"], f["granted_amount"]})
 }
 
 // increments gives the path and size of the append-only file that Redis writes to.

@@ -91,12 +91,13 @@ func (s *snapshot) parse(m map[string]string) error {
 		to   *int64
 	}
 	fields := []field{
-		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded}, {"granted", &s.granted},
-		{"granted_amount", (*int64)(&s.grantedAmount)}, {"loaded_amount", (*int64)(&s.loadedAmount)},
+		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded},
+		{"loaded_amount", (*int64)(&s.loadedAmount)},
 		{"user_campaign", &s.hold}, {"from", &s.from},
 	}
 	if s.over() {
-		fields = append(fields, field{"close_seq", &s.closeSeq})
+		fields = append(fields, field{"close_seq", &s.closeSeq}, field{"granted", &s.granted},
+			field{"granted_amount", (*int64)(&s.grantedAmount)})
 	}
 	for _, f := range fields {
 		n, err := strconv.ParseInt(m[f.name], 10, 64)

@@ -35,7 +35,8 @@ func (k *Shard) Announce(ctx context.Context, a *Announcement) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: want 2 to %d", a.Generation,
 			a.Campaign, MaxGenerations)
 	}
-	keys := []string{k.Keys.Campaign(a.Campaign), k.Keys.StockOf(a.Campaign, a.Generation)}
+	keys := []string{k.Keys.Campaign(a.Campaign), k.Keys.StockOf(a.Campaign, a.Generation),
+		k.Keys.Sums(a.Campaign, a.Generation)}
 	reply, err := k.run(ctx, announceScript, keys, []any{a.Hash, a.Generation, a.Plan, a.Packets, int64(a.Total), a.Share,
 		int64(a.ShareAmount)})
 	if err != nil {

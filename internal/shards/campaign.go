@@ -2,7 +2,6 @@ package shards
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
@@ -42,7 +41,7 @@ const walkVersion = "1"
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
 	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"),
-		k.Keys.Codes(id)}
+		k.Keys.Codes(id), k.Keys.Sums(id, 1)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)
@@ -57,6 +56,9 @@ func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState,
 	}
 	return loadState(createCampaignScript, reply)
 }
+
+// MaxChunk is how many packets one call loads at most: a Lua call takes fewer than 8,000 arguments.
+const MaxChunk = 5000
 
 // Chunk is a run of packets for the stock.
 type Chunk struct {
@@ -75,6 +77,10 @@ type Chunk struct {
 // LoadChunk puts the next packets into the stock of one place. The chunk was taken if the answer's Loaded covers it. A
 // later generation of which the place gets nothing is loaded with a chunk of no packets; it was taken if Dealt says so.
 func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
+	if len(c.Amounts) > MaxChunk {
+		return LoadState{}, hongbao.Errorf(hongbao.ClassPermanent, "load %d packets of campaign %s in one call: at most %d",
+			len(c.Amounts), c.Campaign, MaxChunk)
+	}
 	args := make([]any, 4, 4+len(c.Amounts))
 	var sum int64
 	for i, a := range c.Amounts {
@@ -83,7 +89,8 @@ func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 		args = append(args, strconv.FormatInt(number, 10)+" "+strconv.FormatInt(int64(a), 10))
 	}
 	args[0], args[1], args[2], args[3] = c.Hash, max(c.Generation, 1), c.Before, sum
-	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.StockOf(c.Campaign, c.Generation)}
+	keys := []string{k.Keys.Campaign(c.Campaign), k.Keys.StockOf(c.Campaign, c.Generation),
+		k.Keys.Sums(c.Campaign, c.Generation)}
 	reply, err := k.run(ctx, loadScript, keys, args)
 	if err != nil {
 		return LoadState{}, err
@@ -122,13 +129,4 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
 		campaign, reply[1], from, to)
-}
-
-// CampaignFields reads the campaign's hash; empty if it is not there.
-func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
-	m, err := k.rdb.HGetAll(ctx, k.Keys.Campaign(campaign)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
-	}
-	return m, nil
 }

@@ -198,20 +198,24 @@ func loadCases() map[string]scriptCase {
 			grows: true,
 			keys: func(b *bundle) []string {
 				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
-					b.k.Counters("rain", "c"), b.k.Codes("rain")}
+					b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Sums("rain", 1)}
 			},
 			call: begin,
 		},
 		"load": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
-			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
-			call:  chunk,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Sums("rain", 1)}
+			},
+			prep: func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call: chunk,
 		},
 		"announce": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.StockOf("rain", 2)} },
-			prep:  func(t *testing.T, b *bundle) { b.load(t, spec("rain", 5)) },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Campaign("rain"), b.k.StockOf("rain", 2), b.k.Sums("rain", 2)}
+			},
+			prep: func(t *testing.T, b *bundle) { b.load(t, spec("rain", 5)) },
 			call: func(ctx context.Context, b *bundle) error {
 				return shards.Of(b.rdb, b.k).Announce(ctx, announcement(b, 5, 50))
 			},
@@ -240,7 +244,7 @@ func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Stock("rain")}
+				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
@@ -260,7 +264,9 @@ func endCases() map[string]scriptCase {
 			},
 		},
 		"end_lost": {
-			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Refunded(), b.k.Stock("rain")} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Campaign("rain"), b.k.Refunded(), b.k.Stock("rain"), b.k.Sums("rain", 1)}
+			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
 				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaigns.Frozen).Err())
@@ -273,7 +279,7 @@ func endCases() map[string]scriptCase {
 		"purge_campaign": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"),
-					b.k.Codes("rain"), b.k.Refunded()}
+					b.k.Codes("rain"), b.k.Refunded(), b.k.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)

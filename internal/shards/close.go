@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	closeScript         = newDrainScript("close", "fields")
+	closeScript         = newDrainScript("close", "fields", "left")
 	refundedScript      = newDrainScript("refunded")
 	purgeCampaignScript = newDrainScript("purge_campaign")
 )

@@ -86,7 +86,7 @@ func TestCloseRefuses(t *testing.T) {
 		}, "frozen", hongbao.ClassTransient},
 		"a stock that does not fit": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
-			require.NoError(t, b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err())
+			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Stock("rain"), "6 1").Err())
 		}, "HBSTOCK", hongbao.ClassBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,8 @@ func TestRefundedAndRetired(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}
-	for _, key := range []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"),
+	for _, key := range []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Sums("rain", 1), b.k.Receipts("rain"),
+		b.k.Counters("rain", "c"),
 		b.k.Refunded()} {
 		n, err := b.rdb.Exists(t.Context(), key).Result()
 		require.NoError(t, err)

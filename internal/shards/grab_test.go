@@ -142,7 +142,6 @@ func (h *history) past(t *testing.T) {
 	}
 	m.events = nil
 	pipe.LTrim(t.Context(), h.k.Stock(id), m.granted, -1)
-	pipe.HSet(t.Context(), h.k.Campaign(id), "granted", m.granted, "granted_amount", int64(m.amount))
 	m.finished = m.seq - h.r.Int64N(m.seq+1)
 	pipe.HSet(t.Context(), h.k.Meta(), "seq", m.seq, "finished", m.finished)
 	_, err := pipe.Exec(t.Context())
@@ -321,8 +320,8 @@ func (h *history) hash(t *testing.T) string {
 // stock is what the place has left of all generations.
 func (h *history) stock(t *testing.T) (all []string) {
 	t.Helper()
-	for _, key := range h.k.Stocks(h.m.spec.ID, h.m.newest) {
-		stock, err := h.b.rdb.LRange(t.Context(), key, 0, -1).Result()
+	for g := range h.m.newest {
+		stock, err := h.b.rdb.LRange(t.Context(), h.k.StockOf(h.m.spec.ID, g+1), 0, -1).Result()
 		require.NoError(t, err)
 		all = append(all, stock...)
 	}

@@ -138,11 +138,15 @@ func (k Keys) StockOf(id string, generation int64) string {
 	return k.Stock(id) + ":" + strconv.FormatInt(generation, 10)
 }
 
-// Stocks are the stocks of that many generations.
-func (k Keys) Stocks(id string, generations int64) []string {
-	keys := []string{k.Stock(id)}
-	for g := int64(2); g <= generations; g++ {
-		keys = append(keys, k.StockOf(id, g))
+// Sums is a list beside the stock of a generation: "packets amount" that the place had got with each chunk of its load.
+func (k Keys) Sums(id string, generation int64) string {
+	return strings.Replace(k.StockOf(id, generation), ":stock", ":sums", 1)
+}
+
+// Stocks are stock and sums of that many generations, in turn.
+func (k Keys) Stocks(id string, generations int64) (keys []string) {
+	for g := int64(1); g <= generations; g++ {
+		keys = append(keys, k.StockOf(id, g), k.Sums(id, g))
 	}
 	return keys
 }

@@ -75,7 +75,7 @@ func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campai
 		if h.Packets == 0 || err != nil { // the audit names what can't be right
 			continue
 		}
-		left[id] = h.Packets - h.Granted
+		left[id] = h.Packets - h.granted()
 		for _, k := range places[1:] {
 			asks = append(asks, leftAsk{id, k})
 		}
@@ -88,13 +88,13 @@ func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campai
 		if others[i].Packets == 0 { // not there
 			delete(left, a.campaign)
 		} else if _, whole := left[a.campaign]; whole {
-			left[a.campaign] -= others[i].Granted
+			left[a.campaign] -= others[i].granted()
 		}
 	}
 	return left, nil
 }
 
-// leftAsk asks one place what it has granted of a campaign.
+// leftAsk asks one place what it has left of a campaign.
 type leftAsk struct {
 	campaign string
 	place    Keys
@@ -102,9 +102,21 @@ type leftAsk struct {
 
 // leftAnswer has Packets of the whole campaign, 0 if the place has not got it.
 type leftAnswer struct {
-	Packets int64 `redis:"packets"`
-	Granted int64 `redis:"granted"`
-	Places  int   `redis:"places"`
+	Packets    int64  `redis:"packets"`
+	Places     int    `redis:"places"`
+	Generation int64  `redis:"generation"`
+	Loaded     int64  `redis:"loaded"`
+	Granted    *int64 `redis:"granted"` // once it is closed
+
+	stocked int64
+}
+
+// granted is what the place has granted.
+func (a *leftAnswer) granted() int64 {
+	if a.Granted != nil {
+		return *a.Granted
+	}
+	return a.Loaded - a.stocked
 }
 
 func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]leftAnswer, error) {
@@ -112,9 +124,11 @@ func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]
 		return nil, nil
 	}
 	pipe := rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, len(asks))
+	cmds, stocks := make([]*redis.SliceCmd, len(asks)), make([][]*redis.IntCmd, len(asks))
 	for i, a := range asks {
-		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "packets", "granted", placesField)
+		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "packets", placesField, "generation", "loaded",
+			grantedField)
+		stocks[i] = append(stocks[i], pipe.LLen(ctx, a.place.Stock(a.campaign)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
@@ -123,6 +137,17 @@ func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]
 	for i := range cmds {
 		if cmds[i].Scan(&answers[i]) != nil { // what can't be read tells nothing; the audit names it
 			answers[i] = leftAnswer{}
+		}
+		for g := int64(2); g <= min(answers[i].Generation, MaxGenerations); g++ {
+			stocks[i] = append(stocks[i], pipe.LLen(ctx, asks[i].place.StockOf(asks[i].campaign, g)))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil { // asks nothing where no campaign has got more packets
+		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
+	}
+	for i := range stocks {
+		for _, n := range stocks[i] {
+			answers[i].stocked += n.Val()
 		}
 	}
 	return answers, nil

@@ -15,12 +15,12 @@ import (
 type Window struct {
 	State, Name, Kind, Currency string
 	From, To                    time.Time
-	// SoldOut: every packet is granted.
+	// SoldOut: every packet of this place is granted.
 	SoldOut bool
 	// Now is Redis' time, by which grabs are decided.
 	Now time.Time
 
-	places, packets, granted int64
+	places int64
 }
 
 // Status says what a grab would meet, in the order in which lua/grab.lua looks.
@@ -51,12 +51,13 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	}
 	pipe := node.Pipeline()
 	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
-	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "packets",
-		"granted", placesField)
+	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "generation",
+		placesField)
+	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
-	var text [9]string
+	var text [8]string
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
@@ -78,14 +79,26 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	}
 	w := Window{
 		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
-		SoldOut: text[6] == text[7], Now: clock.Val(), places: 1,
+		Now: clock.Val(), places: 1,
 	}
-	if text[8] != "" {
-		w.places, _ = strconv.ParseInt(text[8], 10, 64)  // else 0, which is no number of shards
-		w.packets, _ = strconv.ParseInt(text[6], 10, 64) // else 0: not sold out
-		w.granted, _ = strconv.ParseInt(text[7], 10, 64)
+	if text[7] != "" {
+		w.places, _ = strconv.ParseInt(text[7], 10, 64) // else 0, which is no number of shards
 	}
-	return w, nil
+	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6])
+	return w, err
+}
+
+// soldOut tells whether a place has nothing left: nobody comes to the newest generation before the others are empty.
+func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest string) (bool, error) {
+	generation, err := strconv.ParseInt(newest, 10, 64)
+	if first > 0 || err != nil { // err: it has one generation
+		return first == 0, nil //nolint:nilerr // as said
+	}
+	last, err := rdb.LLen(ctx, k.StockOf(campaign, generation)).Result()
+	if err != nil {
+		return false, fmt.Errorf("read the stock of campaign %s: %w", campaign, Classify(err))
+	}
+	return last == 0, nil
 }
 
 // WindowOver is Window for a campaign over several shards: it is sold out when each of its places is, and frozen when each
@@ -101,24 +114,26 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 		return w, err
 	}
 	pipe := rdb.Pipeline()
-	others := make([]*redis.SliceCmd, len(places)-1)
+	others, stocks := make([]*redis.SliceCmd, len(places)-1), make([]*redis.IntCmd, len(places)-1)
 	for i, k := range places[1:] {
-		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "granted")
+		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "generation")
+		stocks[i] = pipe.LLen(ctx, k.Stock(campaign))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	for _, other := range others {
+	for i, other := range others {
 		var at struct {
-			State   string `redis:"state"`
-			Granted int64  `redis:"granted"`
+			State      string `redis:"state"`
+			Generation string `redis:"generation"`
 		}
-		if other.Scan(&at) != nil || at.State == "" {
+		if other.Scan(&at) != nil || at.State == "" || stocks[i].Err() != nil {
+			w.SoldOut = false
 			continue
 		}
-		w.granted += at.Granted
 		if w.State == stateFrozen {
 			w.State = at.State
 		}
+		empty, err := soldOut(ctx, rdb, places[i+1], campaign, stocks[i].Val(), at.Generation)
+		w.SoldOut = w.SoldOut && empty && err == nil
 	}
-	w.SoldOut = w.packets > 0 && w.granted == w.packets
 	return w, nil
 }

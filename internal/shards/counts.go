@@ -1,0 +1,138 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// The fields of a campaign that tell what a place has granted. The hash has them once the campaign is closed there.
+// Before that it is what the place has got less what its stock has: grabs write no counts.
+const (
+	grantedField       = "granted"
+	grantedAmountField = "granted_amount"
+)
+
+// CampaignFields reads the campaign's hash; empty if it is not there. Where the hash has no counts of what was granted,
+// they are put in: they are exact, and of the same instant.
+func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
+	for {
+		generations, err := k.generations(ctx, campaign)
+		if err != nil {
+			return nil, err
+		}
+		fields, stocks, err := k.readStocks(ctx, campaign, generations)
+		if err != nil {
+			return nil, err
+		}
+		if len(fields) == 0 || fields[grantedField] != "" {
+			return fields, nil
+		}
+		if newest := fields["generation"]; newest != "" && newest != strconv.FormatInt(generations, 10) {
+			continue // a top-up was announced meanwhile
+		}
+		var left int64
+		var amount hongbao.Amount
+		for i := range stocks {
+			n, sum, err := stocks[i].left()
+			if err != nil {
+				return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, %s: %w", campaign,
+					k.Keys.Sums(campaign, int64(i+1)), err)
+			}
+			left, amount = left+n, amount+sum
+		}
+		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
+		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
+		if err1 == nil && err2 == nil { // else whoever reads the fields tells that they can't be read
+			fields[grantedField] = strconv.FormatInt(loaded-left, 10)
+			fields[grantedAmountField] = strconv.FormatInt(got-int64(amount), 10)
+		}
+		return fields, nil
+	}
+}
+
+// stockRead is the stock of a generation at an instant: its length, its first packets, and the sums.
+type stockRead struct {
+	length *redis.IntCmd
+	head   *redis.StringSliceCmd
+	sums   *redis.StringSliceCmd
+}
+
+// readStocks reads a campaign's hash and its stocks in one step.
+func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, []stockRead,
+	error) {
+	var fields *redis.MapStringStringCmd
+	var stocks []stockRead
+	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		fields = p.HGetAll(ctx, k.Keys.Campaign(campaign))
+		for g := int64(1); g <= generations; g++ {
+			stock := k.Keys.StockOf(campaign, g)
+			stocks = append(stocks, stockRead{p.LLen(ctx, stock), p.LRange(ctx, stock, 0, MaxChunk-1),
+				p.LRange(ctx, k.Keys.Sums(campaign, g), 0, -1)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+	}
+	return fields.Val(), stocks, nil
+}
+
+// left is lua/left.lua: the packets in a stock, and their sum.
+func (s *stockRead) left() (int64, hongbao.Amount, error) {
+	left := s.length.Val()
+	if left == 0 {
+		return 0, 0, nil
+	}
+	marks := s.sums.Val()
+	if len(marks) == 0 {
+		return 0, 0, fmt.Errorf("the stock has %d packets, and there are no sums", left)
+	}
+	packets, amount, err := twoNumbers(marks[len(marks)-1])
+	if err != nil {
+		return 0, 0, err
+	}
+	granted := packets - left
+	if granted < 0 {
+		return 0, 0, fmt.Errorf("the stock has %d packets, and the sums tell of %d", left, packets)
+	}
+	for _, mark := range marks {
+		n, sum, err := twoNumbers(mark)
+		if err != nil {
+			return 0, 0, err
+		}
+		if n < granted {
+			continue
+		}
+		head := s.head.Val()
+		if n-granted > int64(len(head)) {
+			return 0, 0, fmt.Errorf("the sums have more than %d packets between two of them", MaxChunk)
+		}
+		sum = amount - sum
+		for _, packet := range head[:n-granted] {
+			_, value, err := twoNumbers(packet)
+			if err != nil {
+				return 0, 0, err
+			}
+			sum += value
+		}
+		return left, hongbao.Amount(sum), nil
+	}
+	return 0, 0, fmt.Errorf("the sums end at %q", marks[len(marks)-1]) // not reached: the last one is at or above granted
+}
+
+// twoNumbers reads "packets amount" and "number amount".
+func twoNumbers(text string) (int64, int64, error) {
+	a, b, _ := strings.Cut(text, " ")
+	first, err1 := parseDigits(a)
+	second, err2 := parseDigits(b)
+	if err1 != nil || err2 != nil {
+		return 0, 0, fmt.Errorf("%.60q is not two numbers", text)
+	}
+	return first, second, nil
+}

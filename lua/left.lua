@@ -1,0 +1,22 @@
+-- left: a function that tells what a stock has, put in front of the scripts that need it.
+
+-- the packets in a stock, and their sum. The sums tell what the place had got with each chunk: so only the packets of the chunk
+-- that is being granted are added up here. It gives nothing if the sums do not fit
+local function left_of(stock, sums)
+	local left, marks = redis.call('LLEN', stock), redis.call('LRANGE', sums, 0, -1)
+	if left == 0 then
+		return 0, 0
+	end
+	local packets, amount = string.match(marks[#marks] or '', '^(%d+) (%d+)$')
+	local granted = (packets or 0) - left
+	for _, mark in ipairs(granted >= 0 and marks or {}) do
+		local n, sum = string.match(mark, '^(%d+) (%d+)$')
+		if tonumber(n) >= granted then
+			sum = amount - sum
+			for _, packet in ipairs(tonumber(n) > granted and redis.call('LRANGE', stock, 0, n - granted - 1) or {}) do
+				sum = sum + string.match(packet, ' (%d+)$')
+			end
+			return left, sum
+		end
+	end
+end
