@@ -34,15 +34,21 @@ func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err
 	return readable, unreadable, nil
 }
 
-// skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks once, for all items. The
-// head of the shard refutes a forged entry. The error may be that the sink is paused.
+// skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks once, for all items, unless
+// the answer came with them. The head of the shard refutes a forged entry. The error may be that the sink is paused.
 func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged []refusal, err error) {
 	ranges, of := neighbours(items)
-	p, err := s.redis.Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
-	if err == nil {
-		err = s.controlled(p.Sink)
+	p := s.known(items)
+	if p != nil {
+		clear(of) // one range has all
+	} else {
+		asked, err := s.redis.Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
+		if err != nil {
+			return nil, nil, err
+		}
+		p = &asked
 	}
-	if err != nil {
+	if err := s.controlled(p.Sink); err != nil {
 		return nil, nil, err
 	}
 	for i, it := range items {
@@ -56,8 +62,26 @@ func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged
 			s.c.count.skipped.Add(int64(len(it.entry.Grants) - len(it.open)))
 		}
 		live = append(live, it)
+		s.lastSeq = it.entry.Last()
 	}
 	return live, forged, nil
+}
+
+// known gives the progress that came with the items, if it tells of all of them. One that refutes an item is not
+// believed: while a slot moves it may be older than the entries.
+func (s *shard) known(items []item) *shards.Progress {
+	a := s.ahead
+	s.ahead = ahead{}
+	if a.progress == nil {
+		return nil
+	}
+	for i := range items {
+		e := &items[i].entry
+		if e.Seq < a.events.First || e.Last() > a.events.Last || a.progress.Refute(e) != nil {
+			return nil
+		}
+	}
+	return a.progress
 }
 
 // neighbours gives the ranges of events that the items have, one for as many items as lie close together; of tells for

@@ -34,6 +34,8 @@ type shard struct {
 	lastWasReclaim bool    // the last entries were reclaimed, not read
 	reclaimLimit   int     // entries at once; small after some that may kill their worker
 	perEntry       float64 // grants an entry lately has
+	lastSeq        int64   // the last event that was read; 0 if nothing was read lately
+	ahead          ahead
 
 	timesBroken int64 // lately, in a row
 	brokenAt    time.Time

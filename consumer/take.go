@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // prepare reads the shard's epoch and makes the group, if that is still to be done.
@@ -33,6 +34,7 @@ func (s *shard) prepare(ctx context.Context) error {
 // take reclaims entries that are due, else it reads new ones. After a reclaim it reads new ones first. With an error it
 // may give items all the same: they are the worker's by then.
 func (s *shard) take(ctx context.Context) ([]item, error) {
+	s.ahead = ahead{}
 	if s.lastWasReclaim {
 		s.lastWasReclaim = false
 		if items, err := s.read(ctx, 0); err != nil || len(items) > 0 {
@@ -53,12 +55,38 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 }
 
 // read reads what is new. A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
-func (s *shard) read(ctx context.Context, block time.Duration) ([]item, error) {
-	entries, err := s.reads.ReadNew(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, s.room(), block)
+// While entries come read after read, each brings the progress of the events that are likely to come with it.
+func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
+	ctx = context.WithoutCancel(ctx)
+	var entries []shards.RawEntry
+	if likely := s.likely(); likely.Last == 0 {
+		entries, err = s.reads.ReadNew(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block)
+	} else {
+		s.ahead.events = likely
+		entries, s.ahead.progress, err = s.reads.ReadNewAhead(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block, likely)
+	}
+	if len(entries) == 0 {
+		s.lastSeq = 0
+	}
 	if err == nil {
 		s.failures = 0
 	}
 	return hold(entries), err
+}
+
+// ahead is the progress that came with the entries in hand.
+type ahead struct {
+	events   stream.SeqRange
+	progress *shards.Progress // nil: none came, or it was used
+}
+
+// likely are the events that the next read brings, if it brings any: those behind the last one, as many as two batches
+// have. None if nothing came lately.
+func (s *shard) likely() stream.SeqRange {
+	if s.lastSeq == 0 {
+		return stream.SeqRange{}
+	}
+	return stream.SeqRange{First: s.lastSeq + 1, Last: s.lastSeq + 2*int64(s.cfg.BatchGrants)}
 }
 
 // reclaimUpTo takes so many of the parked entries whose backoff is over, and those of workers that stopped renewing.

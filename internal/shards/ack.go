@@ -51,6 +51,14 @@ type Progress struct {
 // round trip. Events below the done floor count as done, because their bits have been deleted.
 func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.SeqRange) (Progress, error) {
 	pipe := k.rdb.Pipeline()
+	read := k.askProgress(ctx, pipe, group, ranges)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return read()
+}
+
+// askProgress asks for what Progress gives by a pipeline, and gives what reads the answers.
+func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group string,
+	ranges []stream.SeqRange) func() (Progress, error) {
 	read := make([]func() (Bitset, error), len(ranges))
 	for i, r := range ranges {
 		read[i] = readBits(ctx, pipe, k.Keys, group, r)
@@ -58,26 +66,25 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.Seq
 	// after the bits: the floor is raised before any of them is deleted
 	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...)
 	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	var p Progress
-	var err error
-	if p.Sink, err = k.readControl(group, control); err != nil {
-		return p, err
-	}
-	if p.Head, err = k.parseHead(head); err != nil {
-		return p, err
-	}
-	if err := p.atWork(ctx); err != nil {
-		return p, err
-	}
-	p.Done = make([]Bitset, len(ranges))
-	for i := range ranges {
-		if p.Done[i], err = read[i](); err != nil {
+	return func() (p Progress, err error) {
+		if p.Sink, err = k.readControl(group, control); err != nil {
 			return p, err
 		}
-		p.Done[i].behind = p.DoneFloor
+		if p.Head, err = k.parseHead(head); err != nil {
+			return p, err
+		}
+		if err := p.atWork(ctx); err != nil {
+			return p, err
+		}
+		p.Done = make([]Bitset, len(ranges))
+		for i := range ranges {
+			if p.Done[i], err = read[i](); err != nil {
+				return p, err
+			}
+			p.Done[i].behind = p.DoneFloor
+		}
+		return p, nil
 	}
-	return p, nil
 }
 
 // GroupDone is Done for the bits of a consumer group: what lies below the done floor counts as done.

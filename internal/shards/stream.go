@@ -17,13 +17,46 @@ import (
 // ErrNoGroup (errors.Is) if the group or the stream is not there.
 func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
 	error) {
-	// No BLOCK at all for 0: BLOCK 0 would wait for ever. The client's read timeout must be above block.
+	cmd := k.readNew(ctx, group, consumer, count, block)
+	_ = k.rdb.Process(ctx, cmd) // the command has its own error
+	return k.newEntries(cmd, group)
+}
+
+// ReadNewAhead is ReadNew and then Progress, in one round trip, for events that are likely to come. The progress is nil
+// if it could not be read. While a slot of a cluster moves, the two may change places: what is older than the entries
+// refutes none of them.
+func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
+	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
+	pipe := k.rdb.Pipeline()
+	cmd := k.readNew(ctx, group, consumer, count, block)
+	_ = pipe.Process(ctx, cmd)
+	progress := k.askProgress(ctx, pipe, group, []stream.SeqRange{likely})
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	entries, err := k.newEntries(cmd, group)
+	if len(entries) == 0 {
+		return nil, nil, err
+	}
+	p, unread := progress()
+	if unread != nil {
+		return entries, nil, err
+	}
+	return entries, &p, err
+}
+
+// readNew makes the command of ReadNew. The client's read timeout must be above block.
+func (k *Shard) readNew(ctx context.Context, group, consumer string, count int, block time.Duration) *redis.Cmd {
 	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
-	if ms := block.Milliseconds(); ms > 0 {
+	if ms := block.Milliseconds(); ms > 0 { // no BLOCK at all for 0: BLOCK 0 would wait for ever
 		args = append(args, "BLOCK", ms)
 	}
 	args = append(args, "STREAMS", k.Keys.Events(), ">")
-	v, err := k.rdb.Do(ctx, args...).Result()
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(int8(len(args) - 2)) // a cluster's client sends it where the others of its pipeline go
+	return cmd
+}
+
+func (k *Shard) newEntries(cmd *redis.Cmd, group string) ([]RawEntry, error) {
+	v, err := cmd.Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
