@@ -36,8 +36,9 @@ var lines = map[string]struct{ server, args string }{
 	"key create":            {"ledger", "--role viewer"}, "key list": {"ledger", ""},
 	"journal": {"ledger", ""}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
-	"sink resume": {"redis", "kafka --by ann --why mended"},
-	"sink limit":  {"redis", "kafka --rate 5 --by ann --why slow"},
+	"sink resume":     {"redis", "kafka --by ann --why mended"},
+	"campaign top-up": {"redis", "rain --packets 1 --total 1"},
+	"sink limit":      {"redis", "kafka --rate 5 --by ann --why slow"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag

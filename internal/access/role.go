@@ -42,6 +42,7 @@ const (
 	LimitSink        Action = "limit_sink"
 	RunAudit         Action = "run_audit"
 	CreateCampaign   Action = "create_campaign"
+	TopUpCampaign    Action = "top_up_campaign"
 	CloseCampaign    Action = "close_campaign"
 	Refund           Action = "refund"
 	RevealCampaign   Action = "reveal_campaign"
@@ -94,6 +95,7 @@ var rules = []Rule{
 	{Action: LimitSink, What: "set a sink's rate limit", Roles: operators, Whole: true},
 	{Action: RunAudit, What: "audit everything from the console", Roles: operators, Whole: true},
 	{Action: CreateCampaign, What: "create and fund a campaign", Roles: treasurers},
+	{Action: TopUpCampaign, What: "add packets to a campaign, and fund them", Roles: treasurers},
 	{Action: CloseCampaign, What: "close a campaign, also before its end", Roles: treasurers},
 	{Action: Refund, What: "refund what is left", Roles: treasurers},
 	{Action: RevealCampaign, What: "make the seed of a refunded campaign public", Roles: treasurers},

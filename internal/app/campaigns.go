@@ -96,6 +96,9 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 		return c.Spec, err
 	}
 	err = store.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
+	if err == nil {
+		err = a.DealTopUps(ctx, id) // what was added before it was loaded
+	}
 	return c.Spec, err
 }
 
@@ -160,13 +163,16 @@ type Shown struct {
 	Hash   string           `json:"plan_hash"`
 	Ledger struct {
 		State    ledger.CampaignState `json:"state"`
+		Packets  int64                `json:"packets"` // with those that were added
 		Funded   hongbao.Amount       `json:"funded"`
 		Granted  hongbao.Amount       `json:"granted"`
 		Refunded hongbao.Amount       `json:"refunded"`
 		// Codes is how many packets have a code: all, once the campaign is created to the end.
 		Codes int64 `json:"codes,omitempty"`
 	} `json:"ledger"`
-	Redis *campaigns.Status `json:"redis"`
+	// TopUps are what was added to it, each with the hash that commits to its draw.
+	TopUps []TopUp           `json:"top_ups,omitempty"`
+	Redis  *campaigns.Status `json:"redis"`
 }
 
 // ListedCampaign is a line of the list of campaigns.
@@ -267,11 +273,17 @@ func (a *App) Resume(ctx context.Context, id string) error {
 
 // Show tells how a campaign stands in the ledger and in Redis.
 func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
-	c, err := a.campaign(ctx, id)
+	c, added, err := a.ledger.CampaignWithTopUps(ctx, id)
+	if errors.Is(err, ledger.ErrNoCampaign) {
+		err = errNoCampaign(id)
+	}
 	if err != nil {
 		return out, err
 	}
-	out.Spec, out.Hash = c.Spec, c.Hash
+	out.Spec, out.Hash, out.Ledger.Packets = c.Spec, c.Hash, c.Packets
+	for i := range added {
+		out.TopUps = append(out.TopUps, topUpOf(&c, &added[i]))
+	}
 	out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
 	if c.Spec.Codes != nil {
 		if out.Ledger.Codes, err = a.ledger.CodesStored(ctx, id); err != nil {

@@ -73,6 +73,23 @@ func (c consoleActions) Decide(ctx context.Context, who *access.Caller, d ledger
 	})
 }
 
+// TopUp adds packets to a campaign.
+func (c consoleActions) TopUp(ctx context.Context, who *access.Caller, o console.TopUpOrder) (text string, err error) {
+	order := TopUpOrder{Campaign: o.Campaign, ID: o.ID, Packets: o.Packets, Total: o.Total, Expect: o.Expect,
+		By: who.Name(), Why: o.Why}
+	if order.Tiers, err = ParseTiers(strings.Fields(o.Tiers)); err != nil {
+		return "", err
+	}
+	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
+		out, err := a.TopUp(ctx, order)
+		if out != nil {
+			text = out.Text()
+		}
+		return err
+	})
+	return text, err
+}
+
 // Replay delivers grants once more.
 func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.ReplayOrder) (text string, err error) {
 	err = c.Within(ctx, Needs{}, func(a *App) error {

@@ -90,7 +90,11 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	}
 	var plan []hongbao.Amount
 	if revealed { // else nobody may see what is not granted
-		p, err := planOf(ctx, l, c)
+		added, err := topUps(ctx, l, c.Spec.ID)
+		if err != nil {
+			return out, err
+		}
+		p, err := planOf(c, added)
 		if err != nil {
 			return out, err
 		}

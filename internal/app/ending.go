@@ -123,6 +123,13 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	var out *Ending
 	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"early": early}
+		if c, found, err := a.ledger.Campaign(ctx, id); err != nil {
+			return err
+		} else if found && (early || time.Until(c.Spec.To) <= 0) { // else it is refused
+			if err := a.beginClose(ctx, id); err != nil {
+				return err
+			}
+		}
 		out, err = a.end(ctx, id, a.ledger, func(c *closing.Closer) (closing.Standing, error) { return c.Close(ctx, id, early) })
 		return err
 	})

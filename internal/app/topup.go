@@ -2,14 +2,300 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/retry"
 )
 
-// topUps reads what was added to a campaign.
-func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
-	c, stored, err := l.CampaignWithTopUps(ctx, id)
+// TopUpOrder asks for more packets in a campaign.
+type TopUpOrder struct {
+	Campaign string
+	// ID is chosen by who orders it: the same order again changes nothing.
+	ID      string
+	Packets int64
+	Total   hongbao.Amount
+	// Tiers are the packets of a campaign that is split by tiers; of any other none.
+	Tiers []hongbao.Tier
+	// Expect must be what the campaign is funded with so far.
+	Expect  hongbao.Amount
+	By, Why string
+}
+
+// ParseTiers reads tiers, each AMOUNTxPACKETS.
+func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
+	for _, text := range texts {
+		amount, packets, _ := strings.Cut(text, "x")
+		a, errA := strconv.ParseInt(amount, 10, 64)
+		n, errN := strconv.ParseInt(packets, 10, 64)
+		if errA != nil || errN != nil || a < 1 || n < 1 {
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%.40q is no tier: give AMOUNTxPACKETS, such as 200x50", text)
+		}
+		list = append(list, hongbao.Tier{Amount: hongbao.Amount(a), Packets: n})
+	}
+	return list, nil
+}
+
+// TopUp is what was added to a campaign, or would be.
+type TopUp struct {
+	Campaign   string         `json:"campaign"`
+	ID         string         `json:"id"`
+	Generation int            `json:"generation"`
+	First      int64          `json:"first_packet"`
+	Packets    int64          `json:"packets"`
+	Total      hongbao.Amount `json:"total"`
+	Currency   string         `json:"currency,omitempty"`
+	// Funded is what the campaign is funded with after it.
+	Funded hongbao.Amount `json:"funded"`
+	Hash   string         `json:"plan_hash,omitempty"` // none in a dry run: the seed is drawn when it is ordered
+	By     string         `json:"by"`
+	Why    string         `json:"why"`
+	// Created is when it was ordered, Dealt when all of its packets were in Redis; absent before.
+	Created *time.Time `json:"created,omitempty"`
+	Dealt   *time.Time `json:"dealt,omitempty"`
+}
+
+func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
+	return TopUp{Campaign: s.Campaign, ID: s.ID, Generation: s.Generation, First: s.First, Packets: s.Packets,
+		Total: s.Total, Currency: c.Spec.Currency, Funded: s.Expect + s.Total, Hash: s.Hash, By: s.By, Why: s.Why,
+		Created: timeOf(s.Created), Dealt: timeOf(s.Dealt)}
+}
+
+// Text tells it to a person.
+func (t *TopUp) Text() string {
+	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\nplan hash %s (publish it)\n",
+		t.Campaign, t.Generation, t.First, t.First+t.Packets-1, money.Text(t.Total, t.Currency),
+		money.Text(t.Funded, t.Currency), t.Hash)
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// windowRest is how long a campaign's window must be open still: a close waits for what was added before it, so clocks
+// that differ by less do not matter.
+const windowRest = 5 * time.Second
+
+// topUp checks an order, and gives it with a seed of its own. One that stands in the ledger already is given as it is.
+func (a *App) topUp(ctx context.Context, o *TopUpOrder) (c ledger.StoredCampaign, order ledger.TopUp, has *TopUp,
+	err error) {
+	c, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
+	if errors.Is(err, ledger.ErrNoCampaign) {
+		err = errNoCampaign(o.Campaign)
+	}
+	if err != nil {
+		return c, order, nil, err
+	}
+	before := c.Hash
+	order = ledger.TopUp{Campaign: o.Campaign, ID: o.ID, Expect: o.Expect, Generation: len(stored) + 2, Packets: o.Packets,
+		Total: o.Total, Split: c.Spec.Split, Seed: campaign.NewSeed(), By: o.By, Why: o.Why}
+	if order.Split.Mode == hongbao.SplitTiers {
+		order.Split.Tiers = o.Tiers
+	} else if len(o.Tiers) > 0 {
+		return c, order, nil, hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %s: it is split by mode %s, and the "+
+			"order gives tiers; leave them out", o.Campaign, order.Split.Mode)
+	}
+	for i := range stored {
+		if before = stored[i].Hash; stored[i].ID == o.ID {
+			one := topUpOf(&c, &stored[i])
+			has = &one
+		}
+	}
+	draw := campaign.TopUp{Campaign: o.Campaign, Generation: order.Generation, Packets: o.Packets, Total: o.Total,
+		Split: order.Split, Before: before, Seed: order.Seed}
+	if order.Hash = draw.Commit(); has != nil {
+		return c, order, has, nil
+	}
+	if err := a.mayTopUp(ctx, &c); err != nil {
+		return c, order, nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	}
+	if _, err := draw.Plan(c.Spec); err != nil {
+		return c, order, nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	}
+	return c, order, nil, nil
+}
+
+// mayTopUp refuses what the ledger does not know of.
+func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
+	if left := time.Until(c.Spec.To); left < windowRest {
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
+			c.Spec.To.UTC().Format(time.RFC3339))
+	}
+	store, err := a.store()
+	if err != nil {
+		return err
+	}
+	st, found, err := store.Status(ctx, c.Spec.ID)
+	if err != nil {
+		return err
+	}
+	if found && (st.State == campaigns.Closed || st.State == campaigns.Refunded) {
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
+	}
+	if err := store.Waits(ctx, c.Spec.ID); errors.Is(err, campaigns.ErrTopUpWaits) && found && st.State != campaigns.Loading {
+		return err // Redis has lost something of it: the packets might wait for ever
+	}
+	return nil
+}
+
+// TryTopUp tells what an order would do that expects what the campaign is funded with; nothing is changed.
+func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
+	c, order, has, err := a.topUp(ctx, &o)
+	if err != nil || has != nil {
+		return has, err
+	}
+	_, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
+	if order.Expect = c.Funded; err == nil {
+		err = order.Allowed(&c, stored)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	}
+	out := topUpOf(&c, &ledger.StoredTopUp{TopUp: order, First: c.Packets + 1})
+	out.Hash = ""
+	return &out, nil
+}
+
+// OrderTopUp is the first step of a top-up, one transaction of the ledger. DealTopUps is the second one.
+func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err error) {
+	err = a.inLedger(ctx, about(ctx, access.TopUpCampaign, o.Campaign),
+		func(ctx context.Context, e *access.Entry) error {
+			e.Details = map[string]any{"id": o.ID, "packets": o.Packets, "total": o.Total, "expect": o.Expect, "by": o.By,
+				"why": o.Why}
+			c, order, _, err := a.topUp(ctx, &o)
+			if err != nil {
+				return err
+			}
+			stored, err := a.ledger.TopUp(ctx, order)
+			if err != nil {
+				return err
+			}
+			e.Details["generation"], e.Details["plan_hash"] = stored.Generation, stored.Hash
+			one := topUpOf(&c, &stored)
+			out = &one
+			return nil
+		})
+	return out, err
+}
+
+// TopUp adds packets to a campaign and deals them. ErrTopUpWaits says that they are ordered, and can't be dealt yet.
+func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
+	out, err := a.OrderTopUp(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.DealTopUps(ctx, o.Campaign); err != nil {
+		return out, err
+	}
+	c, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
+	if err == nil {
+		one := topUpOf(&c, &stored[out.Generation-2])
+		out = &one
+	}
+	return out, err
+}
+
+// DealTopUps brings the packets of a campaign's open top-up into Redis, if it has one. It may be killed anywhere, and
+// called by many at once: the next one goes on.
+func (a *App) DealTopUps(ctx context.Context, id string) error {
+	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
+	n := len(stored)
+	if err != nil || n == 0 || !stored[n-1].Dealt.IsZero() || c.State == ledger.StateRefunded {
+		return err
+	}
+	store, err := a.store()
+	if err == nil {
+		err = store.Waits(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", n+1, id, err)
+	}
+	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
+		return err
+	}
+	draws := drawsOf(&c, stored)
+	last := &stored[n-1]
+	if has := draws[n-1].Commit(); has != last.Hash {
+		return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, its text "+
+			"and seed give %s: one of the three was changed", n+1, id, last.Hash, has)
+	}
+	plan, err := planOf(&c, draws)
+	if err != nil {
+		return err
+	}
+	g := &campaigns.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: last.Hash, Number: last.Generation,
+		Packets: c.Packets, Total: c.Funded, Plan: plan}
+	if err := store.TopUp(ctx, g, a.progress("dealing more packets of "+id, c.Packets)); err != nil {
+		return err
+	}
+	return a.ledger.TopUpDealt(ctx, id, last.Generation)
+}
+
+// beginClose has the ledger take no top-up of a campaign any more, after the open one was dealt.
+func (a *App) beginClose(ctx context.Context, id string) error {
+	err := a.ledger.BeginClose(ctx, id)
+	if !errors.Is(err, ledger.ErrTopUpOpen) {
+		return err
+	}
+	if err := a.DealTopUps(ctx, id); err != nil {
+		return fmt.Errorf("close campaign %s: what was added to it comes first: %w", id, err)
+	}
+	return a.ledger.BeginClose(ctx, id)
+}
+
+const (
+	// topUpEvery is how often a worker looks for top-ups that nobody has dealt yet.
+	topUpEvery = 2 * time.Second
+	// topUpTold is how often it tells of one that fails.
+	topUpTold = time.Minute
+)
+
+// dealTopUps has a worker deal what was ordered by somebody who was killed, or before the campaign was loaded.
+func (a *App) dealTopUps(ctx context.Context) error {
+	if a.Config.Ledger.DSN == "" {
+		return nil
+	}
+	locks, err := a.locks()
+	if err != nil {
+		return err
+	}
+	told := time.Time{}
+	for retry.Pause(ctx, topUpEvery) {
+		err := locks.Do(ctx, "topup", func(ctx context.Context) error {
+			return a.Within(ctx, Needs{Ledger: true}, func(own *App) error { return own.dealOpenTopUps(ctx) })
+		})
+		if err != nil && ctx.Err() == nil && time.Since(told) > topUpTold {
+			told = time.Now()
+			a.log.Warn("packets that were added to a campaign are not in Redis yet, it is tried again", zap.Error(err))
+		}
+	}
+	return nil
+}
+
+func (a *App) dealOpenTopUps(ctx context.Context) error {
+	open, err := a.ledger.OpenTopUps(ctx)
+	for i := range open {
+		err = errors.Join(err, a.DealTopUps(ctx, open[i].Campaign))
+	}
+	return err
+}
+
+// drawsOf are the draws of what was added to a campaign.
+func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
 	before, list := c.Hash, make([]campaign.TopUp, len(stored))
 	for i := range stored {
 		o := &stored[i]
@@ -17,16 +303,18 @@ func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp,
 			Split: o.Split, Before: before, Seed: o.Seed}
 		before = o.Hash
 	}
-	return list, err
+	return list
+}
+
+// topUps reads what was added to a campaign.
+func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
+	c, stored, err := l.CampaignWithTopUps(ctx, id)
+	return drawsOf(&c, stored), err
 }
 
 // planOf draws all packets of a campaign, with those that were added to it.
-func planOf(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign) (*campaign.Plan, error) {
+func planOf(c *ledger.StoredCampaign, added []campaign.TopUp) (*campaign.Plan, error) {
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
-	if err != nil {
-		return nil, err
-	}
-	added, err := topUps(ctx, l, c.Spec.ID)
 	for i := 0; err == nil && i < len(added); i++ {
 		var more *campaign.Plan
 		if more, err = added[i].Plan(c.Spec); err == nil {

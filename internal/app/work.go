@@ -66,6 +66,7 @@ func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	frozen := make(chan int, a.space.Len())
 	parts := []group.Part{
 		{Name: "watch", Run: a.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
+		{Name: "top-ups", Run: a.dealTopUps},
 		{Name: "recoverer", Run: func(ctx context.Context) error { return a.tendShards(ctx, frozen) }},
 	}
 	if len(a.Config.Unsafe.Allow) > 0 {

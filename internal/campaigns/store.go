@@ -52,6 +52,7 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	layout *shards.Layout
+	lease  time.Duration // see topup.go
 }
 
 // New checks the configuration.
@@ -67,7 +68,7 @@ func New(cfg Config) (*Store, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("campaign store: %w", errors.Join(errs...))
 	}
-	return &Store{cfg: cfg, layout: layout}, nil
+	return &Store{cfg: cfg, layout: layout, lease: lease}, nil
 }
 
 // Pause makes the campaign answer paused until Resume. A second call is no error.

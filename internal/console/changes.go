@@ -17,6 +17,7 @@ import (
 func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /campaigns/{id}/pause", c.allow(access.PauseCampaign, c.turnCampaign(true)))
 	mux.Handle("POST /campaigns/{id}/resume", c.allow(access.ResumeCampaign, c.turnCampaign(false)))
+	mux.Handle("POST /campaigns/{id}/top-ups", c.allow(access.TopUpCampaign, c.topUp))
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
 	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue", c.actions.Requeue)))
@@ -46,15 +47,24 @@ func (c *Console) hidden(r *http.Request, a access.Action, campaign string) {
 	c.actions.Denied(r.Context(), a, campaign, access.ErrNotInScope)
 }
 
+// campaignOf gives the campaign of the path, if the caller may see it.
+func (c *Console) campaignOf(w http.ResponseWriter, r *http.Request, who *access.Caller, a access.Action) (string, bool) {
+	id := r.PathValue("id")
+	err := hongbao.CheckCampaignID(id)
+	if err == nil && who.Sees(id) {
+		return id, true
+	}
+	if err == nil {
+		c.hidden(r, a, id)
+	}
+	c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, ErrNotFound))
+	return "", false
+}
+
 func (c *Console) turnCampaign(pause bool) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-		id := r.PathValue("id")
-		err := hongbao.CheckCampaignID(id)
-		if err == nil && !who.Sees(id) {
-			c.hidden(r, turnAction(pause), id)
-		}
-		if err != nil || !who.Sees(id) {
-			c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, ErrNotFound))
+		id, ok := c.campaignOf(w, r, who, turnAction(pause))
+		if !ok {
 			return
 		}
 		if err := c.actions.TurnCampaign(r.Context(), who, id, pause); err != nil {
@@ -63,6 +73,31 @@ func (c *Console) turnCampaign(pause bool) handler {
 		}
 		http.Redirect(w, r, turned("/campaigns/"+id, pause), http.StatusSeeOther) //nolint:gosec // id was checked
 	}
+}
+
+// topUp adds packets to a campaign. Amounts are minor units, as everywhere else where somebody gives one.
+func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	id, ok := c.campaignOf(w, r, who, access.TopUpCampaign)
+	if !ok {
+		return
+	}
+	var errs []error
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(strings.TrimSpace(r.PostFormValue(name)), 10, 64)
+		errs = append(errs, err)
+		return n
+	}
+	o := TopUpOrder{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
+		Why: strings.TrimSpace(r.PostFormValue("why")), Packets: number("packets"),
+		Total: hongbao.Amount(number("total")), Expect: hongbao.Amount(number("expect"))}
+	if errors.Join(errs...) != nil || o.Why == "" || o.Packets < 1 {
+		c.fail(w, r, http.StatusBadRequest, "A top-up needs packets, a total in minor units and a reason.")
+		return
+	}
+	c.startJob(w, r, who, Job{What: "Top-up of " + id}, func(ctx context.Context, j *Job) (err error) {
+		j.Text, err = c.actions.TopUp(ctx, who, o)
+		return err
+	})
 }
 
 func (c *Console) turnSink(pause bool) handler {

@@ -45,6 +45,8 @@ type Actions interface {
 	Drop(ctx context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error)
 	// Decide pays or voids a grant in quarantine.
 	Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error
+	// TopUp adds packets to a campaign.
+	TopUp(ctx context.Context, who *access.Caller, o TopUpOrder) (text string, err error)
 	// Replay delivers grants again. Source.Replays tells how far it is.
 	Replay(ctx context.Context, who *access.Caller, o ReplayOrder) (text string, err error)
 	Audit(ctx context.Context, who *access.Caller) (*audit.Report, error)
@@ -55,6 +57,13 @@ type LetterOrder struct {
 	Pick   deadletter.Pick
 	Why    string
 	DryRun bool
+}
+
+// TopUpOrder is a wish to add packets to a campaign. Expect is what it was funded with on the page, ID was drawn with it.
+type TopUpOrder struct {
+	Campaign, ID, Tiers, Why string
+	Packets                  int64
+	Total, Expect            hongbao.Amount
 }
 
 // ReplayOrder is a wish to deliver grants again.

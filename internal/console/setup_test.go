@@ -113,6 +113,10 @@ func (b *books) TurnCampaign(_ context.Context, who *access.Caller, id string, p
 	return b.do(who, "campaign %s %v", id, pause)
 }
 
+func (b *books) TopUp(_ context.Context, who *access.Caller, o TopUpOrder) (string, error) {
+	return "Added", b.do(who, "top-up %v", o)
+}
+
 func (b *books) TurnSink(_ context.Context, who *access.Caller, sink string, pause bool) error {
 	return b.do(who, "sink %s %v", sink, pause)
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"fmt"
 	"html/template"
 	"math"
@@ -16,7 +17,7 @@ var texts = template.FuncMap{
 	"money": money.Text, "count": count, "ago": ago, "clock": clock, "lasts": lasts, "seconds": seconds, "state": state,
 	"percent": percent, "bars": bars, "line": line, "class": stateClass,
 	"outcome": outcomeClass, "details": details,
-	"sub": func(a, b int64) int64 { return a - b },
+	"sub": func(a, b int64) int64 { return a - b }, "drawn": rand.Text,
 }
 
 // count writes a number in groups of three.

@@ -132,6 +132,7 @@ func campaignChanges() []operation {
 			action: access.LoadCampaign, needs: ledgerNeeded, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
+		topUpOperation(),
 		stateChange("pause", "Make a campaign answer paused until it is resumed", "paused", access.PauseCampaign,
 			(*app.App).Pause),
 		stateChange("resume", "Open a paused campaign again", "open", access.ResumeCampaign, (*app.App).Resume),

@@ -109,7 +109,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 				return nil, o.same(&stored)
 			}
 		}
-		if err := o.allowed(&c, list); err != nil {
+		if err := o.Allowed(&c, list); err != nil {
 			return nil, err
 		}
 		stored = StoredTopUp{TopUp: o, First: c.Packets + 1, Created: time.Now().UTC().Truncate(time.Millisecond)}
@@ -152,8 +152,8 @@ func (o *TopUp) same(has *StoredTopUp) error {
 		"a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
 }
 
-// allowed tells why an order can't be carried out now.
-func (o *TopUp) allowed(c *StoredCampaign, list []StoredTopUp) error {
+// Allowed tells why an order can't be carried out as a campaign stands with its top-ups.
+func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 	next := len(list) + 2
 	switch {
 	case c.State == StateRefunded:

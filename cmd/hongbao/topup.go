@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/money"
+)
+
+func topUpCmd() *cobra.Command {
+	o := app.TopUpOrder{}
+	var tiers []string
+	cmd := &cobra.Command{
+		Use:   "top-up CAMPAIGN --packets N --total MINOR-UNITS --expect MINOR-UNITS --id ORDER --by NAME --why TEXT",
+		Short: "Add packets to a campaign that is open, or is still to open, and fund them",
+		Long: "Adds packets to a campaign: their money goes from its sponsor to its pool, a secret seed is drawn for them, " +
+			"and the hash that\n" +
+			"commits to their draw is printed, before anybody can grab one. --expect must be what the campaign is funded with " +
+			"so far, in minor\n" +
+			"units: without it nothing is changed, what would happen is printed, and the exit code is 2; with another one the " +
+			"exit code is 1.\n" +
+			"The same order again (--id) changes nothing. Killed on the way, run it again, or leave it to a worker. While the " +
+			"packets are on\n" +
+			"their way, some 0.3 s and the time of a load, who comes for one is told refilling. A campaign that is split by " +
+			"tiers needs --tier.",
+		Example: "  hongbao campaign top-up spring-rain --packets 100 --total 20000\n" +
+			"  hongbao campaign top-up spring-rain --packets 100 --total 20000 --expect 100000 --id second-rain --by ann --why " +
+			"\"the crowd is large\"",
+		Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o.Campaign = args[0]
+			if o.Tiers, err = app.ParseTiers(tiers); err != nil {
+				return app.Usage("--tier: %w", err)
+			}
+			if o.Packets < 1 {
+				return app.Usage("--packets %d: give at least 1", o.Packets)
+			}
+			acts := cmd.Flags().Changed("expect")
+			if acts && (o.ID == "" || o.By == "" || o.Why == "") {
+				return app.Usage("--expect needs --id, --by and --why: the order's own id, who decides, and why; all are kept in "+
+					"the ledger (see `%s --help`)", cmd.CommandPath())
+			}
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+				if acts {
+					return topUp(cmd, a, o)
+				}
+				return tryTopUp(cmd, a, o)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&o.Packets, "packets", 0, "how many packets are added")
+	f.Var((*amountFlag)(&o.Total), "total", "what they hold together, in minor units")
+	f.Var((*amountFlag)(&o.Expect), "expect", "what the campaign is funded with so far, in minor units; it must be exactly "+
+		"right")
+	f.StringVar(&o.ID, "id", "", "id of the order, chosen by you: the same again changes nothing")
+	f.StringArrayVar(&tiers, "tier", nil, "AMOUNTxPACKETS of a campaign that is split by tiers; may be repeated")
+	f.StringVar(&o.By, "by", "", "who decides")
+	f.StringVar(&o.Why, "why", "", "why")
+	return cmd
+}
+
+// topUp adds the packets. Those of a campaign that is not loaded yet come with its load.
+func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
+	out, err := a.TopUp(cmd.Context(), o)
+	if err != nil && (out == nil || !errors.Is(err, campaigns.ErrTopUpWaits)) {
+		return err
+	}
+	return printAnswer(cmd, out, func(w io.Writer) error {
+		fmt.Fprint(w, out.Text())
+		if out.Dealt == nil {
+			_, err := fmt.Fprintf(w, "next: hongbao campaign load %s\n", out.Campaign)
+			return err
+		}
+		_, err := fmt.Fprintf(w, "dealt %s\n", out.Dealt.Format(time.RFC3339))
+		return err
+	})
+}
+
+// tryTopUp tells what would happen.
+func tryTopUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
+	if o.ID == "" {
+		o.ID = "none"
+	}
+	out, err := a.TryTopUp(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	before := out.Funded - out.Total
+	if err := printAnswer(cmd, out, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "campaign %s is funded with %s\nit would get generation %d: packets %d to %d, %s\n",
+			out.Campaign, money.Text(before, out.Currency), out.Generation, out.First, out.First+out.Packets-1,
+			money.Text(out.Total, out.Currency))
+		return err
+	}); err != nil {
+		return err
+	}
+	return app.Usage("nothing was changed: if this is the right campaign, run it again with --expect %d", before)
+}

@@ -1,0 +1,129 @@
+package campaigns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// lease is for how long a producer goes by what it has read of a campaign, and some more: after it each one knows of a
+// generation that was announced.
+const lease = 300 * time.Millisecond
+
+// ErrTopUpWaits says that the packets of a top-up can't be brought into Redis yet: the campaign is not loaded, or Redis
+// has lost something of it.
+var ErrTopUpWaits = errors.New("the packets that were added wait")
+
+// Generation is a top-up that is to be brought into Redis.
+type Generation struct {
+	Spec hongbao.Campaign
+	// Hash is that of the campaign's own plan, PlanHash that of the generation's.
+	Hash, PlanHash string
+	// Number is 2 for the first top-up.
+	Number int
+	// Packets and Total are what the campaign has with it. Plan has all packets up to its last one.
+	Packets int64
+	Total   hongbao.Amount
+	Plan    *campaign.Plan
+}
+
+// TopUp announces a generation on every place of its campaign, waits until nobody goes by what he knew before, and deals
+// its packets, chunk by chunk. Packet k goes to place (k-1) mod S, as those of every generation. A place gives them away
+// once its last chunk is there; until then who comes for one is told refilling. progress is as in Load.
+//
+// It may be killed at any point and called again, by several processes at once too. ErrTopUpWaits is Transient.
+func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	l := &load{Store: s, c: &g.Spec, hash: g.Hash, progress: progress}
+	for j, k := range s.layout.Places(g.Spec.ID, g.Spec.Places()) {
+		l.places = append(l.places, &place{Shard: shards.Of(s.cfg.Redis, k), number: j,
+			amounts: Deal(g.Plan.Amounts[:g.Packets], g.Spec.Places(), j)})
+	}
+	if err := l.announce(ctx, g); err != nil {
+		return err
+	}
+	if !retry.Pause(ctx, s.lease) {
+		return l.notAdded(g, context.Cause(ctx))
+	}
+	for _, p := range l.places {
+		if err := l.add(ctx, g, p); err != nil {
+			return err
+		}
+	}
+	progress(g.Packets)
+	return nil
+}
+
+// announce tells every place: from then on each grab there learns of the generation first.
+func (l *load) announce(ctx context.Context, g *Generation) error {
+	for _, p := range l.places {
+		call := &shards.Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
+			Packets: g.Packets, Total: g.Total, Share: int64(len(p.amounts))}
+		for _, a := range p.amounts {
+			call.ShareAmount += a
+		}
+		if err := l.patiently(ctx, func() error { return p.Announce(ctx, call) }); err != nil {
+			return l.notAdded(g, err)
+		}
+	}
+	return nil
+}
+
+// add deals one place's packets of a generation. The first chunk has none: its answer tells how far the place is.
+func (l *load) add(ctx context.Context, g *Generation, p *place) error {
+	step, all := int64(len(l.places)), int64(len(p.amounts))
+	for asked := false; ; asked = true {
+		chunk := &shards.Chunk{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Before: p.at.Loaded,
+			First: int64(p.number) + 1 + p.at.Loaded*step, Step: step}
+		if asked {
+			chunk.Amounts = p.amounts[p.at.Loaded:min(p.at.Loaded+int64(l.cfg.Chunk), all)]
+		}
+		before := p.at.Loaded
+		err := l.patiently(ctx, func() (err error) {
+			p.at, err = p.LoadChunk(ctx, chunk)
+			return err
+		})
+		switch {
+		case err != nil:
+			return l.notAdded(g, err)
+		case p.at.Hash != g.Hash:
+			return l.notAdded(g, shards.LostError(g.Spec.ID))
+		case p.at.Dealt >= int64(g.Number):
+			return nil
+		case p.at.State != Open && p.at.State != Paused:
+			return l.notAdded(g, hongbao.Errorf(hongbao.ClassPermanent, "on shard %d it is %s", p.Keys.Index(), p.at.State))
+		case p.at.Loaded > all || asked && p.at.Loaded == before:
+			return l.notAdded(g, hongbao.Errorf(hongbao.ClassBroken, "shard %d has %d packets of %d and takes no more",
+				p.Keys.Index(), p.at.Loaded, all))
+		}
+		l.progress(l.loaded())
+	}
+}
+
+// notAdded says how it stands.
+func (l *load) notAdded(g *Generation, err error) error {
+	return fmt.Errorf("deal generation %d of campaign %s (a worker tries again): %w", g.Number, g.Spec.ID, err)
+}
+
+// Waits tells why nothing can be dealt to a campaign now, with ErrTopUpWaits; nil if it can.
+func (s *Store) Waits(ctx context.Context, id string) error {
+	st, found, err := s.Status(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !found || st.State == Loading:
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: `hongbao campaign load %s` brings the campaign into Redis",
+			ErrTopUpWaits, id)
+	case st.State == Frozen || st.State == missing:
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: %w", ErrTopUpWaits, shards.LostError(id))
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+// A treasurer adds packets over HTTP, once whatever is sent again; what expects another total changes nothing.
+func TestTopUp(t *testing.T) {
+	t.Parallel()
+	for _, postgres := range []bool{false, true} {
+		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{postgres: postgres})
+			d.campaign("rain-1", 10, 1_000)
+			const path = "/v1/campaigns/rain-1/top-ups"
+			const order = `{"id":"more","packets":5,"total":700,"expect":1000,"why":"it rains so well"}`
+			var added app.TopUp
+			key := func(r *http.Request) { r.Header.Set("Idempotency-Key", "once") }
+			for range 2 {
+				d.post("treasurer", path, order, key).OK(t, http.StatusOK, &added)
+			}
+			hash := added.Hash
+			d.post("treasurer", path, order).OK(t, http.StatusOK, &added)
+			require.Equal(t, hash, added.Hash, "the same order under another key")
+			require.EqualValues(t, 2, added.Generation)
+			require.EqualValues(t, 11, added.First)
+			require.EqualValues(t, 1_700, added.Funded)
+
+			d.post("treasurer", path, `{"id":"late","packets":5,"total":700,"expect":1000,"why":"w"}`).
+				Refused(t, "funded_otherwise")
+			d.post("treasurer", path, `{"id":"more","packets":6,"total":700,"expect":1000,"why":"w"}`).
+				Refused(t, "order_reused")
+			d.post("treasurer", path, `{"id":"x","packets":5,"total":3,"expect":1700,"why":"w"}`).
+				Refused(t, "specification_impossible")
+			d.post("treasurer", path, `{"id":"x","packets":5,"total":700,"expect":1700,"why":"w","tiers":"7x5"}`).
+				Refused(t, "refused")
+			for _, body := range []string{`{}`, `{"id":"x","packets":0,"total":1,"expect":1,"why":"w"}`,
+				`{"id":"x y","packets":1,"total":1,"expect":1,"why":"w"}`, `{"id":"x","packets":1,"total":1,"expect":1}`,
+				`{"id":"x","packets":1,"total":1,"expect":1,"why":"w","tiers":"x"}`} {
+				r := d.post("treasurer", path, body)
+				require.Equal(t, http.StatusBadRequest, r.Status, r.Text)
+			}
+			var shown app.Shown
+			d.get("viewer", "/v1/campaigns/rain-1").OK(t, http.StatusOK, &shown)
+			require.EqualValues(t, 15, shown.Ledger.Packets)
+			require.EqualValues(t, 15, shown.Redis.Loaded)
+			require.EqualValues(t, 1_700, shown.Ledger.Funded)
+			require.Len(t, shown.TopUps, 1)
+			require.Equal(t, hash, shown.TopUps[0].Hash)
+			require.NotNil(t, shown.TopUps[0].Dealt)
+			require.Equal(t, "it rains so well", shown.TopUps[0].Why)
+			require.Contains(t, d.get("viewer", "/v1/journal").Text, `"top_up_campaign"`)
+		})
+	}
+}
+
+// What is added before the load waits for it: 202, until the campaign is loaded.
+func TestTopUpBeforeTheLoad(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	c := campaignOf("rain-2", 4, 100)
+	c.Split = hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 25, Packets: 4}}}
+	d.post("treasurer", "/v1/campaigns", specOf(t, c)).OK(t, http.StatusOK, nil)
+	const path, order = "/v1/campaigns/rain-2/top-ups",
+		`{"id":"more","packets":3,"total":70,"expect":100,"tiers":"10x1 30x2","why":"w"}`
+	d.post("treasurer", path, order).OK(t, http.StatusAccepted, nil)
+	d.post("operator", "/v1/campaigns/rain-2/load", "{}").OK(t, http.StatusOK, nil)
+	d.post("treasurer", path, order).OK(t, http.StatusOK, nil)
+	var shown app.Shown
+	d.get("viewer", "/v1/campaigns/rain-2").OK(t, http.StatusOK, &shown)
+	require.EqualValues(t, 7, shown.Redis.Loaded)
+
+	var ending app.Ending
+	d.post("treasurer", "/v1/campaigns/rain-2/close", `{"early":true}`).OK(t, http.StatusOK, &ending)
+	require.EqualValues(t, 7, ending.Closed.Left)
+	d.post("treasurer", path, `{"id":"late","packets":3,"total":70,"expect":170,"tiers":"10x1 30x2","why":"w"}`).
+		Refused(t, "refused")
+}
