@@ -215,7 +215,7 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 // voided notes a grant that a person decided not to settle. While Redis has its campaign the receipts prove the grant;
 // after that nothing else might.
 func (r *run) voided(g *hongbao.Grant) {
-	if c := r.campaigns[g.Campaign]; (c == nil || !c.inRedis()) && g.Shard >= 0 && g.Shard < len(r.shards) && g.Seq > 0 {
+	if c := r.campaigns[g.Campaign]; (c == nil || !c.inRedisOn(g.Shard)) && g.Shard >= 0 && g.Shard < len(r.shards) && g.Seq > 0 {
 		r.shards[g.Shard].voided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
 	}
 }
@@ -243,7 +243,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	case f.from&whoGotIt == 0:
 		f.digest, f.shard, f.seq = digest, int32(g.Shard), g.Seq
 		r.noteSeq(c, from, g)
-	case f.digest != digest && (f.has(inReceipts) || !c.inRedis()):
+	case f.digest != digest && (f.has(inReceipts) || !c.inRedisOn(g.Shard)):
 		c.altered++
 		r.foundOf(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
 			Detail: "the " + sourceNames[from] + " has " + describeGrant(g)})
@@ -277,7 +277,7 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 // is all that is left of a campaign it says something about doubles.
 func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
-	if !isNew && from == inLedger && !c.inRedis() && !r.partial() {
+	if !isNew && from == inLedger && !c.inRedisOn(g.Shard) && !r.partial() {
 		r.found(Difference{Kind: DuplicateSeq, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: "another grant has this seq too: " + describeGrant(g)})
 	}

@@ -103,9 +103,8 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		}
 		if err == nil && state != campaigns.Closed && state != campaigns.Refunded {
 			r.differs(c, FundingDiffers, "ledger",
-				"the ledger has refunded it, but in Redis it is %.20q: Redis went back in time", state)
+				"the ledger has refunded it, but in Redis it is %.20q%s: Redis went back in time", state, c.where(shard))
 		}
-		return nil
 	}
 	return nil
 }

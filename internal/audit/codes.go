@@ -74,8 +74,8 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	found := table[uint64]{}
 	err := r.eachField(ctx, s.Codes(c.id), func(field, code string) error {
 		packet, err := strconv.ParseInt(field, 10, 64)
-		if err != nil || packet < 1 || packet > snap.packets {
-			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet", s.Codes(c.id), field))
+		if err != nil || packet < 1 || packet > snap.packets || snap.dealtTo(packet) != snap.place {
+			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet of it", s.Codes(c.id), field))
 			return nil //nolint:nilerr // it is a difference
 		}
 		*found.at(packet) = r.codeDigest(code)
@@ -88,7 +88,8 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 		return shards.Classify(err)
 	}
 	c.codes.inRedis = true
-	for p := int64(1); p <= snap.packets; p++ {
+	settled, _ := c.settled()
+	for p := int64(snap.place) + 1; p <= settled; p += int64(snap.places) {
 		has, want := found.at(p), c.codes.digests.at(p)
 		switch {
 		case *has == 0:

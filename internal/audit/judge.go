@@ -3,9 +3,10 @@ package audit
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -50,7 +51,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
-	case !c.inRedis() && !f.has(inLedger) && r.shards[f.shard].voided[f.seq] == f.digest:
+	case !c.inRedisOn(int(f.shard)) && !f.has(inLedger) && r.shards[f.shard].voided[f.seq] == f.digest:
 		if _, dropped := r.sinks[0].dropped[f.shard][f.seq]; !dropped {
 			f.from |= inQuarantine
 		}
@@ -59,7 +60,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		r.dropped(c, packet, f, r.sinks[0], c.ended())
 	case c.lost():
 		r.judgeSinks(c, packet, f)
-	case c.inRedis() || !f.has(inLedger) && r.Ledger != nil:
+	case c.inRedisOn(int(f.shard)) || !f.has(inLedger) && r.Ledger != nil:
 		if c.inRedis() && !f.has(inStock) {
 			c.strays++
 		}
@@ -144,71 +145,81 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 }
 
-// judgeMissing names the packets that are nowhere.
+// judgeMissing names the packets that are nowhere. Those of a place that has not got the campaign are not named besides.
 func (r *run) judgeMissing(c *campaign) {
-	var packets int64
-	for _, snap := range c.on {
-		if snap.loading() {
-			return
-		}
-		packets = max(packets, snap.packets)
-	}
+	packets, _ := c.settled()
+	places := r.Space.Places(c.id, min(c.places, len(r.shards)))
 	for p := int64(1); p <= packets; p++ {
-		if f := c.facts.find(p); f == nil || f.from == 0 {
-			c.strays++
-			r.found(Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
-				Detail: "neither the stock nor any receipt, stream, ledger or topic has it"})
+		if f := c.facts.find(p); f != nil && f.from != 0 || c.gone[places[(p-1)%int64(len(places))].Index()] {
+			continue
 		}
+		c.strays++
+		r.found(Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
+			Detail: "neither the stock nor any receipt, stream, ledger or topic has it"})
 	}
 }
 
-// judgeCounts compares a campaign's counts with its stock and receipts. Packets that were named already explain as
-// much as they are.
+// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were named
+// already explain as much as they are.
 func (r *run) judgeCounts(c *campaign) {
 	if !c.inRedis() {
 		return
 	}
 	drift := func(format string, args ...any) { r.differs(c, CounterDrift, "campaign", format, args...) }
-	var receipts, stocked int64
-	var receiptSum, stockSum hongbao.Amount
 	n := &c.counts
 	loading := false
-	for shard, s := range c.on {
-		if !s.over() && !s.loading() { // grabs write no counts: what is not in the stock is granted
-			s.granted, s.grantedAmount = s.loaded-s.stocked, s.loadedAmount-s.stockSum
-		}
+	for _, s := range c.on {
+		s.derive()
 		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
 		n.Granted, n.GrantedAmount = n.Granted+s.granted, n.GrantedAmount+s.grantedAmount
 		n.Left, n.LeftAmount = n.Left+s.loaded-s.granted, n.LeftAmount+s.loadedAmount-s.grantedAmount
-		receipts, receiptSum = receipts+s.receipts, receiptSum+s.receiptSum
-		stocked, stockSum = stocked+s.stocked, stockSum+s.stockSum
-		if s.loading() {
-			loading = true
-			if s.loaded != s.stocked {
-				drift("while loading: %d packets loaded, %d in the stock", s.loaded, s.stocked)
-			}
-		}
-		if e, ok := r.shards[shard].closes[c.id]; ok && s.over() &&
-			(e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
-			drift("the close says %d granted with amount %d, the campaign says %d with %d",
-				e.Close.Granted, e.Close.GrantedAmount, s.granted, s.grantedAmount)
-		}
+		loading = loading || s.loading()
 	}
-	if loading {
+	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
+		r.judgePlace(c, shard, c.on[shard])
+	}
+	if !loading && c.places > 1 {
+		c.judgeShares(drift)
+	}
+}
+
+// judgePlace compares the counts of one place.
+func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
+	drift := func(format string, args ...any) {
+		r.differs(c, CounterDrift, "campaign"+c.where(shard), format, args...)
+	}
+	if e, ok := r.shards[shard].closes[c.id]; ok && s.over() &&
+		(e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
+		drift("the close says %d granted with amount %d, the campaign says %d with %d",
+			e.Close.Granted, e.Close.GrantedAmount, s.granted, s.grantedAmount)
+	}
+	if s.loading() {
+		if s.loaded != s.stocked {
+			drift("while loading: %d packets loaded, %d in the stock", s.loaded, s.stocked)
+		}
 		return
 	}
-	if n.Granted+n.Left != n.Packets || n.GrantedAmount+n.LeftAmount != n.Funded {
-		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", n.Packets, n.Granted,
-			n.Left,
-			n.Granted+n.Left, n.Funded, n.GrantedAmount, n.LeftAmount, n.GrantedAmount+n.LeftAmount)
+	if s.refilling() {
+		if s.loaded < s.base || s.loaded > s.share {
+			drift("%d packets before generation %d and %d with it, but %d are loaded", s.base, s.generation, s.share, s.loaded)
+		} else if abs(s.base-s.receipts-s.stocked) > c.strays {
+			drift("%d packets before generation %d, but %d receipts and %d in the stock", s.base, s.generation, s.receipts,
+				s.stocked)
+		}
 		return
 	}
-	if abs(n.Granted-receipts)+abs(n.Left-stocked) > c.strays {
-		drift("granted %d, but %d receipts; left %d, but %d in the stock", n.Granted, receipts, n.Left, stocked)
+	left, leftAmount := s.loaded-s.granted, s.loadedAmount-s.grantedAmount
+	if s.loaded != s.share || s.loadedAmount != s.shareAmount {
+		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", s.share, s.granted, left,
+			s.loaded, s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount)
+		return
 	}
-	if c.strays == 0 && c.altered == 0 && (n.GrantedAmount != receiptSum || n.LeftAmount != stockSum) {
+	if abs(s.granted-s.receipts)+abs(left-s.stocked) > c.strays {
+		drift("granted %d, but %d receipts; left %d, but %d in the stock", s.granted, s.receipts, left, s.stocked)
+	}
+	if c.strays == 0 && c.altered == 0 && (s.grantedAmount != s.receiptSum || leftAmount != s.stockSum) {
 		drift("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
-			n.GrantedAmount, receiptSum, n.LeftAmount, stockSum)
+			s.grantedAmount, s.receiptSum, leftAmount, s.stockSum)
 	}
 }
 
@@ -225,9 +236,11 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		r.differs(c, CampaignMissing, "ledger", "it is in Redis, but the ledger does not have it")
 	case l == nil:
 	case c.inRedis():
-		if l.Funded != c.counts.Funded {
-			r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded,
-				l.Funded)
+		if err := r.judgeFunding(ctx, c); err != nil {
+			return err
+		}
+		if err := r.judgePlaces(ctx, c); err != nil {
+			return err
 		}
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:

@@ -20,7 +20,7 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 			}
 			return nil
 		}
-		if int64(len(list)) > snap.hold && !broken[user] {
+		if int64(len(list)) > snap.hold && snap.places == 1 && !broken[user] {
 			broken[user] = true
 			r.differs(c, OverHold, "receipts", "user %.80q holds %d packets, at most %d are allowed", user, len(list), snap.hold)
 		}
@@ -35,12 +35,15 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 
 func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot, user string,
 	rc *hongbao.Receipt) error {
-	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 {
+	if rc.Packet > snap.packets && rc.Seq > snap.seq {
+		return nil // of a generation that was announced after the snapshot
+	}
+	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 || snap.dealtTo(rc.Packet) != snap.place {
 		c.strays++
 		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
 			Event: event(s.Index(), max(rc.Seq, 0)),
-			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d, seqs from 1", user, rc.Packet,
-				rc.Seq, snap.packets)})
+			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d of place %d of %d, seqs from 1", user,
+				rc.Packet, rc.Seq, snap.packets, snap.place, snap.places)})
 		return nil
 	}
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
@@ -66,6 +69,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	f.digest, f.seq, f.shard = digest, rc.Seq, int32(s.Index())
 	f.from |= inReceipts
+	r.hold(c, snap, user)
 	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")
 }
 

@@ -31,6 +31,12 @@ type campaign struct {
 	counts Counts
 	found  map[Kind]int64 // its differences
 	sealed bool           // its grants are passed over
+	// places is over how many shards it is dealt. gone are those of several that have not got it, lostOn how many of them
+	// because a person ended it there from the ledger, stubs how many because the shard has lost it.
+	places        int
+	gone          map[int]bool
+	lostOn, stubs int
+	holds         map[uint64]int32 // packets of each user, if it is on several shards
 	// What was named already, so that it explains sums that do not fit: packets too many or too few, and facts that
 	// were altered.
 	strays, altered int64
@@ -66,11 +72,17 @@ type snapshot struct {
 	granted                     int64
 	grantedAmount, loadedAmount hongbao.Amount
 	hold, from                  int64
-	seq                         int64 // the shard's, at the same instant
-	stocked                     int64 // length of the stock, at the same instant
-	closeSeq                    int64 // of its close; set if it is over
-	codes                       bool  // its packets have codes
-	lost                        bool  // it was ended from the ledger: what Redis says of it proves nothing
+	// places is over how many shards it is dealt, place which of them this one is. share and shareAmount are what it gets
+	// of all generations up to the newest one that is announced here, base what it got before that one.
+	places, place     int
+	share, base       int64
+	shareAmount       hongbao.Amount
+	generation, dealt int64
+	seq               int64 // the shard's, at the same instant
+	stocked           int64 // length of the stock, at the same instant
+	closeSeq          int64 // of its close; set if it is over
+	codes             bool  // its packets have codes
+	lost              bool  // it was ended from the ledger: what Redis says of it proves nothing
 
 	receipts             int64          // up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
@@ -109,6 +121,30 @@ func (s *snapshot) parse(m map[string]string) error {
 	if s.packets > hongbao.MaxPackets {
 		errs = append(errs, fmt.Errorf("%d packets are more than any campaign has", s.packets))
 	}
+	return errors.Join(append(errs, s.parseWalk(m))...)
+}
+
+// parseWalk reads what a campaign has that is on several shards, or that has got more packets; others have none of it.
+func (s *snapshot) parseWalk(m map[string]string) error {
+	var errs []error
+	number := func(name string, absent, most int64) int64 {
+		text, found := m[name]
+		if !found {
+			return absent
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 || n > most {
+			errs = append(errs, fmt.Errorf("field %s is %.40q", name, text))
+		}
+		return n
+	}
+	s.places = int(max(1, number("places", 1, hongbao.MaxCampaignShards)))
+	s.place = int(number("place", 0, int64(s.places)-1))
+	s.generation = number("generation", 1, shards.MaxGenerations)
+	s.dealt = number("dealt", 1, s.generation)
+	s.share = number("share", s.packets, s.packets)
+	s.shareAmount = hongbao.Amount(number("share_amount", int64(s.total), int64(s.total)))
+	s.base = number("base", 0, s.packets)
 	return errors.Join(errs...)
 }
 
@@ -159,6 +195,7 @@ func (r *run) readCampaigns(ctx context.Context) error {
 			return fmt.Errorf("campaign %.80q on shard %d: %w", p.Campaign, p.Shard, err)
 		}
 	}
+	r.findPlaces()
 	return nil
 }
 
@@ -174,12 +211,15 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	if why != "" {
 		r.differs(c, CampaignBroken, s.Campaign(c.id), "%s", why)
 	}
+	if snap != nil && snap.lost {
+		c.lostOn++
+	}
 	if snap == nil || snap.lost { // a lost one is judged by the ledger, like one that has left Redis
 		return nil
 	}
 	c.on[s.Index()] = snap
 	if snap.state == campaigns.Frozen {
-		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen")
+		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen on shard %d", s.Index())
 	}
 	if snap.loading() {
 		return nil
@@ -197,13 +237,25 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	var fields *redis.MapStringStringCmd
 	var seq *redis.StringCmd
 	var stocked, receipts *redis.IntCmd
-	_, err = r.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		fields, stocked = p.HGetAll(ctx, s.Campaign(id)), p.LLen(ctx, s.Stock(id))
-		receipts, seq = p.HLen(ctx, s.Receipts(id)), p.HGet(ctx, s.Meta(), "seq")
-		return nil
-	})
-	if err != nil {
-		return nil, "", shards.Classify(err)
+	var later []*redis.IntCmd // the stocks of top-ups
+	for dealt := 1; ; {
+		later = nil
+		_, err = r.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			fields, stocked = p.HGetAll(ctx, s.Campaign(id)), p.LLen(ctx, s.Stock(id))
+			receipts, seq = p.HLen(ctx, s.Receipts(id)), p.HGet(ctx, s.Meta(), "seq")
+			for g := 2; g <= dealt; g++ {
+				later = append(later, p.LLen(ctx, s.StockOf(id, int64(g))))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, "", shards.Classify(err)
+		}
+		has, err := strconv.Atoi(fields.Val()["dealt"])
+		if err != nil || has <= dealt || has > shards.MaxGenerations {
+			break
+		}
+		dealt = has
 	}
 	if len(fields.Val()) == 0 {
 		if stocked.Val()+receipts.Val() == 0 {
@@ -216,16 +268,29 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	if err := snap.parse(fields.Val()); err != nil {
 		return nil, "its fields can't be read: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
 	}
+	for _, n := range later {
+		snap.stocked += n.Val()
+	}
 	if snap.seq, err = seq.Int64(); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassBroken, "seq of shard %d: %w", s.Index(), err)
 	}
 	return snap, "", nil
 }
 
-// readStock reads the stock from its end: grabs take from its head, so what is not read yet keeps its place.
+// readStock reads the stocks of all generations that are dealt.
 func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
+	for g := int64(1); g <= snap.dealt; g++ {
+		if err := r.readGeneration(ctx, s, c, snap, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readGeneration reads a stock from its end: grabs take from its head, so what is not read yet keeps its place.
+func (r *run) readGeneration(ctx context.Context, s *shard, c *campaign, snap *snapshot, generation int64) error {
 	for last := int64(-1); ; last -= stockPackets {
-		page, err := r.Redis.LRange(ctx, s.Stock(c.id), last-stockPackets+1, last).Result()
+		page, err := r.Redis.LRange(ctx, s.StockOf(c.id, generation), last-stockPackets+1, last).Result()
 		if err != nil {
 			return fmt.Errorf("stock: %w", shards.Classify(err))
 		}
@@ -249,6 +314,12 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 		r.differs(c, PacketUnknown, "stock", "the stock has %.60q; want \"number amount\" with numbers 1 to %d", text,
 			snap.packets)
 		return nil //nolint:nilerr // it is a difference
+	}
+	if snap.dealtTo(packet) != snap.place {
+		c.strays++
+		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id, Packet: packet,
+			Detail: fmt.Sprintf("it stands on place %d of %d, and is dealt to place %d", snap.place, snap.places,
+				snap.dealtTo(packet))})
 	}
 	snap.stockSum += hongbao.Amount(amount)
 	f := c.facts.at(packet)

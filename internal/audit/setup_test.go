@@ -39,6 +39,7 @@ type world struct {
 	topic  *memTopic
 	plans  plans
 	cfg    audit.Config
+	places int // over how many shards the campaigns are dealt
 }
 
 // memLedger is a ledger that keeps what it is given, twice if told twice.
@@ -48,6 +49,7 @@ type memLedger struct {
 	quarantined []ledger.Quarantined
 	problems    []ledger.Difference
 	spoil       func(*ledger.Totals)
+	adding      hongbao.Amount // by a top-up that is not dealt
 	sealed      map[string]map[int][]stream.SeqRange
 }
 
@@ -70,7 +72,7 @@ func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error)
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
-		c.Pool = c.Funded - c.Granted
+		c.Pool, c.Adding = c.Funded-c.Granted, l.adding
 		if c.Closed {
 			c.Refunded, c.Pool = c.Pool, 0
 		}
@@ -126,7 +128,9 @@ func (p plans) Amount(_ context.Context, id string, packet int64) (hongbao.Amoun
 }
 
 // newWorld loads the campaigns; nothing is granted yet.
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOn(t, 1) }
+
+func newWorldOn(t *testing.T, places int) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -134,7 +138,7 @@ func newWorld(t *testing.T) *world {
 	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	w := &world{
-		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{},
+		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{}, places: places,
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},
 	}
 	require.NoError(t, shards.Found(t.Context(), w.rdb, space, shards.FoundCall{Deployment: "test"}))
@@ -160,7 +164,7 @@ func (w *world) load(t *testing.T, id string) {
 		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
 		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
 		To:       now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast, Shards: w.places,
 	})
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
@@ -172,22 +176,38 @@ func (w *world) load(t *testing.T, id string) {
 	w.ledger.grants[id] = nil
 }
 
-// keys are those of the shard on which a campaign lives.
+// keys are those of the campaign's home.
 func (w *world) keys(id string) shards.Keys { return w.space.Home(id) }
+
+// other is the campaign's second place.
+func (w *world) other(id string) shards.Keys { return w.space.Places(id, w.places)[1] }
+
+// placeOf is where user i grabs: every fourth one at the second place, if there is one.
+func (w *world) placeOf(id string, i int) shards.Keys {
+	if i%4 == 2 && w.places > 1 {
+		return w.other(id)
+	}
+	return w.keys(id)
+}
 
 // grab grants packets to users first..first+n-1, ten users a call.
 func (w *world) grab(t *testing.T, id string, first, n int) {
 	t.Helper()
 	for at := 0; at < n; at += 10 {
-		call := &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
-		for i := at; i < min(at+10, n); i++ {
-			call.Grabs = append(call.Grabs,
-				&hongbao.Grab{Campaign: id, User: user(first + i), RequestID: fmt.Sprint("r", first+i)})
+		calls := map[shards.Keys]*shards.GrabCall{}
+		for i := first + at; i < first+min(at+10, n); i++ {
+			k := w.placeOf(id, i)
+			if calls[k] == nil {
+				calls[k] = &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
+			}
+			calls[k].Grabs = append(calls[k].Grabs, &hongbao.Grab{Campaign: id, User: user(i), RequestID: fmt.Sprint("r", i)})
 		}
-		answers, err := shards.Of(w.rdb, w.keys(id)).Grab(t.Context(), call, nil)
-		require.NoError(t, err)
-		for _, a := range answers {
-			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+		for k, call := range calls {
+			answers, err := shards.Of(w.rdb, k).Grab(t.Context(), call, nil)
+			require.NoError(t, err)
+			for _, a := range answers {
+				require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+			}
 		}
 	}
 }
@@ -237,8 +257,10 @@ func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
 }
 
 // busy is a world in which 40 packets of a and 20 of b are granted, settled and published.
-func busy(t *testing.T) *world {
-	w := newWorld(t)
+func busy(t *testing.T) *world { return busyOn(t, 1) }
+
+func busyOn(t *testing.T, places int) *world {
+	w := newWorldOn(t, places)
 	w.grab(t, "a", 0, 30)
 	w.grab(t, "b", 0, 20)
 	w.grab(t, "a", 100, 10)

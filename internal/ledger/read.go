@@ -114,6 +114,8 @@ type Totals struct {
 	Sealed, Archived bool
 	// Places is on how many shards it lives.
 	Places int
+	// Adding is what of Funded a top-up has added that is not dealt in Redis.
+	Adding hongbao.Amount
 }
 
 // campaignRows is how many campaigns are read at once.
@@ -123,7 +125,8 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 	COALESCE((SELECT balance FROM account WHERE id = 'pool:' || c.id), 0),
 	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0),
 	COALESCE(r.decided_by, ''), COALESCE(r.why, ''),
-	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END, CASE WHEN a.campaign IS NULL THEN 0 ELSE 1 END
+	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END, CASE WHEN a.campaign IS NULL THEN 0 ELSE 1 END,
+	COALESCE((SELECT MAX(g.total) FROM generation AS g WHERE g.campaign = c.id AND g.state <> 'dealt'), 0)
 	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id
 	LEFT JOIN archive AS a ON a.campaign = c.id`
 
@@ -131,7 +134,7 @@ func scanTotals(s scan) (t Totals, err error) {
 	var spec string
 	var closed, shard, seq, sealed, archived int64
 	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
-		&seq, &t.By, &t.Why, &sealed, &archived)
+		&seq, &t.By, &t.Why, &sealed, &archived, &t.Adding)
 	if err != nil {
 		return t, err
 	}

@@ -67,9 +67,16 @@ func testTopUp(t *testing.T, f *fixture) {
 	open, err := f.ledger.OpenTopUps(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []StoredTopUp{first}, open)
+	adding := func() hongbao.Amount {
+		totals, _, err := f.ledger.Totals(t.Context(), "rain")
+		require.NoError(t, err)
+		return totals.Adding
+	}
+	require.Equal(t, order.Total, adding())
 	for range 2 {
 		require.NoError(t, f.ledger.TopUpDealt(t.Context(), "rain", 2))
 	}
+	require.Zero(t, adding())
 	f.tops(t, added("rain", 3, 15, 1))
 	list, err := f.ledger.TopUps(t.Context(), "rain")
 	require.NoError(t, err)

@@ -1,0 +1,171 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// dealtTo is the place, from 0, to which a packet is dealt.
+func (s *snapshot) dealtTo(packet int64) int { return int((packet - 1) % int64(s.places)) }
+
+// refilling tells that a generation was announced here and is not dealt as a whole.
+func (s *snapshot) refilling() bool { return s.dealt < s.generation }
+
+// derive tells what was granted: grabs write no counts, so it is what is not in the stock, until a close says it.
+func (s *snapshot) derive() {
+	switch {
+	case s.over() || s.loading():
+	case s.refilling():
+		s.granted, s.grantedAmount = s.base-s.stocked, s.receiptSum
+	default:
+		s.granted, s.grantedAmount = s.loaded-s.stocked, s.loadedAmount-s.stockSum
+	}
+}
+
+// findPlaces learns over how many shards each campaign is dealt, and which of these have not got it.
+func (r *run) findPlaces() {
+	for _, c := range r.campaigns {
+		c.places = 1
+		for _, s := range c.on {
+			c.places = max(c.places, s.places)
+		}
+		if c.places == 1 || c.places > len(r.shards) {
+			continue
+		}
+		c.gone = map[int]bool{}
+		for _, k := range r.Space.Places(c.id, c.places) {
+			s := c.on[k.Index()]
+			if s != nil && s.state == campaigns.Frozen && s.packets == 0 { // a stub: the shard has lost it
+				delete(c.on, k.Index())
+				s, c.stubs = nil, c.stubs+1
+			}
+			if s == nil {
+				c.gone[k.Index()] = true
+			}
+		}
+	}
+}
+
+// inRedisOn tells whether what a shard has of a campaign is in Redis, so that a receipt must prove a grant there.
+func (c *campaign) inRedisOn(shard int) bool { return c.inRedis() && !c.gone[shard] }
+
+// settled is up to which packet the campaign is dealt on all its places. Snapshots are not of one instant: while a
+// generation comes, some places have not got all of it.
+func (c *campaign) settled() (packets int64, steady bool) {
+	var newest, before int64
+	steady = true
+	for _, s := range c.on {
+		if s.loading() {
+			return 0, false
+		}
+		newest, packets = max(newest, s.generation), max(packets, s.packets)
+	}
+	for _, s := range c.on {
+		if s.generation < newest || s.refilling() {
+			steady = false
+		}
+		if s.generation < newest {
+			before += s.share
+		} else {
+			before += s.base
+		}
+	}
+	switch {
+	case steady:
+		return packets, true
+	case len(c.gone) > 0:
+		return 0, false
+	}
+	return before, false
+}
+
+// hold counts what a user holds over all places of a campaign. Each receipt comes once.
+func (r *run) hold(c *campaign, snap *snapshot, user string) {
+	if snap.places == 1 {
+		return // his receipts stand in one text, which was counted
+	}
+	if c.holds == nil {
+		c.holds = map[uint64]int32{}
+	}
+	of := maphash.String(r.seed, user)
+	if c.holds[of]++; int64(c.holds[of]) == snap.hold+1 {
+		r.differs(c, OverHold, "receipts", "user %.80q holds more than the %d packets that are allowed, over its %d shards",
+			user, snap.hold, snap.places)
+	}
+}
+
+// judgePlaces names the places that have not got a campaign which others have. A campaign that is loaded just now, or
+// leaves Redis, is on some of them only.
+func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
+	if len(c.gone) == c.lostOn+c.stubs || r.report.Found[CampaignBroken] > 0 {
+		return nil
+	}
+	for _, s := range c.on {
+		if s.loading() || s.state == campaigns.Refunded {
+			return nil
+		}
+	}
+	for _, shard := range slices.Sorted(maps.Keys(c.gone)) {
+		k := r.shards[shard].Keys
+		n, err := r.Redis.Exists(ctx, k.Campaign(c.id)).Result()
+		if err != nil {
+			return shards.Classify(err)
+		}
+		if n == 0 {
+			r.differs(c, CampaignMissing, k.Campaign(c.id), "it is dealt over %d shards, and shard %d does not have it",
+				c.places, shard)
+		}
+	}
+	return nil
+}
+
+// judgeShares compares what the places were dealt with what the whole campaign has.
+func (c *campaign) judgeShares(drift func(format string, args ...any)) {
+	packets, steady := c.settled()
+	if !steady || len(c.gone) > 0 {
+		return
+	}
+	var dealt int64
+	for _, s := range c.on {
+		dealt += s.share
+	}
+	if dealt != packets || len(c.on) != c.places {
+		drift("%d packets, but its %d shards of %d are to get %d", packets, len(c.on), c.places, dealt)
+	}
+}
+
+// where says where, if a campaign is on several shards.
+func (c *campaign) where(shard int) string {
+	if c.places == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" on shard %d", shard)
+}
+
+// judgeFunding compares the total. A top-up is in the ledger first, and comes to Redis then.
+func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
+	l := c.ledger
+	if has := c.counts.Funded; has == l.Funded || has == l.Funded-l.Adding {
+		return nil
+	}
+	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
+		now, err := r.Redis.HGet(ctx, r.shards[shard].Campaign(c.id), "total").Int64()
+		if errors.Is(err, redis.Nil) || err == nil && now == int64(l.Funded) {
+			return nil // it came, or the campaign left Redis, while the audit was reading
+		}
+		if err != nil {
+			return shards.Classify(err)
+		}
+	}
+	r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)
+	return nil
+}
