@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// order is a top-up of campaign rain by the command line.
+func order(packets, total, expect int64, id string) []string {
+	return []string{"campaign", "top-up", "rain", "--packets", fmt.Sprint(packets), "--total", fmt.Sprint(total), "--expect",
+		fmt.Sprint(expect), "--id", id, "--by", "ann", "--why", "the crowd is large"}
+}
+
+// A crowd grabs a campaign until it is sold out, the sponsor adds packets, the crowd gets these, and nobody more than he
+// may; then the campaign's whole life goes on to its disclosure. On one shard, and on three.
+func TestTopUpOfASoldOutCampaign(t *testing.T) {
+	t.Parallel()
+	for _, places := range []int{1, 3} {
+		t.Run(fmt.Sprint("shards ", places), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{kafka: true, shards: places, postgres: places > 1})
+			var spread []string
+			if places > 1 {
+				spread = []string{"durability: fast\n", fmt.Sprintf("durability: fast\nshards: %d\n", places)}
+			}
+			d.campaign("rain", 100, 10_000, spread...)
+			w := d.start("work")
+			require.Equal(t, 100, d.crowdOf("rain", 0, 150))
+			first := d.show("rain")
+			require.Zero(t, first.Redis.Left)
+
+			r := d.refused(2, order(60, 6_000, 0, "")[:7], "nothing was changed", "--expect 10000")
+			require.Contains(t, r.out, "it would get generation 2: packets 101 to 160, 60.00 CNY")
+			d.refused(2, order(60, 6_000, 10_000, "more")[:9], "--id, --by and --why")
+			d.refused(1, order(60, 6_000, 9_999, "more"), "it is 10000 minor units now, and the order expects 9999")
+			require.Equal(t, first, d.show("rain"), "an order that expects another total changes nothing")
+
+			told := d.ok(order(60, 6_000, 10_000, "more")...)
+			require.Contains(t, told, "generation 2: packets 101 to 160, 60.00 CNY; it is funded with 160.00 CNY")
+			require.Equal(t, told, d.ok(order(60, 6_000, 10_000, "more")...), "the same order again")
+			d.refused(1, order(61, 6_000, 10_000, "more"), "stands for another top-up")
+			require.Equal(t, 60, d.crowdOf("rain", 0, 400), "who has a packet gets none of the new ones")
+			require.Zero(t, d.crowdOf("rain", 0, 400))
+			d.ok(order(40, 400, 16_000, "last")...)
+			require.Equal(t, 30, d.crowdOf("rain", 400, 30))
+			d.quiet()
+			d.agrees(190)
+			d.ends(t, 190, told)
+			w.stop(syscall.SIGTERM)
+		})
+	}
+}
+
+// ends closes, refunds and reveals campaign rain, of which so many packets were granted, and checks the draws.
+func (d *deployment) ends(t *testing.T, granted int, told string) {
+	t.Helper()
+	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), fmt.Sprintf("granted %d packets", granted))
+	d.refused(1, order(1, 100, 16_400, "late"), "it is closed")
+	s := d.show("rain")
+	require.EqualValues(t, 200, s.Ledger.Packets)
+	left := int64(s.Redis.LeftAmount)
+	d.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(left), "--wait", "30s")
+	d.agrees(granted)
+	require.EqualValues(t, left, d.show("rain").Ledger.Refunded)
+
+	file := filepath.Join(t.TempDir(), "rain.json")
+	text := d.ok("campaign", "reveal", "rain")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	grants := filepath.Join(t.TempDir(), "grants.jsonl")
+	require.NoError(t, os.WriteFile(grants, []byte(d.ok("tail", "--campaign", "rain")), 0o600))
+	disclosed, err := campaign.ReadDisclosure(strings.NewReader(text))
+	require.NoError(t, err)
+	hashes := disclosed.Hashes()
+	require.Equal(t, []string{s.Hash, s.TopUps[0].Hash, s.TopUps[1].Hash}, hashes)
+	require.Contains(t, told, hashes[1])
+	out := d.ok("campaign", "verify", file, "--hash", hashes[0], "--hash", hashes[2], "--grants", grants)
+	require.Contains(t, out, "generation 3 verifies")
+	require.Contains(t, out, fmt.Sprintf("%d grants", granted))
+	require.NotContains(t, out, "compare the last hash")
+	r := d.run("campaign", "verify", file, "--hash", strings.Repeat("0", 64))
+	require.Equal(t, exitFound, r.code)
+}
+
+// Whoever ordered the packets is killed before they are dealt: a worker deals them, a load does, and a close waits for
+// them.
+func TestTopUpIsFinishedByOthers(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	require.Equal(t, 10, d.crowdOf("rain", 0, 20))
+	killed := d.start(order(5, 500, 1_000, "more")...)
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(d.topUps()) == 1 }, "it is in the ledger")
+	killed.Kill()
+	w := d.start("work")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.topUps()[0].Dealt != nil }, "a worker deals it")
+	require.Equal(t, 5, d.crowdOf("rain", 0, 30))
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+
+	d.orders("second", 1_500)
+	d.ok("campaign", "load", "rain")
+	require.Equal(t, 5, d.crowdOf("rain", 0, 40))
+	d.orders("third", 2_000)
+	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 5 packets, 5.00 CNY")
+	w = d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.agrees(20)
+}
+
+// A top-up of a campaign that is not loaded yet comes with its load.
+func TestTopUpBeforeTheLoad(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.ok("campaign", "create", spec(t, "rain", 10, 1_000))
+	require.Contains(t, d.ok(order(5, 500, 1_000, "more")...), "next: hongbao campaign load rain")
+	d.ok("campaign", "load", "rain")
+	require.Contains(t, d.ok(order(5, 500, 1_000, "more")...), "\ndealt ")
+	require.Equal(t, 15, d.crowdOf("rain", 0, 20))
+}
+
+func (d *deployment) topUps() []app.TopUp { return d.show("rain").TopUps }
+
+// orders has the ledger take an order for five packets more, and nobody deal them.
+func (d *deployment) orders(id string, expect hongbao.Amount) {
+	d.t.Helper()
+	cfg, err := configs.Load("", d.env, nil)
+	require.NoError(d.t, err)
+	require.NoError(d.t, app.With(d.t.Context(), cfg, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+		_, err := a.OrderTopUp(d.t.Context(), app.TopUpOrder{Campaign: "rain", ID: id, Packets: 5, Total: 500,
+			Expect: expect, By: "ann", Why: "killed behind it"})
+		return err
+	}))
+}
