@@ -28,8 +28,9 @@ import (
 type ending struct {
 	t      *testing.T
 	prefix string // also the deployment's id
-	rdb    *redis.Client
-	keys   shards.Keys
+	rdb    redis.UniversalClient
+	layout *shards.Layout
+	keys   shards.Keys // of the campaign's home
 	env    []string
 	ledger string
 	path   string
@@ -45,16 +46,22 @@ func newEnding(t *testing.T, more ...string) *ending {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	return newEndingOn(t, testkit.Redis(t).Client(t), "", 2, append(more, "HONGBAO_REDIS_ADDRS="+testkit.Redis(t).Addr)...)
+}
+
+// newEndingOn is an ending on a Redis with so many shards. spec are more lines of the campaign's specification.
+func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, more ...string) *ending {
+	t.Helper()
 	path, err := program()
 	require.NoError(t, err)
 	prefix := testkit.Prefix(t)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: n})
 	require.NoError(t, err)
-	e := &ending{t: t, prefix: prefix, rdb: testkit.Redis(t).Client(t), keys: layout.Home("rain"),
+	e := &ending{t: t, prefix: prefix, rdb: rdb, layout: layout, keys: layout.Home("rain"),
 		ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
 	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": "2", "DEPLOYMENT_SINKS": "balance",
-		"REDIS_ADDRS": testkit.Redis(t).Addr, "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite",
+		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": fmt.Sprint(n),
+		"DEPLOYMENT_SINKS": "balance", "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite",
 		"LEDGER_DSN":     e.ledger,
 		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "LOG_FORMAT": "json",
 		"CAMPAIGN_GRACE": "1h",
@@ -74,7 +81,8 @@ window: {from: %s, to: %s}
 time_zone: Asia/Shanghai
 sponsor: acme
 durability: fast
-`, endTotal, endPackets, endTotal, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)))
+%s`, endTotal, endPackets, endTotal, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339),
+		spec))
 	e.ok("init")
 	e.ok("campaign", "create", file)
 	e.ok("campaign", "load", "rain")
@@ -139,12 +147,16 @@ func (e *ending) left() int64 {
 	return int64(c.Close.LeftAmount)
 }
 
+// books is how to open the ledger's file.
+func (e *ending) books() ledger.Config {
+	return ledger.Config{Driver: ledger.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3}
+}
+
 // balances asks the ledger's file for pool, sponsor and the number of refunds.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
-	l, err := ledger.Open(e.t.Context(),
-		ledger.Config{Driver: ledger.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
-			LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3})
+	l, err := ledger.Open(e.t.Context(), e.books())
 	require.NoError(e.t, err)
 	defer func() { require.NoError(e.t, l.Close()) }()
 	p, _, err := l.Balance(e.t.Context(), ledger.PoolAccount("rain"))

@@ -1,0 +1,161 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/lock"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// steady is a Redis Cluster that waits for a node that is silent: nobody takes over from it.
+func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	c := testkit.NewRedisCluster(t, testkit.RedisOptions{Args: map[string]string{"cluster-node-timeout": "120000"}})
+	return c, c.Client(t, nil)
+}
+
+// nodeOf is the server that has a shard.
+func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k shards.Keys) *testkit.RedisServer {
+	t.Helper()
+	master, err := rdb.MasterForKey(t.Context(), k.Meta())
+	require.NoError(t, err)
+	return c.Node(t, master.Options().Addr)
+}
+
+// heldBy are the receipts that the program tells.
+func (e *ending) heldBy(user string) (source string, packets []int64) {
+	e.t.Helper()
+	var told struct {
+		Source   string            `json:"source"`
+		Receipts []hongbao.Receipt `json:"receipts"`
+	}
+	require.NoError(e.t, json.Unmarshal([]byte(e.ok("receipts", "rain", user, "--json")), &told))
+	for _, r := range told.Receipts {
+		packets = append(packets, r.Packet)
+	}
+	slices.Sort(packets)
+	return told.Source, packets
+}
+
+// A campaign on four shards of a cluster: grabs on each, a close while a node is stopped, one refund once all are closed
+// and settled, audits with the closes in the stream and without, receipts from all shards.
+func TestEndOnFourShards(t *testing.T) {
+	t.Parallel()
+	cluster, rdb := steady(t)
+	broker := testkit.Kafka(t)
+	topic := broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
+	e := newEndingOn(t, rdb, "shards: 4\nlimits: [{by: user, per: campaign, max: 2}]\n", 4,
+		"HONGBAO_REDIS_MODE=cluster", "HONGBAO_REDIS_ADDRS="+cluster.Masters[0].Addr,
+		"HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr, "HONGBAO_KAFKA_TOPIC="+topic,
+		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s",
+		"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
+	places := e.layout.Places("rain", 4)
+	for j, k := range places {
+		users := []string{user(10 + j), user(20 + j)}
+		if j == 0 || j == 2 {
+			users = append(users, user(1)) // holds packets on two shards
+		}
+		for _, u := range users {
+			answers, err := shards.Of(rdb, k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+				Grabs: []*hongbao.Grab{{Campaign: "rain", User: u, RequestID: "r" + u}}}, nil)
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+		}
+	}
+	_, packets := e.heldBy(user(1))
+	require.Equal(t, []int64{9, 11}, packets, "the third packets of shards 1 and 3 of 4")
+	require.Contains(t, e.ok("campaign", "show", "rain"), `"granted": 10`)
+
+	stopped := nodeOf(t, cluster, rdb, places[2])
+	silent := 0
+	for _, k := range places {
+		if nodeOf(t, cluster, rdb, k) == stopped {
+			silent++
+		}
+	}
+	require.Less(t, silent, 4)
+	require.NoError(t, stopped.Stop())
+	e.exits(1, []string{"receipts", "rain", user(1)}, "redis at")
+	_, err := shards.UserHeldOver(t.Context(), rdb, e.layout, "rain", user(1))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	closer := e.closer()
+	_, err = closer.Close(t.Context(), "rain", true)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.ErrorContains(t, err, fmt.Sprintf("campaign rain, %d of its 4 shards: ", silent))
+	_, err = closer.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 1})
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.NoError(t, stopped.Cont())
+	e.exits(1, []string{"campaign", "refund", "rain", "--amount", "1"}, "not closed", "hongbao campaign close rain")
+	closed := e.exits(0, []string{"campaign", "close", "rain", "--early"}, "granted 10 packets", "left 40 packets", "settling")
+	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "once more, the same")
+
+	amount := e.leftOver(places)
+	e.exits(4, []string{"campaign", "refund", "rain", "--amount", fmt.Sprint(amount)}, "settling")
+	stop := e.work()
+	first := e.exits(0, []string{"campaign", "refund", "rain", "--amount", fmt.Sprint(amount), "--wait", "30s"},
+		"was refunded", "to sponsor acme")
+	require.Equal(t, first, e.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(amount)))
+	pool, sponsor, refunds := e.balances()
+	require.Equal(t, []int64{0, amount - endTotal, 1}, []int64{pool, sponsor, int64(refunds)})
+	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
+	stop()
+	e.env = append(e.env, "HONGBAO_CAMPAIGN_GRACE=0s")
+	stop = e.work()
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		there := int64(0)
+		for _, k := range places {
+			there += rdb.Exists(t.Context(), k.Campaign("rain")).Val() + rdb.Exists(t.Context(), k.Receipts("rain")).Val() +
+				rdb.Exists(t.Context(), k.Stock("rain")).Val()
+		}
+		return there == 0
+	}, "it has left each shard")
+	stop()
+	source, packets := e.heldBy(user(1))
+	require.Equal(t, "ledger", source)
+	require.Equal(t, []int64{9, 11}, packets)
+	for i := range e.layout.Len() {
+		do(t, rdb.XTrimMaxLen(t.Context(), e.layout.Shard(i).Events(), 0))
+	}
+	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
+}
+
+// closer ends campaigns as a server does that was there before a node fell silent: a command would not even begin.
+func (e *ending) closer() *closing.Closer {
+	e.t.Helper()
+	l, err := ledger.Open(e.t.Context(), e.books())
+	require.NoError(e.t, err)
+	e.t.Cleanup(func() { require.NoError(e.t, l.Close()) })
+	locks, err := lock.New(lock.Config{Redis: e.rdb, Layout: e.layout, Lease: 3 * time.Second,
+		Poll: 100 * time.Millisecond})
+	require.NoError(e.t, err)
+	c, err := closing.New(closing.Config{Redis: e.rdb, Space: e.layout, Ledger: l, Locks: locks, Group: "balance",
+		Log: zap.NewNop(), Poll: 100 * time.Millisecond})
+	require.NoError(e.t, err)
+	return c
+}
+
+// leftOver is what the closes of all places left.
+func (e *ending) leftOver(places []shards.Keys) (sum int64) {
+	e.t.Helper()
+	for _, k := range places {
+		c, err := shards.Of(e.rdb, k).CloseOf(e.t.Context(), "rain")
+		require.NoError(e.t, err)
+		sum += int64(c.Close.LeftAmount)
+	}
+	return sum
+}
