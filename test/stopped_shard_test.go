@@ -1,0 +1,128 @@
+package test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// mob is a crowd on a campaign over four shards. Each user asks until he has an answer; nine in ten have one home.
+type mob struct {
+	t                        *testing.T
+	p                        *producer.Producer
+	silent                   atomic.Bool // a shard that has packets does not answer
+	granted, soldOut, failed atomic.Int64
+	packets                  sync.Map // by user
+}
+
+// grab asks for one user until he has an answer.
+func (m *mob) grab(user string) {
+	for m.t.Context().Err() == nil {
+		a, err := m.p.Grab(m.t.Context(), &hongbao.Grab{Campaign: "rain", User: user, RequestID: "r"})
+		switch {
+		case err != nil:
+			m.failed.Add(1)
+			continue
+		case a.Outcome == hongbao.OutcomeGranted:
+			m.granted.Add(1)
+			m.packets.Store(user, a.Receipts[0].Packet)
+		case a.Outcome == hongbao.OutcomeSoldOut:
+			m.soldOut.Add(1)
+			if m.silent.Load() {
+				m.t.Errorf("%s is told sold_out while a shard with packets is silent", user)
+			}
+		default:
+			m.t.Errorf("%s: %s", user, a.Outcome)
+		}
+		return
+	}
+}
+
+// mobOf makes up users: of thirty, 27 have place 0 as their first.
+func mobOf(n int) (users []string) {
+	course := walk.NewCourse("rain", 4, 1)
+	for i := 0; len(users) < n; i++ {
+		var w walk.Walk
+		if w.Begin(course, user(i), "r"); w.Place() == max(0, len(users)%30-26) {
+			users = append(users, user(i))
+		}
+	}
+	return users
+}
+
+// A node of a cluster is stopped for 20 s while a crowd of which nine in ten have one home grabs. The crowd empties what
+// answers; nobody is told sold_out meanwhile; then the rest is granted too, each packet once, no user two.
+func TestCrowdWhileAShardIsStopped(t *testing.T) {
+	t.Parallel()
+	cluster, rdb := steady(t)
+	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	require.NoError(t, err)
+	b := &bundle{rdb: rdb, layout: layout, log: zap.NewNop()}
+	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
+	const packets, users = 1200, 1500
+	c := spec("rain", packets, 100_000)
+	c.Shards = 4
+	b.load(t, c)
+	places := layout.Places("rain", 4)
+	home := nodeOf(t, cluster, rdb, places[0])
+	var answering []shards.Keys
+	stopped := home
+	for _, k := range places {
+		node := nodeOf(t, cluster, rdb, k)
+		if stopped == home {
+			stopped = node
+		}
+		if node == home || node != stopped {
+			answering = append(answering, k)
+		}
+	}
+	require.NotEqual(t, home, stopped)
+
+	m := &mob{t: t, p: b.producer(t)}
+	for _, u := range mobOf(users / 30) { // the first ones come before it stops
+		m.grab(u)
+	}
+	require.NoError(t, stopped.Stop())
+	m.silent.Store(true)
+	over := make(chan struct{})
+	time.AfterFunc(20*time.Second, func() { close(over) })
+	var wg sync.WaitGroup
+	for _, u := range mobOf(users)[users/30:] {
+		wg.Go(func() { m.grab(u) })
+	}
+	for _, k := range answering {
+		testkit.Eventually(t, 18*time.Second, func() bool { return rdb.LLen(t.Context(), k.Stock("rain")).Val() == 0 },
+			"shard %d is emptied while another one is silent", k.Index())
+	}
+	<-over
+	require.Less(t, m.granted.Load(), int64(packets))
+	m.silent.Store(false)
+	require.NoError(t, stopped.Cont())
+	wg.Wait()
+	require.EqualValues(t, packets, m.granted.Load())
+	require.EqualValues(t, users-packets, m.soldOut.Load())
+	require.Positive(t, m.failed.Load(), "the silent shard's users were undecided")
+
+	seen := map[int64]bool{}
+	m.packets.Range(func(u, packet any) bool {
+		held, err := shards.UserHeldOver(t.Context(), rdb, layout, "rain", u.(string)) //nolint:forcetypeassert // see grab
+		require.NoError(t, err)
+		receipts := shards.ReceiptsOf(held)
+		require.Len(t, receipts, 1, u)
+		require.Equal(t, packet, receipts[0].Packet)
+		require.False(t, seen[receipts[0].Packet], "packet %d was granted twice", packet)
+		seen[receipts[0].Packet] = true
+		return true
+	})
+	require.Len(t, seen, packets)
+}
