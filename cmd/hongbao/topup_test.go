@@ -39,6 +39,7 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 			d.campaign("rain", 100, 10_000, spread...)
 			w := d.start("work")
 			require.Equal(t, 100, d.crowdOf("rain", 0, 150))
+			d.quiet()
 			first := d.show("rain")
 			require.Zero(t, first.Redis.Left)
 
@@ -111,6 +112,7 @@ func TestTopUpIsFinishedByOthers(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 
 	d.orders("second", 1_500)
+	d.agrees(15) // although Redis does not know of it yet
 	d.ok("campaign", "load", "rain")
 	require.Equal(t, 5, d.crowdOf("rain", 0, 40))
 	d.orders("third", 2_000)

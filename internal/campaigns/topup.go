@@ -10,11 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 // lease is for how long a producer goes by what it has read of a campaign, and some more: after it each one knows of a
 // generation that was announced.
-const lease = 300 * time.Millisecond
+const lease = walk.Lease + 50*time.Millisecond
 
 // ErrTopUpWaits says that the packets of a top-up can't be brought into Redis yet: the campaign is not loaded, or Redis
 // has lost something of it.

@@ -200,7 +200,7 @@ func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
 func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
 
 // Places are the shards on which a campaign that is dealt over n of them lives, 1 <= n <= Len: evenly spread, beginning
-// at its home. Packet k of a generation is dealt to place (k-1) mod n.
+// at its home. Packet k, of whatever generation, is dealt to place (k-1) mod n.
 func (l *Layout) Places(campaign string, n int) []Keys {
 	home, places := l.Home(campaign).Index(), make([]Keys, n)
 	for j := range places {
