@@ -174,17 +174,18 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	}
 	const page = 1000
 	for after := ""; ; {
-		ids, err := a.ledger.FundedCampaigns(ctx, after, page)
+		list, err := a.ledger.Campaigns(ctx, after, page)
 		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			if a.space.Home(id).Index() == shard {
-				return refuse("campaign " + id + ", which is funded,")
+		for i := range list {
+			c := &list[i]
+			after = c.Spec.ID
+			if c.State == ledger.StateFunded && a.space.Has(after, c.Spec.Places(), shard) {
+				return refuse("campaign " + after + ", which is funded,")
 			}
-			after = id
 		}
-		if len(ids) < page {
+		if len(list) < page {
 			return nil
 		}
 	}

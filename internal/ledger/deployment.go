@@ -168,11 +168,3 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
 	return seq, err
 }
-
-// FundedCampaigns lists up to limit ids of campaigns that are funded and not refunded, after the given one; ""
-// begins. Which shard a campaign lives on follows from its id.
-func (l *Ledger) FundedCampaigns(ctx context.Context, after string, limit int) ([]string, error) {
-	return question[string]{fmt.Sprintf("list the funded campaigns after %q", after),
-		`SELECT id FROM campaign WHERE state = $1 AND id > $2 ORDER BY id LIMIT $3`,
-		[]any{string(StateFunded), after, int64(limit)}, text}.all(ctx, l)
-}

@@ -164,20 +164,3 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, int64(99), highest(3), "so was the close of a refund")
 }
-
-func testFundedCampaigns(t *testing.T, f *fixture) {
-	for _, id := range []string{"a", "b", "c", "d"} {
-		f.create(t, id, 1)
-	}
-	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "b", Shard: 3, Seq: 1, Close: stream.Closing{
-		Left: 1, LeftAmount: fundedFor(1),
-	}}
-	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
-	require.NoError(t, err)
-	ids, err := f.ledger.FundedCampaigns(t.Context(), "", 2)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "c"}, ids)
-	ids, err = f.ledger.FundedCampaigns(t.Context(), "c", 2)
-	require.NoError(t, err)
-	require.Equal(t, []string{"d"}, ids)
-}

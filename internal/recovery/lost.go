@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,7 +58,8 @@ type Ending struct {
 	Refund *payment.Refund `json:"-"`
 }
 
-// Remains are what Redis still has of a campaign. State is empty if it has nothing; Packets is 0 for a stub.
+// Remains are what Redis still has of a campaign. State is empty if it has nothing; Packets is 0 for a stub. Of a
+// campaign on several shards it is all together, and the state that of the first one that has lost something.
 type Remains struct {
 	State         string         `json:"state"`
 	Packets       int64          `json:"packets"`
@@ -71,6 +73,8 @@ type Waiting struct {
 	Receipts   int64 `json:"receipts"`
 	Letters    int64 `json:"dead_letters"`
 	Quarantine int64 `json:"quarantine"`
+	// Open are the campaign's other shards that are whole and not closed: they still grant.
+	Open int64 `json:"open_shards,omitempty"`
 }
 
 // Steps says what to do about each grant that waits, one sentence a kind; none if none waits.
@@ -84,6 +88,8 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 			"--campaign " + campaign + "` pays them"},
 		{w.Letters, "%d dead letters wait: `hongbao dead list --campaign " + campaign +
 			"` shows them, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
+		{w.Open, "%d of its shards have lost nothing and are not closed: `hongbao campaign close " + campaign +
+			" --early` closes them, and fails for the others"},
 		{w.Quarantine, "%d grants wait in quarantine: `hongbao quarantine list` shows them, `hongbao quarantine resolve` " +
 			"decides"},
 	} {
@@ -97,13 +103,20 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 // Standing tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
 // refund are its end.
 func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
-	k := e.shard(id)
-	if _, err := k.OpenHead(ctx); errors.Is(err, shards.ErrFrozen) {
-		return nil, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
-			k.Keys.Index(), err)
-	} else if err != nil {
+	s, err := e.standing(ctx, id)
+	if err != nil {
 		return nil, err
 	}
+	return &s.Ending, nil
+}
+
+// standing is an Ending, and the campaign's shards one by one.
+type standing struct {
+	Ending
+	places []place
+}
+
+func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 	c, found, err := e.Books.Campaign(ctx, id)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
@@ -111,14 +124,20 @@ func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Ending{
-		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: k.Keys.Index(), Packets: c.Packets,
+	places := e.Space.Places(id, c.Spec.Places())
+	out := &standing{Ending: Ending{
+		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: places[0].Index(), Packets: c.Packets,
 		Funded: c.Funded,
 		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
+	}}
+	for _, k := range places {
+		p, err := e.placeOf(ctx, k, id)
+		if err != nil {
+			return nil, err
+		}
+		out.places = append(out.places, p)
 	}
-	if out.Redis, err = remains(ctx, k, id); err != nil {
-		return nil, err
-	}
+	out.sum()
 	refund, found, err := e.Books.RefundOf(ctx, id)
 	if err != nil {
 		return nil, err
@@ -132,6 +151,40 @@ func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 	return out, e.waiting(ctx, out)
 }
 
+// place is what Redis still has of a campaign on one of its shards.
+type place struct {
+	*shards.Shard
+	Remains
+}
+
+func (e *Ender) placeOf(ctx context.Context, k shards.Keys, id string) (p place, err error) {
+	p.Shard = shards.Of(e.Redis, k)
+	if _, err := p.OpenHead(ctx); errors.Is(err, shards.ErrFrozen) {
+		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
+			k.Index(), err)
+	} else if err != nil {
+		return p, err
+	}
+	p.Remains, err = remains(ctx, p.Shard, id)
+	return p, err
+}
+
+// gone tells that Redis has lost something of the campaign here, or may have.
+func (p *place) gone() bool { return p.State == campaigns.Frozen || p.State == "" }
+
+// sum tells of all places in one: the state is that of the first one that has lost something.
+func (e *standing) sum() {
+	e.Redis = e.places[0].Remains
+	for _, p := range e.places[1:] {
+		e.Redis.Packets = max(e.Redis.Packets, p.Packets)
+		e.Redis.Granted += p.Granted
+		e.Redis.GrantedAmount += p.GrantedAmount
+	}
+	if i := slices.IndexFunc(e.places, func(p place) bool { return p.gone() }); i >= 0 {
+		e.Redis.State = e.places[i].State
+	}
+}
+
 // Next is the command that ends the campaign; "" if it is at its end.
 func (e *Ending) Next() string {
 	amount := e.LeftAmount
@@ -143,8 +196,6 @@ func (e *Ending) Next() string {
 	}
 	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d --by NAME --why TEXT", e.Campaign, amount)
 }
-
-func (e *Ender) shard(id string) *shards.Shard { return shards.Of(e.Redis, e.Space.Home(id)) }
 
 // remains reads what Redis still has. Only its state is relied upon.
 func remains(ctx context.Context, k *shards.Shard, id string) (r Remains, err error) {
@@ -162,10 +213,15 @@ func remains(ctx context.Context, k *shards.Shard, id string) (r Remains, err er
 	return Remains{fields["state"], number("packets"), number("granted"), hongbao.Amount(number("granted_amount"))}, nil
 }
 
+// nowhere tells that Redis has nothing of it on any shard.
+func (e *standing) nowhere() bool {
+	return !slices.ContainsFunc(e.places, func(p place) bool { return p.State != "" })
+}
+
 // lost refuses a campaign of which Redis has lost nothing.
-func (e *Ending) lost() error {
+func (e *standing) lost() error {
 	switch {
-	case e.Redis.State == campaigns.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil),
+	case e.Redis.State == campaigns.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
 		e.Redis.State == campaigns.Refunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
@@ -179,22 +235,11 @@ func (e *Ending) lost() error {
 }
 
 // waiting finds what may still be paid.
-func (e *Ender) waiting(ctx context.Context, out *Ending) error {
-	w, err := e.shard(out.Campaign).Waiting(ctx, e.Group, out.Campaign)
-	if err != nil {
-		return err
-	}
-	out.Waiting = Waiting{Stream: w.Stream, Receipts: w.Receipts}
-	err = deadletter.New(e.Redis, e.Space).Each(ctx, e.Group, out.Shard, "", func(page []deadletter.Letter) error {
-		for i := range page {
-			if page[i].Campaign() == out.Campaign {
-				out.Waiting.Letters++
-			}
+func (e *Ender) waiting(ctx context.Context, out *standing) error {
+	for _, p := range out.places {
+		if err := e.waitingOn(ctx, &p, out); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	const page = 500
 	for after := int64(0); ; {
@@ -213,10 +258,67 @@ func (e *Ender) waiting(ctx context.Context, out *Ending) error {
 	}
 }
 
+// waitingOn is waiting on one shard.
+func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
+	w, err := p.Waiting(ctx, e.Group, out.Campaign)
+	if err != nil {
+		return err
+	}
+	out.Waiting.Stream += w.Stream
+	out.Waiting.Receipts += w.Receipts
+	if !p.gone() && p.State != campaigns.Closed {
+		out.Waiting.Open++
+	}
+	return deadletter.New(e.Redis, e.Space).Each(ctx, e.Group, p.Keys.Index(), "",
+		func(page []deadletter.Letter) error {
+			for i := range page {
+				if page[i].Campaign() == out.Campaign {
+					out.Waiting.Letters++
+				}
+			}
+			return nil
+		})
+}
+
+// closes are what is known of the close on each shard.
+func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
+	list := make([]payment.Close, len(e.places))
+	for j, p := range e.places {
+		list[j].Shard = p.Keys.Index()
+		if p.gone() || e.Refund != nil { // a repeat gives the closes that it is based on
+			continue
+		}
+		c, err := p.CloseOf(ctx, e.Campaign)
+		if err != nil {
+			return nil, err
+		}
+		list[j].Seq = c.Seq
+	}
+	return list, nil
+}
+
+// note has each shard answer ended: one that has lost something by the ledger's numbers, the others by their closes.
+func (e *standing) note(ctx context.Context, r *payment.Refund) error {
+	var errs []error
+	for _, p := range e.places {
+		if !p.gone() {
+			if _, err := p.Refunded(ctx, e.Campaign); err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		errs = append(errs, p.EndLost(ctx, &shards.LostCampaign{
+			ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Granted: e.Packets - r.Packets,
+			GrantedAmount: e.Funded - r.Amount,
+		}))
+	}
+	return errors.Join(errs...)
+}
+
 // Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly
 // that sum. Killed at any point, and run again, it goes on; it refunds once.
 func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
-	at, err := e.Standing(ctx, o.Campaign)
+	at, err := e.standing(ctx, o.Campaign)
 	if err != nil {
 		return payment.Refund{}, err
 	}
@@ -225,7 +327,9 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 			o.Campaign, payment.ErrSettling,
 			strings.Join(steps, "; "))
 	}
-	o.Closes = []payment.Close{{Shard: at.Shard}}
+	if o.Closes, err = at.closes(ctx); err != nil {
+		return payment.Refund{}, err
+	}
 	r, err := e.Books.RefundLost(ctx, o)
 	if err != nil {
 		return r, err
@@ -237,10 +341,7 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 	if at.Redis.State == "" && r.By == "" {
 		return r, nil // it was closed, refunded, and has left Redis as it should
 	}
-	err = e.shard(o.Campaign).EndLost(ctx, &shards.LostCampaign{
-		ID: o.Campaign, Packets: at.Packets, Total: at.Funded, Granted: at.Packets - r.Packets,
-		GrantedAmount: at.Funded - r.Amount,
-	})
+	err = at.note(ctx, &r)
 	if err != nil {
 		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
 			o.Campaign, err)

@@ -94,11 +94,18 @@ func setupOf(t *testing.T, n int) *world {
 
 func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 	t.Helper()
+	w.fundOver(t, id, opensIn, 1)
+}
+
+// fundOver funds a campaign on so many shards, and loads it.
+func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places int) {
+	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	spec := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(opensIn - time.Minute), To: now.Add(opensIn + time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+		Shards: places,
 	})
 	seed := campaign.NewSeed()
 	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec),

@@ -117,10 +117,10 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 		for i := range page {
 			c := &page[i]
 			after = c.Spec.ID
-			if r.cfg.Space.Home(after).Index() != v.Shard {
+			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) {
 				continue
 			}
-			has, err := shards.Of(r.cfg.Redis, r.cfg.Space.Home(after)).CampaignFields(ctx, after)
+			has, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignFields(ctx, after)
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package shards
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -207,6 +208,11 @@ func (l *Layout) Places(campaign string, n int) []Keys {
 		places[j] = l.shards[(home+j*len(l.shards)/n)%len(l.shards)]
 	}
 	return places
+}
+
+// Has tells whether a shard is one of the n places of a campaign.
+func (l *Layout) Has(campaign string, n, shard int) bool {
+	return slices.Contains(l.Places(campaign, n), l.shards[shard])
 }
 
 // Home is a campaign's first place, where everybody learns how many it has: FNV-1a of its id, modulo the shards.

@@ -1,0 +1,85 @@
+package recovery_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// Redis lost the second of a campaign's two shards: the campaign is frozen there and goes on at its home. It is ended
+// from the ledger once its home is closed.
+func TestLostPlace(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 4)
+	wide := ""
+	for i := 0; wide == "" || w.space.Home(wide).Index() != 2; i++ {
+		wide = fmt.Sprintf("wide-%d", i)
+	}
+	w.fundOver(t, wide, 0, 2)
+	places := w.space.Places(wide, 2)
+	require.Equal(t, w.space.Shard(0), places[1])
+	settler := w.settler(t)
+	for _, k := range places {
+		shard := shards.Of(w.rdb, k)
+		_, err := shard.CreateGroup(t.Context(), "balance")
+		require.NoError(t, err)
+		for i := range 10 {
+			_, err := shard.Grab(t.Context(), &shards.GrabCall{Campaign: wide, MaxBacklog: 1e6,
+				Grabs: []*hongbao.Grab{{Campaign: wide, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
+			require.NoError(t, err)
+		}
+		entries, err := shard.Entries(t.Context(), "-", "+")
+		require.NoError(t, err)
+		for _, e := range entries {
+			require.Nil(t, settler.Handle(t.Context(), e.Grants))
+		}
+		raw, err := shard.ReadNew(t.Context(), "balance", "w", 1000, 0)
+		require.NoError(t, err)
+		for i := range raw {
+			events := []stream.SeqRange{{First: entries[i].Seq, Last: entries[i].Last()}}
+			_, err = shard.Ack(t.Context(), "balance", events, []string{raw[i].ID})
+			require.NoError(t, err)
+		}
+	}
+	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(places[1].Meta(), "meta")+"*").Result()
+	require.NoError(t, err)
+	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
+	w.accepts(t)
+	states := func() (list []string) {
+		for _, k := range places {
+			m, err := shards.Of(w.rdb, k).CampaignFields(t.Context(), wide)
+			require.NoError(t, err)
+			list = append(list, m["state"])
+		}
+		return list
+	}
+	require.Equal(t, []string{"open", "frozen"}, states())
+
+	at, err := w.ender().Standing(t.Context(), wide)
+	require.NoError(t, err)
+	require.Equal(t, "frozen", at.Redis.State)
+	require.EqualValues(t, 1, at.Waiting.Open)
+	word := lost(9_800)
+	word.Campaign = wide
+	_, err = w.ender().Refund(t.Context(), word)
+	require.ErrorIs(t, err, payment.ErrSettling)
+	require.ErrorContains(t, err, "`hongbao campaign close "+wide+" --early`")
+	closed, err := shards.Of(w.rdb, places[0]).Close(t.Context(), wide, true)
+	require.NoError(t, err)
+	for range 2 {
+		r, err := w.ender().Refund(t.Context(), word)
+		require.NoError(t, err)
+		require.Equal(t, []payment.Close{{Shard: 2, Seq: closed.Seq}, {Shard: 0}}, r.Closes)
+		require.Equal(t, []string{"refunded", "refunded"}, states())
+	}
+	differences, err := w.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
