@@ -55,8 +55,13 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 			d.refused(1, order(61, 6_000, 10_000, "more"), "stands for another top-up")
 			require.Equal(t, 60, d.crowdOf("rain", 0, 400), "who has a packet gets none of the new ones")
 			require.Zero(t, d.crowdOf("rain", 0, 400))
-			d.ok(order(40, 400, 16_000, "last")...)
-			require.Equal(t, 30, d.crowdOf("rain", 400, 30))
+			last, got := d.start(order(40, 400, 16_000, "last")...), 0
+			testkit.Eventually(t, 30*time.Second, func() bool {
+				got += d.crowdOf("rain", 400, 30)
+				return got >= 30
+			}, "who grabs meanwhile gets the packets")
+			require.Equal(t, 30, got)
+			require.Zero(t, last.wait(30*time.Second).code)
 			d.quiet()
 			d.agrees(190)
 			d.ends(t, 190, told)

@@ -21,7 +21,7 @@ var may = map[Role]string{
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit",
 	RoleTreasurer: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
-		"create_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine",
+		"create_campaign top_up_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine",
 	RoleGateway: "read_grants grab",
 }
 
