@@ -126,8 +126,8 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	}
 	wait := retry.Backoff(2*time.Millisecond, 100*time.Millisecond, l.config.Timeout)
 	retries := l.config.Retries
-	if l.dialect.plainFirst {
-		retries++ // a first insert that meets a packet takes none
+	if l.dialect.hopeful {
+		retries++ // a first try that hoped in vain takes none
 	}
 	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
 }

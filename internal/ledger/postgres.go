@@ -22,9 +22,9 @@ var postgresDialect = dialect{
 	// Another one's migration is waited for as long as it takes.
 	lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
 		`RESET lock_timeout`},
-	pack:       func(columns ...any) ([]any, error) { return columns, nil },
-	plainFirst: true,
-	version:    `current_setting('server_version')`,
+	pack:    func(columns ...any) ([]any, error) { return columns, nil },
+	hopeful: true,
+	version: `current_setting('server_version')`,
 	// When the statement began. A worker's time is counted from before it was sent.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 }
@@ -192,7 +192,7 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 		}
 	}
 	for _, s := range stmts {
-		tag, err := r.Exec()
+		tag, err := s.answer(r)
 		if err != nil {
 			err = fmt.Errorf("%.60s...: %w", s.sql, err)
 			_ = r.Close() // gives the same error again
@@ -206,6 +206,24 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 		return postgresError(err, t.sent)
 	}
 	return nil
+}
+
+// answer reads the answer to the statement, which is the next one of a batch.
+func (s *stmt) answer(r pgx.BatchResults) (pgconn.CommandTag, error) {
+	if s.row == nil {
+		return r.Exec()
+	}
+	rows, err := r.Query()
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := s.row(rows.Scan); err != nil {
+			return pgconn.CommandTag{}, err
+		}
+	}
+	return rows.CommandTag(), rows.Err()
 }
 
 func (t *postgresTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {

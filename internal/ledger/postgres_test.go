@@ -190,3 +190,22 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	require.Len(t, f.open(t), 1)
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
+
+// A batch of new grants takes two round trips: begin, question and insert; then all that moves money, with COMMIT.
+func TestPostgresSettlesInTwoRoundTrips(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 10)
+	f.settles(t, grant("rain", 1)) // the campaign is known from then on
+	var trips []int
+	inner := f.ledger.store
+	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
+		query: func(context.Context, string, int) { trips = append(trips, 1) }}
+	f.settles(t, grantsOf("rain", 2, 9)...)
+	f.ledger.store = inner
+	require.Equal(t, []int{2, 4}, trips)
+	f.holds(t, "rain", grantsOf("rain", 1, 9))
+}

@@ -18,8 +18,9 @@ type dialect struct {
 	lock       []string
 	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
-	// plainFirst: an insert without ON CONFLICT is worth trying first. See insertOnce.
-	plainFirst bool
+	// hopeful: the first try takes all grants of a batch for new ones about which nobody has decided. It inserts without
+	// ON CONFLICT (see insertOnce), in the round trip that asks whether somebody has decided.
+	hopeful bool
 	// now is the database's clock in ms.
 	now string
 	// version is that of the server, or of the library.
@@ -122,7 +123,7 @@ func withoutComments(sql string) string {
 // insert's time, so the first try goes without: a packet that is there fails it with errAgain, and the next try finds
 // it. The others' texts have it.
 func (d *dialect) insertOnce(insert string, try int) string {
-	if d.plainFirst && try > 0 {
+	if d.hopeful && try > 0 {
 		return insert + ` ON CONFLICT (campaign, packet) DO NOTHING`
 	}
 	return insert

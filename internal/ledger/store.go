@@ -2,7 +2,7 @@ package ledger
 
 import "context"
 
-// stmt is one statement that returns no rows. Placeholders are $1, $2, ... on every database. What differs between
+// stmt is one statement. Placeholders are $1, $2, ... on every database. What differs between
 // databases, like ON CONFLICT, stands in folder sql. RETURNING is not to be used, MySQL has none.
 type stmt struct {
 	sql  string
@@ -10,6 +10,8 @@ type stmt struct {
 	// changed, if not nil, gets the number of rows that the statement changed. On MySQL a row that is set to what it is
 	// does not count.
 	changed *int64
+	// row, if not nil, is called for each row that the statement returns. Only a dialect that is hopeful asks so.
+	row func(scan) error
 }
 
 // scan reads the current row.

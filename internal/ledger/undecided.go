@@ -8,6 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
+// decidedQuery gives a row if a grant of a campaign stands in quarantine with a decision later than a time.
+const decidedQuery = `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > $2 LIMIT 1`
+
 // inQuarantine gives the items of campaigns that have grants in quarantine, or decided ones. items are sorted by
 // campaign. Few campaigns have such grants, so one look at each is all that most batches cost.
 func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspects []item, err error) {
@@ -20,7 +23,7 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 		for last < len(items) && items[last].grant.Campaign == id {
 			last++
 		}
-		err = t.query(ctx, `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > $2 LIMIT 1`, []any{id, above},
+		err = t.query(ctx, decidedQuery, []any{id, above},
 			func(s scan) error {
 				suspects = append(suspects, items[first:last]...)
 				return s(new(int64))
@@ -28,6 +31,22 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 		first = last
 	}
 	return suspects, err
+}
+
+// askDecided asks whether a person has decided about any grant of the items' campaigns. items are sorted by campaign.
+func askDecided(items []item, decided *bool) (questions []stmt) {
+	for i := range items {
+		if id := items[i].grant.Campaign; i == 0 || id != items[i-1].grant.Campaign {
+			questions = append(questions, stmt{
+				sql: decidedQuery, args: []any{id, int64(0)},
+				row: func(s scan) error {
+					*decided = true
+					return s(new(int64))
+				},
+			})
+		}
+	}
+	return questions
 }
 
 // undecided gives the items without those about which a person has decided: void stays void, and what was paid from
