@@ -8,9 +8,12 @@
 //
 //   - grab_1x20, grab_1x512, grab_64x8 and grab_256x2 have so many clients, with so many callers each, grab at once through
 //     package producer, against the classic script by the better of two clients; with what a grab costs Redis beside it;
-//   - settle_postgres brings a stream to PostgreSQL by the whole consumer, against a bare loop of read, insert and ack;
+//   - settle_postgres, settle_mariadb and settle_sqlite bring a stream to a ledger by the whole consumer, against a bare
+//     loop of read, insert and ack on the same tables; settle_postgres_plain, against tables without books;
 //   - settle_http brings it to a remote balance system that takes 5 ms for each call, against a bare loop of posts;
-//   - publish_kafka brings it to Kafka with claims, against a bare loop of read, send and ack;
+//   - publish_kafka brings it to Kafka with claims, against a bare loop of read, send and ack; publish_kafka_franz_none,
+//     _lz4 and _zstd, against franz-go's idempotent producer that sends from memory;
+//   - both_sinks brings it to PostgreSQL and to Kafka at once, against the slower one alone;
 //   - replay delivers it once more, against the rate of publish_kafka;
 //   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash.
 //

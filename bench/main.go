@@ -30,6 +30,7 @@ var rows = []row{
 	settleRow("settle_sqlite", 0.6, sqliteDatabase),
 	{"settle_http", settleHTTPRow},
 	{"publish_kafka", publishRow},
+	{"both_sinks", bothRow},
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -21,55 +22,89 @@ import (
 
 const partitions = 4
 
-// publishRow compares Redis -> Kafka by a whole consumer, claims and all, with a bare loop over the same entries, and
-// with kafka-go's Writer that gets its messages from memory.
+// publishRow compares Redis -> Kafka by a whole consumer, claims and all, with a bare loop over the same entries, with
+// kafka-go's Writer, and, for each compression, with franz-go's idempotent producer; these get their messages from
+// memory.
 func publishRow(ctx context.Context, o options) ([]Result, error) {
-	n := o.n(300_000)
 	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
+	broker, err := startKafka(ctx)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	b := &publishBench{fixture: r, broker: broker, n: o.n(300_000)}
+	results, err := b.rows(ctx, o.rounds)
+	return results, errors.Join(err, broker.Close(), r.close())
+}
+
+func startKafka(ctx context.Context) (*testkit.KafkaBroker, error) {
 	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
-	b := &publishBench{fixture: r, broker: broker, n: n}
+	return broker, nil
+}
+
+// publishing is a run of the row, and the results that are compared with it.
+type publishing struct {
+	run  func(context.Context) (float64, error)
+	rate []float64
+}
+
+func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, "+
-		"stored batches, leases, done bits",
-		n, shardCount)
-	bare := Result{
+		"stored batches, leases, done bits", b.n, shardCount)
+	plain, bare, writer := &publishing{run: b.ours("none")}, &publishing{run: b.bare}, &publishing{run: b.writer}
+	runs := []*publishing{bare, plain, writer}
+	mine, franz := map[string]*publishing{}, map[string]*publishing{}
+	for _, c := range compressions {
+		mine[c], franz[c] = plain, &publishing{run: b.franz(c)}
+		if c != "none" {
+			mine[c] = &publishing{run: b.ours(c)}
+			runs = append(runs, mine[c])
+		}
+		runs = append(runs, franz[c])
+	}
+	// A broker is slow until its JVM has compiled what it needs; that run does not count.
+	if _, err := b.writer(ctx); err != nil {
+		return nil, err
+	}
+	for range rounds {
+		for _, p := range runs {
+			rate, err := p.run(ctx)
+			if err != nil {
+				return nil, err
+			}
+			p.rate = append(p.rate, rate)
+		}
+	}
+	results := []Result{{
 		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's "+
-			"RecordSet, RawProduce acks=all, XACK",
-			shardCount, batch),
-	}
-	writer := Result{
+			"RecordSet, RawProduce acks=all, XACK", shardCount, batch),
+	}, {
 		Name: "publish_kafka_writer", Unit: "grants/s", Want: 0.45, HowOurs: ours,
 		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, " +
 			"nothing acked",
-	}
-	// A broker is slow until its JVM has compiled what it needs; that run does not count.
-	_, err = b.writer(ctx)
-	for range o.rounds {
-		if err != nil {
-			break
+	}}
+	results[0].compare(plain.rate, bare.rate)
+	results[1].compare(plain.rate, writer.rate)
+	for _, c := range compressions {
+		res := Result{
+			Name: "publish_kafka_franz_" + c, Unit: "grants/s", Want: 0.7, HowOurs: ours + "; compression " + c,
+			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions, records made " +
+				"before the clock starts: nothing read, nothing encoded as JSON, nothing acked",
 		}
-		var v [3]float64
-		for i, f := range []func(context.Context) (float64, error){b.bare, b.ours, b.writer} {
-			if err == nil {
-				v[i], err = f(ctx)
-			}
-		}
-		bare.RunsBaseline, bare.RunsOurs = append(bare.RunsBaseline, v[0]), append(bare.RunsOurs, v[1])
-		writer.RunsBaseline, writer.RunsOurs = append(writer.RunsBaseline, v[2]), append(writer.RunsOurs, v[1])
+		res.compare(mine[c].rate, franz[c].rate)
+		results = append(results, res)
 	}
-	if err = errors.Join(err, broker.Close(), r.close()); err != nil {
-		return nil, err
-	}
-	bare.compare(bare.RunsOurs, bare.RunsBaseline)
-	writer.compare(writer.RunsOurs, writer.RunsBaseline)
-	return []Result{bare, writer}, nil
+	return results, nil
 }
+
+// compressions are those that the row compares.
+var compressions = []string{"none", "lz4", "zstd"}
 
 type publishBench struct {
 	fixture *fixture
@@ -94,18 +129,49 @@ func (b *publishBench) topic(ctx context.Context) (string, error) {
 	return name, b.broker.CreateTopic(ctx, name, partitions, nil)
 }
 
-func (b *publishBench) ours(ctx context.Context) (float64, error) {
-	layout, topic, err := b.fresh(ctx)
-	if err != nil {
-		return 0, err
+// ours publishes the events of a run, compressed so.
+func (b *publishBench) ours(compression string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		layout, topic, err := b.fresh(ctx)
+		if err != nil {
+			return 0, err
+		}
+		group := "kafka-" + strconv.Itoa(b.runs)
+		p, err := b.publisher(layout, topic, group, compression, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
+		if err != nil {
+			return 0, err
+		}
+		defer p.Close()
+		return b.fixture.consume(ctx, layout, group, b.n, p)
 	}
-	group := "kafka-" + strconv.Itoa(b.runs)
-	p, err := b.publisher(layout, topic, group, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
-	if err != nil {
-		return 0, err
+}
+
+// franz produces as many records from memory as fast as franz-go can, without losing one.
+func (b *publishBench) franz(compression string) func(context.Context) (float64, error) {
+	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(),
+		"zstd": kgo.ZstdCompression()}[compression]
+	return func(ctx context.Context) (float64, error) {
+		topic, err := b.topic(ctx)
+		if err != nil {
+			return 0, err
+		}
+		c, err := kgo.NewClient(kgo.SeedBrokers(b.broker.Addr), kgo.DefaultProduceTopic(topic),
+			kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchCompression(codec), kgo.MaxBufferedRecords(b.n))
+		if err != nil {
+			return 0, fmt.Errorf("make franz-go's client: %w", err)
+		}
+		defer c.Close()
+		records := make([]*kgo.Record, b.n)
+		for i, m := range fromMemory(0, b.n) {
+			records[i] = &kgo.Record{Key: m.Key, Value: m.Value}
+			for _, h := range m.Headers {
+				records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+			}
+		}
+		start := time.Now()
+		err = c.ProduceSync(ctx, records...).FirstErr()
+		return float64(b.n) / time.Since(start).Seconds(), err
 	}
-	defer p.Close()
-	return b.fixture.consume(ctx, layout, group, b.n, p)
 }
 
 func (b *publishBench) bare(ctx context.Context) (float64, error) {

@@ -36,7 +36,7 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	_, err = b.writer(ctx) // a broker is slow until its JVM has compiled what it needs; that run does not count
 	if err == nil {
-		err = res.inTurn(ctx, o.rounds, b.ours, b.replay)
+		err = res.inTurn(ctx, o.rounds, b.ours("none"), b.replay)
 	}
 	if err = errors.Join(err, broker.Close(), r.close()); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	name := strconv.Itoa(b.runs)
-	p, err := b.publisher(layout, topic, replay.DoneSink(name), &replay.Entries{Redis: b.fixture.rdb, Space: layout})
+	p, err := b.publisher(layout, topic, replay.DoneSink(name), "none", &replay.Entries{Redis: b.fixture.rdb, Space: layout})
 	if err != nil {
 		return 0, err
 	}
@@ -75,7 +75,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 }
 
 // publisher makes a publisher to a topic with claims of a sink.
-func (b *publishBench) publisher(layout *shards.Layout, topic, sink string,
+func (b *publishBench) publisher(layout *shards.Layout, topic, sink, compression string,
 	entries publish.Entries) (*publish.Publisher, error) {
 	claims, err := claims.New(claims.Config{
 		Redis: b.fixture.rdb, Space: layout.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
@@ -86,7 +86,7 @@ func (b *publishBench) publisher(layout *shards.Layout, topic, sink string,
 	return publish.New(publish.Config{
 		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench",
 		Worker:      "bench",
-		BatchGrants: batch, BatchBytes: 1_000_000, Compression: "none", DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
+		BatchGrants: batch, BatchBytes: 1_000_000, Compression: compression, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
 		IdleTimeout: time.Minute,
 		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour,
