@@ -1,0 +1,47 @@
+package app
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A trail follows a user, or a packet, on each of the campaign's shards. What one of them does not tell is named, and the
+// other's steps are told.
+func TestTrailOverShards(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
+	a.Config.Deployment.Sinks, a.Config.Ledger.DSN = []string{"balance"}, ""
+	places := a.space.Places("rain", 2)
+	for _, k := range places {
+		a.grantsOn(t, k, "u1")
+	}
+	trail := func(q TrailOf) (packets []int64, unread []Unread) {
+		t.Helper()
+		q.Campaign = "rain"
+		out, err := a.Trail(t.Context(), q)
+		require.NoError(t, err)
+		for _, s := range out.Steps {
+			packets = append(packets, s.Packet)
+			require.NotNil(t, s.Receipt)
+			require.NotNil(t, s.Entry, "its entry is looked for on its own shard")
+		}
+		return packets, out.Unread
+	}
+	packets, unread := trail(TrailOf{User: "u1"})
+	require.Equal(t, []int64{1, 2}, packets)
+	require.Empty(t, unread)
+	packets, _ = trail(TrailOf{Packet: 2})
+	require.Equal(t, []int64{2}, packets, "it is on the second shard, and nobody says whose it is")
+	require.NoError(t, a.redis.Set(t.Context(), places[1].Campaign("rain"), "x", 0).Err())
+	packets, unread = trail(TrailOf{User: "u1"})
+	require.Equal(t, []int64{1}, packets)
+	require.Len(t, unread, 1)
+	require.Equal(t, "redis", unread[0].Where)
+}
