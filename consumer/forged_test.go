@@ -11,12 +11,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // forged are the fields of an entry of one grant to a thief.
 func forged(seq, epoch int64) []any {
-	return []any{"v", "1", "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", "1700000000000", "g",
-		"77 900000 thief - -"}
+	return testkit.Entry("1", "grant", "rain", seq, epoch, "1700000000000",
+		"77 900000 thief - -")
 }
 
 // thefts counts the grants to the thief that reach a sink.
@@ -40,9 +41,8 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	for _, values := range [][]any{
 		forged(3, 1),
 		// its end is ahead
-		{"v", "1", "k", "grant", "c", "rain", "q", "2", "e", "1", "t", "1700000000000", "g",
-			"77 9 thief - -\n78 9 thief - -"},
-		{"v", "1", "k", "close", "c", "rain", "q", "4", "e", "1", "t", "1700000000000", "g", "2 203 0 0"},
+		testkit.Entry(1, "grant", "rain", 2, 1, 1700000000000, "77 9 thief - -\n78 9 thief - -"),
+		testkit.Entry(1, "close", "rain", 4, 1, 1700000000000, "2 203 0 0"),
 		forged(1<<40, 1),
 		forged(1, 2), // of an epoch that has not begun
 	} {
@@ -67,7 +67,7 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 		require.Empty(t, dead[i]["grant"], "whole, so that nobody can requeue it")
 		require.Contains(t, dead[i]["reason"], "no grab wrote it")
 	}
-	require.Equal(t, "77 900000 thief - -", dead[0]["entry.g"])
+	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
 }
 
 // A forged entry that a dead worker had is found out as well by the one who takes it over.
@@ -175,7 +175,7 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "1", b.chunks(t))
 	b.raw(t, fields(7, 1)...)
-	b.raw(t, "v", "1", "k", "grant", "c", "nobody-knows", "q", 8, "e", "1", "t", "1700000000000", "g", "8 101 thief - -")
+	b.raw(t, testkit.Entry(1, "grant", "nobody-knows", 8, 1, 1700000000000, "8 101 thief - -")...)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 600)

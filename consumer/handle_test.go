@@ -36,8 +36,8 @@ func TestGrantsReachTheHandlerWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.reached(t, 8, 3)
-	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 7, "e", 3, "t", 1700000000123, "g",
-		"5 250 ann r1 00-abc-01\n6 1 bob - -")
+	b.raw(t, testkit.Entry(1, "grant", "rain", 7, 3, 1700000000123,
+		"5 250 ann r1 00-abc-01\n6 1 bob - -")...)
 	got := make(chan []hongbao.Grant, 1)
 	start(t, b.config(t, "w", newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		got <- grants
@@ -109,8 +109,8 @@ func TestPermanentErrorIsADeadLetterAtOnceWithAllItsFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.reached(t, 3, 3)
-	b.raw(t, "v", 1, "k", "grant", "c", "rain", "q", 1, "e", 3, "t", 1700000000123, "g",
-		"1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")
+	b.raw(t, testkit.Entry(1, "grant", "rain", 1, 3, 1700000000123,
+		"1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")...)
 	s := newSink(failing(func(seq int64) error {
 		if seq == 2 {
 			return hongbao.Errorf(hongbao.ClassPermanent, "no such account")
@@ -128,8 +128,7 @@ func TestPermanentErrorIsADeadLetterAtOnceWithAllItsFields(t *testing.T) {
 	require.NotEmpty(t, dead[0]["first"])
 	for name, want := range map[string]string{
 		"grant": "2 250 bob r1 00-abc-01", "seq": "2", "class": "permanent", "reason": "no such account", "attempts": "1",
-		"group": group, "entry.v": "1", "entry.k": "grant", "entry.c": "rain", "entry.q": "1", "entry.e": "3",
-		"entry.t": "1700000000123", "entry.g": "1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -",
+		"group": group, "entry.1": "grant rain 1 3 1700000000123\n1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -",
 	} {
 		require.Equal(t, want, dead[0][name], name)
 	}

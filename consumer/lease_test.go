@@ -302,7 +302,7 @@ func TestDeadLetterIsWrittenOnceWhenItsReplyIsLost(t *testing.T) {
 			cfg.Redis = c
 			proxy.SwallowAnswers(3, scriptWith(":dead:"))
 			b.add(t, 0, 4, 1)
-			b.raw(t, "v", "1", "k", "nonsense")
+			b.raw(t, "1", "nonsense")
 			w := start(t, cfg)
 			b.idle(t, 0)
 			require.NoError(t, w.stop())

@@ -18,31 +18,30 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
-	good := func() []any {
-		return []any{"v", "1", "k", "grant", "c", "rain", "q", "90", "e", "1", "t", "1700000000000", "g", "1 5 ann - -"}
-	}
-	with := func(at int, value any) []any { v := good(); v[at] = value; return v }
+	const at = "1700000000000"
+	grant := func(lines string) []any { return testkit.Entry(1, "grant", "rain", 90, 1, at, lines) }
+	good := func() []any { return grant("1 5 ann - -") }
 	many := good()
 	for i := range 5_000 {
 		many = append(many, fmt.Sprintf("x%d", i), i)
 	}
 	bad := [][]any{
-		good()[:12],                      // a field is missing
-		append(good(), "extra", "1"),     // one too many
-		many,                             // far too many
-		with(13, "1 1e9 ann - -"),        // not plain digits
-		with(13, "1 -5 ann - -"),         // negative
-		with(13, "1 5 ann - - -"),        // one word too many
-		with(13, ""),                     // no grants
-		with(13, "1 5 ann - -\n"),        // an empty line
-		with(7, "0"),                     // seq 0
-		with(7, "9007199254740993"),      // above 2^53
-		with(3, "gift"),                  // no such kind
-		with(5, "{x}"),                   // no campaign id
-		with(1, "0"),                     // no such version
-		with(1, "1.0"),                   // not a number
-		{"\xff\x00", "\r\n$-1\r\n"},      // anything at all
-		with(11, "99999999999999999999"), // a time out of range
+		{"1", "grant rain 90 1"},     // words are missing
+		append(good(), "extra", "1"), // a field too many
+		many,                         // far too many
+		grant("1 1e9 ann - -"),       // not plain digits
+		grant("1 -5 ann - -"),        // negative
+		grant("1 5 ann - - -"),       // one word too many
+		grant(""),                    // no grants
+		grant("1 5 ann - -\n"),       // an empty line
+		testkit.Entry(1, "grant", "rain", 0, 1, at, "1 5 ann - -"),                      // seq 0
+		testkit.Entry(1, "grant", "rain", "9007199254740993", 1, at, "1 5 ann - -"),     // above 2^53
+		testkit.Entry(1, "gift", "rain", 90, 1, at, "1 5 ann - -"),                      // no such kind
+		testkit.Entry(1, "grant", "{x}", 90, 1, at, "1 5 ann - -"),                      // no campaign id
+		testkit.Entry(0, "grant", "rain", 90, 1, at, "1 5 ann - -"),                     // no such version
+		testkit.Entry("1.0", "grant", "rain", 90, 1, at, "1 5 ann - -"),                 // not a number
+		{"\xff\x00", "\r\n$-1\r\n"},                                                     // anything at all
+		testkit.Entry(1, "grant", "rain", 90, 1, "99999999999999999999", "1 5 ann - -"), // a time out of range
 	}
 	for _, values := range bad {
 		b.raw(t, values...)
@@ -61,7 +60,7 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 		require.Equal(t, "1", dead[i]["attempts"])
 		require.Contains(t, dead[i]["reason"], "can't be read")
 	}
-	require.Equal(t, "1 1e9 ann - -", dead[3]["entry.g"], "with its fields")
+	require.Equal(t, "grant rain 90 1 "+at+"\n1 1e9 ann - -", dead[3]["entry.1"], "with its fields")
 	require.Contains(t, fmt.Sprint(dead[2]), "x4999")
 }
 
@@ -69,7 +68,7 @@ func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
-	id := b.raw(t, "v", "3", "k", "grant", "c", "rain", "something", "else")
+	id := b.raw(t, "3", "something else")
 	b.add(t, 0, 2)
 	for _, name := range []string{"w1", "w2"} {
 		w := start(t, b.config(t, name, newSink(nil)))
@@ -90,7 +89,7 @@ func TestCloseEntriesAreAcked(t *testing.T) {
 	b.add(t, 0, 2)
 	b.reached(t, 3, 1)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Campaign("rain"), "state", "closed", "close_seq", 3).Err())
-	b.raw(t, "v", "1", "k", "close", "c", "rain", "q", "3", "e", "1", "t", "1700000000000", "g", "2 203 0 0")
+	b.raw(t, testkit.Entry(1, "close", "rain", 3, 1, 1700000000000, "2 203 0 0")...)
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	b.idle(t, 0)

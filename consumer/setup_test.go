@@ -85,8 +85,8 @@ func fields(first int64, n int) []any {
 		p := first + int64(i)
 		lines[i] = fmt.Sprintf("%d %d u%d - -", p, 100+p%7, p)
 	}
-	return []any{"v", "1", "k", "grant", "c", "rain", "q", first, "e", "1", "t", "1700000000000", "g",
-		strings.Join(lines, "\n")}
+	return testkit.Entry("1", "grant", "rain", first, "1", "1700000000000",
+		strings.Join(lines, "\n"))
 }
 
 // receipts are those of the same grants: user and receipt in turn.

@@ -220,9 +220,9 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(b *bundle){
-		"huge seq":         func(b *bundle) { b.raw(t, "v", "1", "q", "9007199254740991") },
+		"huge seq":         func(b *bundle) { b.raw(t, "1", "grant rain 9007199254740991 1 1") },
 		"many without seq": func(b *bundle) { forgeMany(t, b) },
-		"seq 0":            func(b *bundle) { b.raw(t, "q", "0") },
+		"seq 0":            func(b *bundle) { b.raw(t, "1", "grant rain 0 1 1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

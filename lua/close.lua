@@ -52,8 +52,8 @@ end
 local granted, amount = string.format('%.0f', c[3] - left), string.format('%.0f', c[4] - left_amount)
 local reply = answer('', '', meta[2], granted, amount)
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
-redis.call('XADD', KEYS[2], '*', 'v', '1', 'k', 'close', 'c', string.match(KEYS[3], '[^:]+$'),
-	'q', seq, 'e', meta[2], 't', ms, 'g', table.concat(reply, ' ', 6))
+redis.call('XADD', KEYS[2], '*', '1', 'close ' .. string.match(KEYS[3], '[^:]+$') .. ' ' .. seq .. ' ' .. meta[2] .. ' ' .. ms ..
+	'\n' .. table.concat(reply, ' ', 6))
 redis.call('HSET', KEYS[3], 'state', 'closed', 'close_seq', seq, 'closed_at', ms, 'close_epoch', meta[2],
 	'granted', granted, 'granted_amount', amount)
 redis.call('HSET', KEYS[1], 'seq', seq)

@@ -323,8 +323,8 @@ local reply = now_text .. '\t' .. from_text .. '\t' .. meta[1] .. '\t' .. (n == 
 if granted == 0 then
 	return reply
 end
-call('XADD', KEYS[2], '*', 'v', '1', 'k', 'grant', 'c', ARGV[3], 'q', next_seq, 'e', meta[2], 't', now_text,
-	'g', granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted))
+call('XADD', KEYS[2], '*', '1', 'grant ' .. ARGV[3] .. ' ' .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text .. '\n' ..
+	(granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
 for k = 1, by_fact do
 	local counts, from, fields, size = limits[k][1], limits[k][4], {}, 0

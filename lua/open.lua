@@ -26,7 +26,7 @@ if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or tonumber(m[6] or 0) > t
 	return { 'changed' }
 end
 local first = string.format('%.0f', (m[1] or 0) + 1)
-redis.call('XADD', KEYS[2], '*', 'v', '2', 'k', 'epoch', 'c', '-', 'q', first, 'e', ARGV[4], 't', now, 'g', ARGV[5] .. ' ' .. ARGV[6])
+redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. first .. ' ' .. ARGV[4] .. ' ' .. now .. '\n' .. ARGV[5] .. ' ' .. ARGV[6])
 for i = 3, 2 + sinks do
 	redis.call('HINCRBY', KEYS[i], '#fence', '1048576')
 end

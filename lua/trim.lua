@@ -48,11 +48,9 @@ local function seq_from(id)
 	while true do
 		local rows = redis.call('XRANGE', KEYS[1], id, '+', 'COUNT', count)
 		for _, row in ipairs(rows) do
-			for i = 1, #row[2], 2 do
-				local q = row[2][i] == 'q' and string.match(row[2][i + 1], '^[1-9]%d*$')
-				if q and tonumber(q) <= tonumber(last) then
-					return tonumber(q)
-				end
+			local q = string.match(row[2][2] or '', '^%a+ %S+ ([1-9]%d*) ')
+			if q and tonumber(q) <= tonumber(last) then
+				return tonumber(q)
 			end
 		end
 		if #rows < count then

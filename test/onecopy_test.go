@@ -92,9 +92,8 @@ func (c *oneCopy) grants(n int) {
 			for i := range int64(10) {
 				lines = append(lines, fmt.Sprintf("%d 100 %s r%d -", c.seq+i+1, user(int(c.seq+i)), c.seq+i))
 			}
-			p.XAdd(c.t.Context(), &redis.XAddArgs{Stream: c.keys.Events(), Values: []any{
-				"v", 1, "k", "grant", "c", "rain", "q", c.seq + 1, "e", 1, "t", at, "g", strings.Join(lines, "\n"),
-			}})
+			p.XAdd(c.t.Context(), &redis.XAddArgs{Stream: c.keys.Events(),
+				Values: testkit.Entry(1, "grant", "rain", c.seq+1, 1, at, strings.Join(lines, "\n"))})
 			c.seq += 10
 		}
 		p.HSet(c.t.Context(), c.keys.Meta(), "seq", c.seq)

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // decided decodes what a command printed as JSON.
@@ -182,8 +183,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	for i, e := range entries { // the same packets, dealt to others
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
-		values := []any{"v", 1, "k", "grant", "c", "rain", "q", 3 + i, "e", 1, "t", e.Time.UnixMilli(), "g",
-			shards.GrantLine(&g)}
+		values := testkit.Entry(1, "grant", "rain", 3+i, 1, e.Time.UnixMilli(), shards.GrantLine(&g))
 		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
 	}
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())

@@ -18,16 +18,13 @@ func TestLogInjection(t *testing.T) {
 	w := d.start("work")
 	w.says(`"working"`)
 	honest := grantEntry("rain", 1, "1", "u")
-	for i := range honest {
-		if honest[i] == "SEQ" {
-			continue
+	d.plant("rain", forged, honest[1])
+	d.plant("rain", "1"+forged, honest[1])
+	d.plant("rain", "1", forged)
+	for _, word := range strings.Fields(honest[1]) {
+		if word != "SEQ" {
+			d.plant("rain", "1", strings.Replace(honest[1], word, forged, 1))
 		}
-		entry := append([]string(nil), honest...)
-		entry[i] = forged
-		if entry[0] == "v" && entry[1] == forged {
-			entry[1] = "1" + forged // a version that is not one, rather than a newer one
-		}
-		d.plant("rain", entry...)
 	}
 	d.plant("rain", grantEntry("rain", 1, "1", forged)...)
 	d.quiet()

@@ -80,12 +80,12 @@ func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
 	d.campaign("rain", 100, 1000)
 	w := d.start("work")
 	require.Equal(t, 50, d.crowdOf("rain", 0, 50))
-	d.plant("rain", grantEntry("rain", 1, "1", "u")[:12]...) // g is missing
+	d.plant("rain", "1", "grant rain SEQ 1 1700000000000") // the grants are missing
 	d.plant("rain", append(grantEntry("rain", 1, "1", "u"), "x", "y")...)
 	d.plant("rain", grantEntry("rain", 1, "1e9", "u")...)
 	d.plant("rain", grantEntry("rain", 1, "-5", "u")...)
 	d.plant("rain", grantEntry("rain", 1, "1", "a\x00b")...)
-	d.plant("rain", "v", "no number")
+	d.plant("rain", "no number", "x")
 	require.Equal(t, 50, d.crowdOf("rain", 50, 60))
 	d.quiet()
 	w.stop(syscall.SIGTERM)
@@ -116,7 +116,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	w := d.start("work")
 	w.says(`"working"`)
 	newer := grantEntry(ids[0], 1, "1", "u")
-	newer[1] = "3"
+	newer[0] = "3"
 	d.plant(ids[0], newer...)
 	w.says("shard is broken")
 	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,9 +152,7 @@ func (d *deployment) plantOn(k shards.Keys, fields ...string) int64 {
 	require.NoError(d.t, err)
 	values := make([]any, len(fields))
 	for i, f := range fields {
-		if values[i] = f; f == "SEQ" {
-			values[i] = strconv.FormatInt(seq, 10)
-		}
+		values[i] = strings.Replace(f, " SEQ ", fmt.Sprintf(" %d ", seq), 1)
 	}
 	require.NoError(d.t, d.rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
 	return seq
@@ -163,9 +160,7 @@ func (d *deployment) plantOn(k shards.Keys, fields ...string) int64 {
 
 // grantEntry are the fields of an entry with one grant.
 func grantEntry(id string, packet int64, amount, user string) []string {
-	return []string{"v", "1", "k", "grant", "c", id, "q", "SEQ", "e", "1", "t",
-		strconv.FormatInt(time.Now().UnixMilli(), 10),
-		"g", fmt.Sprintf("%d %s %s - -", packet, amount, user)}
+	return []string{"1", fmt.Sprintf("grant %s SEQ 1 %d\n%d %s %s - -", id, time.Now().UnixMilli(), packet, amount, user)}
 }
 
 // parked counts the entries of the campaign's shard that wait for any worker to take them at once.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func do(t *testing.T, cmd redis.Cmder) {
@@ -29,9 +30,8 @@ func again(grants map[string][]hongbao.Grant, id, user string) {
 // addEntry puts an entry of one grant of a into the stream, past the scripts.
 func (w *world) addEntry(t *testing.T, line string, seq int64) {
 	t.Helper()
-	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
-		"v", "1", "k", "grant", "c", "a", "q", fmt.Sprint(seq), "e", "1", "t", "1700000000000", "g", line,
-	}}))
+	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(),
+		Values: testkit.Entry(1, "grant", "a", seq, 1, 1700000000000, line)}))
 }
 
 // forge gives the last packet of a to a user with the seq, with all counts right.

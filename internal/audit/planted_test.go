@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // planted is one thing done to a world in which all agrees, and what the audit must name then: nothing less, nothing
@@ -135,7 +136,7 @@ var planted = map[string]struct {
 			require.NoError(t, err)
 			k, last := w.keys("a").Events(), list[len(list)-1]
 			do(t, w.rdb.XDel(t.Context(), k, last.ID))
-			last.Values[13] = strings.Replace(last.Values[13], "u0109", "mallory", 1)
+			last.Values[1] = strings.Replace(last.Values[1], "u0109", "mallory", 1)
 			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k, Values: last.Values}))
 		},
 		kinds(audit.Different), `the stream has user "mallory"`,
@@ -163,10 +164,8 @@ var planted = map[string]struct {
 	},
 	"a close of the past": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{
-				"v", "1", "k", "close", "c", "a", "q", fmt.Sprint(w.settled("a", "u0109").Seq), "e", "1", "t", "1700000000000", "g",
-				"40 400 60 600",
-			}}))
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: testkit.Entry(1, "close", "a",
+				w.settled("a", "u0109").Seq, 1, 1700000000000, "40 400 60 600")}))
 		},
 		kinds(audit.CampaignBroken), `the stream has its close, but it is "open"`,
 	},

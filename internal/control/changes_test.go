@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -281,8 +281,8 @@ func (d *desk) plant(id, grant string) {
 	k := layout.Home(id)
 	seq, err := rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)
-	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []any{"v", "1", "k", "grant",
-		"c", id, "q", strconv.FormatInt(seq, 10), "e", "1", "t", strconv.FormatInt(time.Now().UnixMilli(), 10), "g", grant}}).Err())
+	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(),
+		Values: testkit.Entry(1, "grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
 }
 
 // Who did what stands in the journal, whoever asked: each change once, with the request's id, and what a key was denied.

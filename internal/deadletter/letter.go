@@ -94,12 +94,7 @@ func (l *Letter) grant() *hongbao.Grant {
 
 // Campaign is what the letter's entry says, readable or not; empty if the entry was gone.
 func (l *Letter) Campaign() string {
-	for i := 0; i+1 < len(l.Fields); i += 2 {
-		if l.Fields[i] == "c" {
-			return l.Fields[i+1]
-		}
-	}
-	return ""
+	return stream.CampaignOf(l.Fields)
 }
 
 // Facts are what an audit compares of the letter's grant. The letter tells them even where its entry was gone, but then

@@ -201,9 +201,9 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	require.Nil(t, w.settler(t).Handle(t.Context(), []hongbao.Grant{stolen}))
 	letter := w.space.Shard(0).Dead("balance")
 	require.NoError(t, w.rdb.XAdd(t.Context(),
-		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.c", id}}).Err())
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.1", "grant " + id + " 2"}}).Err())
 	require.NoError(t, w.rdb.XAdd(t.Context(),
-		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.c", "snow"}}).Err())
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.1", "grant snow 3"}}).Err())
 	at, err := w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Letters: 1, Quarantine: 1}, at.Waiting)

@@ -11,14 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // forge writes an entry of one or two grants to a thief under an id; "*" for the next one.
 func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 	t.Helper()
-	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(), ID: id, Values: []any{
-		"v", 1, "k", "grant", "c", "rain", "q", seq, "e", epoch, "t", deadlettertest.Began, "g", lines,
-	}}).Err())
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(), ID: id,
+		Values: testkit.Entry(1, "grant", "rain", seq, epoch, deadlettertest.Began, lines)}).Err())
 }
 
 const theft = "77 900000 thief - -"

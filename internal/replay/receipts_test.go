@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // tell writes the receipts of grants, as the grabs did.
@@ -139,9 +140,8 @@ func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	w.Add(t, 20)
 	k := w.Layout.Shard(0)
 	w.trim(t, 0, 21)
-	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []any{
-		"v", 1, "k", "grant", "c", "rain", "q", 131, "e", 3, "t", deadlettertest.Began, "g", "500 1 u1 - -",
-	}}).Err())
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(),
+		Values: testkit.Entry(1, "grant", "rain", 131, 3, deadlettertest.Began, "500 1 u1 - -")}).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64,71-130").Err())
 	shard := 0
 	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &shard}})

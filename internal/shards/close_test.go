@@ -273,9 +273,8 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.group(t, "balance")
-	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: []any{
-		"v", 1, "k", "grant", "c", "rain", "q", 1 << 40, "e", 1, "t", 1700000000000, "g", "77 9 thief - -",
-	}}).Err())
+	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(),
+		Values: testkit.Entry(1, "grant", "rain", 1<<40, 1, 1700000000000, "77 9 thief - -")}).Err())
 	e := b.closed(t, "rain", 5, 3)
 	raw := b.read(t, "balance", "w1", 1)
 	require.Len(t, raw, 1, "the forged one is pending, nothing else was delivered")

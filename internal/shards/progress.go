@@ -161,9 +161,9 @@ func (k *Shard) Held(ctx context.Context, group string, count int64, known map[s
 
 // seqsOf tells which events an entry has.
 func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
-	values := make([]string, 0, 2*len(fields))
-	for _, name := range []string{"v", "k", "c", "q", "e", "t", "g"} {
-		text, _ := fields[name].(string)
+	var values []string
+	for name, value := range fields {
+		text, _ := value.(string)
 		values = append(values, name, text)
 	}
 	e, err := stream.ParseEntry(0, "", values)

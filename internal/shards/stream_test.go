@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // An entry that can't be read is left out, so that a stored batch around it can be built again; one of a newer build is
@@ -19,7 +20,7 @@ func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 		require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: values}).Err())
 	}
 	grant := func(version, seq int) {
-		add("v", version, "k", "grant", "c", "rain", "q", seq, "e", 1, "t", 1_700_000_000_000, "g", "1 100 u1 - -")
+		add(testkit.Entry(version, "grant", "rain", seq, 1, 1_700_000_000_000, "1 100 u1 - -")...)
 	}
 	grant(1, 1)
 	add("poison", "1e9")

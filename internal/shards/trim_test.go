@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has
@@ -20,10 +21,9 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 	var ids []string
 	for i, n := range sizes {
 		id := fmt.Sprintf("%d-%d", now.Add(-ageOf(i)).UnixMilli(), i)
-		args := []any{"XADD", b.k.Events(), id, "v", "1", "k", "grant", "c", "rain", "q", seq + 1, "e", "1", "t", "1", "g",
-			"x"}
+		args := append([]any{"XADD", b.k.Events(), id}, testkit.Entry(1, "grant", "rain", seq+1, 1, 1, "x")...)
 		if n == 0 {
-			args = []any{"XADD", b.k.Events(), id, "q", "1e9", "junk", "y"}
+			args = []any{"XADD", b.k.Events(), id, "1", "grant rain 1e9 1 1", "junk", "y"}
 		}
 		require.NoError(t, b.rdb.Do(t.Context(), args...).Err())
 		if b.holds == nil {
@@ -216,7 +216,7 @@ func TestTrimFinishedAmongUnreadable(t *testing.T) {
 func TestTrimIgnoresForgedSeq(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Events(), "1-1", "q", "99999999999").Err())
+	require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Events(), "1-1", "1", "grant rain 99999999999 1 1\n").Err())
 	b.written(t, repeat(1, 5), old)
 	b.group(t, "kafka")
 	out := b.trim(t, shards.Trim{Groups: []string{"kafka"}})

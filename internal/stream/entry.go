@@ -78,11 +78,9 @@ var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongba
 // Last is the seq of its last event.
 func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 
-var entryFields = [...]string{"v", "k", "c", "q", "e", "t", "g"}
-
-// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. The fields are
-// v k c q e t g, always in this order; g has one line a grant: packet, amount, user, request id, traceparent,
-// separated by one space, "-" for an empty one.
+// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. It has one field.
+// The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for a grant a
+// line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
 //
 // An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
@@ -97,67 +95,88 @@ func ParseEntry(shard int, id string, values []string) (Entry, error) {
 }
 
 func parseEntry(shard int, id string, values []string) (Entry, error) {
-	if len(values) >= 2 && values[0] == "v" {
-		v, err := parseNumber(values[1])
-		if err != nil {
-			return Entry{}, fmt.Errorf("field v: %w", err)
-		}
-		if v > EntryVersion {
-			return Entry{}, fmt.Errorf("%w: it has version %d, this build reads up to %d", ErrNewerEntry, v, EntryVersion)
-		}
-		if v < 1 {
-			return Entry{}, fmt.Errorf("field v: version %d does not exist", v)
-		}
+	if len(values) < 2 {
+		return Entry{}, errors.New("it has no field")
 	}
-	if len(values) != 2*len(entryFields) {
-		return Entry{}, fmt.Errorf("it has %d fields and values, want %d", len(values), 2*len(entryFields))
+	version, err := parseNumber(values[0])
+	if err != nil {
+		return Entry{}, fmt.Errorf("its field's name is no version: %w", err)
 	}
-	for i, name := range entryFields {
-		if values[2*i] != name {
-			return Entry{}, fmt.Errorf("field %d is %.20q, want %q", i, values[2*i], name)
-		}
+	if version > EntryVersion {
+		return Entry{}, fmt.Errorf("%w: it has version %d, this build reads up to %d", ErrNewerEntry, version, EntryVersion)
 	}
-	e := Entry{ID: id, Shard: shard, Kind: EntryKind(values[3]), Campaign: values[5]}
-	if (values[1] == "2") != (e.Kind == EntryEpoch) {
-		return Entry{}, fmt.Errorf("field v: version %s has no kind %.20q", values[1], values[3])
+	if version < 1 || len(values) != 2 {
+		return Entry{}, fmt.Errorf("it has version %d and %d fields and values, want 1 to %d and 2", version, len(values),
+			EntryVersion)
 	}
+	head, body, ok := strings.Cut(values[1], "\n")
+	words := strings.Split(head, " ")
+	if !ok || len(words) != 5 {
+		return Entry{}, fmt.Errorf("its first line has %d words, want kind, campaign, seq, epoch, time, and lines behind it",
+			len(words))
+	}
+	e := Entry{ID: id, Shard: shard, Kind: EntryKind(words[0]), Campaign: words[1]}
+	if (version == 2) != (e.Kind == EntryEpoch) {
+		return Entry{}, fmt.Errorf("version %d has no kind %.20q", version, words[0])
+	}
+	if err := e.parseHead(words); err != nil {
+		return Entry{}, err
+	}
+	switch e.Kind {
+	case EntryGrant:
+		err = e.parseGrants(body)
+	case EntryClose:
+		err = e.parseClose(body)
+	case EntryEpoch:
+		err = e.parseSkipped(body)
+	default:
+		err = fmt.Errorf("kind %.20q does not exist", words[0])
+	}
+	return e, err
+}
+
+// parseHead reads what stands in the first line behind the kind.
+func (e *Entry) parseHead(words []string) error {
 	if e.Kind == EntryEpoch && e.Campaign == "-" {
 		e.Campaign = ""
 	} else if err := hongbao.CheckCampaignID(e.Campaign); err != nil {
-		return Entry{}, fmt.Errorf("field c: %w", err)
+		return fmt.Errorf("campaign: %w", err)
 	}
 	var err error
-	if e.Seq, err = parsePositive(values[7]); err != nil {
-		return Entry{}, fmt.Errorf("field q: %w", err)
+	if e.Seq, err = parsePositive(words[2]); err != nil {
+		return fmt.Errorf("seq: %w", err)
 	}
-	if e.Epoch, err = parsePositive(values[9]); err != nil {
-		return Entry{}, fmt.Errorf("field e: %w", err)
+	if e.Epoch, err = parsePositive(words[3]); err != nil {
+		return fmt.Errorf("epoch: %w", err)
 	}
-	ms, err := parsePositive(values[11])
+	ms, err := parsePositive(words[4])
 	if err != nil {
-		return Entry{}, fmt.Errorf("field t: %w", err)
+		return fmt.Errorf("time: %w", err)
 	}
 	e.Time = time.UnixMilli(ms).UTC()
-	switch e.Kind {
-	case EntryGrant:
-		err = e.parseGrants(values[13])
-	case EntryClose:
-		err = e.parseClose(values[13])
-	case EntryEpoch:
-		err = e.parseSkipped(values[13])
-	default:
-		err = fmt.Errorf("field k: kind %.20q does not exist", values[3])
+	return nil
+}
+
+// CampaignOf is the campaign that an entry names, be the rest of it readable or not; empty if it names none.
+func CampaignOf(values []string) string {
+	if len(values) < 2 {
+		return ""
 	}
-	return e, err
+	_, rest, _ := strings.Cut(values[1], " ")
+	campaign, _, _ := strings.Cut(rest, " ")
+	if hongbao.CheckCampaignID(campaign) != nil {
+		return ""
+	}
+	return campaign
 }
 
 func (e *Entry) parseGrants(lines string) error {
 	n := strings.Count(lines, "\n") + 1
 	if n > MaxEntryGrants {
-		return fmt.Errorf("field g: it has %d lines, at most %d are allowed", n, MaxEntryGrants)
+		return fmt.Errorf("it has %d grants, at most %d are allowed", n, MaxEntryGrants)
 	}
 	if e.Seq > int64(hongbao.MaxAmount)-int64(n) {
-		return errors.New("field q: it is above 2^53")
+		return errors.New("its seqs run above 2^53")
 	}
 	e.Grants = make([]hongbao.Grant, n)
 	for i := range n {
@@ -167,7 +186,7 @@ func (e *Entry) parseGrants(lines string) error {
 		g.Shard, g.Epoch, g.EntryID, g.Campaign, g.Time = e.Shard, e.Epoch, e.ID, e.Campaign, e.Time
 		g.Seq = e.Seq + int64(i)
 		if err := parseLine(g, line); err != nil {
-			return fmt.Errorf("field g, line %d: %w", i+1, err)
+			return fmt.Errorf("grant %d: %w", i+1, err)
 		}
 	}
 	return nil
@@ -207,13 +226,13 @@ func parseLine(g *hongbao.Grant, line string) error {
 func (e *Entry) parseClose(line string) error {
 	f := strings.Split(line, " ")
 	if len(f) != 4 {
-		return fmt.Errorf("field g of a close has %d numbers, want 4", len(f))
+		return fmt.Errorf("a close has %d numbers, want 4", len(f))
 	}
 	var n [4]int64
 	for i := range f {
 		var err error
 		if n[i], err = parseNumber(f[i]); err != nil {
-			return fmt.Errorf("field g of a close, number %d: %w", i+1, err)
+			return fmt.Errorf("a close, number %d: %w", i+1, err)
 		}
 	}
 	e.Close = Closing{Granted: n[0], GrantedAmount: hongbao.Amount(n[1]), Left: n[2], LeftAmount: hongbao.Amount(n[3])}
@@ -223,16 +242,16 @@ func (e *Entry) parseClose(line string) error {
 func (e *Entry) parseSkipped(line string) error {
 	last, known, ok := strings.Cut(line, " ")
 	if !ok {
-		return errors.New("field g of an epoch: want the last seq that is skipped and the highest one that is known")
+		return errors.New("an epoch: want the last seq that is skipped and the highest one that is known")
 	}
 	var err1, err2 error
 	e.Skipped.Last, err1 = parsePositive(last)
 	e.Skipped.Known, err2 = parseNumber(known)
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("field g of an epoch: %w", err)
+		return fmt.Errorf("an epoch: %w", err)
 	}
 	if e.Skipped.Last < e.Seq {
-		return fmt.Errorf("field g of an epoch: it skips seqs up to %d, below its own", e.Skipped.Last)
+		return fmt.Errorf("an epoch: it skips seqs up to %d, below its own", e.Skipped.Last)
 	}
 	return nil
 }

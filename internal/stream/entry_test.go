@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,14 +15,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// values are the fields of a good entry; change makes a bad one of it.
+// values are the field and value of a good entry; change makes a bad one of it. It gets version, kind, campaign, seq,
+// epoch, time and grants.
 func values(change func(v []string) []string) []string {
-	v := []string{"v", "1", "k", "grant", "c", "rain", "q", "7", "e", "1", "t", "1700000000123", "g",
-		"3 500 u1 r1 -\n4 0 u2 - tr"}
-	if change == nil {
-		return v
+	v := []string{"1", "grant", "rain", "7", "1", "1700000000123", "3 500 u1 r1 -\n4 0 u2 - tr"}
+	if change != nil {
+		v = change(v)
 	}
-	return change(v)
+	return []string{v[0], strings.Join(v[1:len(v)-1], " ") + "\n" + v[len(v)-1]}
 }
 
 func set(at int, value string) func([]string) []string {
@@ -50,7 +51,7 @@ func TestParseEntryGrants(t *testing.T) {
 func TestParseEntryClose(t *testing.T) {
 	t.Parallel()
 	e, err := stream.ParseEntry(0, "9-1", values(func(v []string) []string {
-		v[3], v[13] = "close", "10 100 2 20"
+		v[1], v[6] = "close", "10 100 2 20"
 		return v
 	}))
 	require.NoError(t, err)
@@ -62,46 +63,42 @@ func TestParseEntryClose(t *testing.T) {
 // lines is the text of n grants.
 func lines(n int) string { return strings.TrimSuffix(strings.Repeat("1 1 u - -\n", n), "\n") }
 
-func grants(g string) func([]string) []string { return set(13, g) }
+func grants(g string) func([]string) []string { return set(6, g) }
 
 func closing(g string) func([]string) []string {
-	return func(v []string) []string { v[3], v[13] = "close", g; return v }
+	return func(v []string) []string { v[1], v[6] = "close", g; return v }
 }
 
 // badEntries are changes that make an entry one that can't be read.
 var badEntries = map[string]func([]string) []string{
-	"no fields":          func([]string) []string { return nil },
-	"a field without":    func(v []string) []string { return v[:13] },
-	"missing field":      func(v []string) []string { return v[:12] },
-	"missing version":    func(v []string) []string { return v[2:] },
-	"extra field":        func(v []string) []string { return append(v, "x", "1") },
-	"swapped fields":     func(v []string) []string { v[4], v[5], v[6], v[7] = v[6], v[7], v[4], v[5]; return v },
-	"version last":       func(v []string) []string { return append(v[2:], v[:2]...) },
-	"upper-case field":   set(4, "C"),
-	"version 0":          set(1, "0"),
-	"version -1":         set(1, "-1"),
-	"version empty":      set(1, ""),
-	"version text":       set(1, "one"),
-	"kind empty":         set(3, ""),
-	"kind unknown":       set(3, "refund"),
-	"campaign empty":     set(5, ""),
-	"campaign path":      set(5, "../x"),
-	"campaign braces":    set(5, "{1}"),
-	"seq 0":              set(7, "0"),
-	"seq empty":          set(7, ""),
-	"seq leading zero":   set(7, "07"),
-	"seq exponent":       set(7, "1e9"),
-	"seq plus":           set(7, "+7"),
-	"seq space":          set(7, " 7"),
-	"seq trailing":       set(7, "7 "),
-	"seq fraction":       set(7, "7.0"),
-	"seq 2^53":           set(7, "9007199254740992"),
-	"seq runs over 2^53": set(7, "9007199254740991"),
-	"seq 10^30":          set(7, "1"+strings.Repeat("0", 30)),
-	"epoch 0":            set(9, "0"),
-	"epoch negative":     set(9, "-1"),
-	"time 0":             set(11, "0"),
-	"time text":          set(11, "2024-01-01T00:00:00Z"),
+	"a word too few":     func(v []string) []string { return append(v[:1], v[2:]...) },
+	"a word too many":    set(5, "1700000000123 1"),
+	"two spaces ahead":   set(4, " 1"),
+	"words swapped":      func(v []string) []string { v[2], v[3] = v[3], v[2]; return v },
+	"version 0":          set(0, "0"),
+	"version -1":         set(0, "-1"),
+	"version empty":      set(0, ""),
+	"version text":       set(0, "one"),
+	"kind empty":         set(1, ""),
+	"kind unknown":       set(1, "refund"),
+	"campaign empty":     set(2, ""),
+	"campaign path":      set(2, "../x"),
+	"campaign braces":    set(2, "{1}"),
+	"seq 0":              set(3, "0"),
+	"seq empty":          set(3, ""),
+	"seq leading zero":   set(3, "07"),
+	"seq exponent":       set(3, "1e9"),
+	"seq plus":           set(3, "+7"),
+	"seq space":          set(3, " 7"),
+	"seq trailing":       set(3, "7 "),
+	"seq fraction":       set(3, "7.0"),
+	"seq 2^53":           set(3, "9007199254740992"),
+	"seq runs over 2^53": set(3, "9007199254740991"),
+	"seq 10^30":          set(3, "1"+strings.Repeat("0", 30)),
+	"epoch 0":            set(4, "0"),
+	"epoch negative":     set(4, "-1"),
+	"time 0":             set(5, "0"),
+	"time text":          set(5, "2024-01-01T00:00:00Z"),
 	"grants empty":       grants(""),
 	"grants end line":    grants("1 1 u - -\n"),
 	"129 grants":         grants(lines(129)),
@@ -159,7 +156,7 @@ func TestParseEntryBounds(t *testing.T) {
 	full := strings.TrimSuffix(strings.Repeat("9007199254740991 9007199254740991 "+strings.Repeat("u", 128)+" - -\n", 128),
 		"\n")
 	e, err := stream.ParseEntry(0, "1-1", values(func(v []string) []string {
-		v[7], v[13] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
+		v[3], v[6] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
 		return v
 	}))
 	require.NoError(t, err)
@@ -171,14 +168,27 @@ func TestParseEntryBounds(t *testing.T) {
 func TestParseEntryOfNewerBuild(t *testing.T) {
 	t.Parallel()
 	for _, v := range [][]string{
-		values(set(1, "4")), values(func(v []string) []string { return append(values(set(1, "3")), "x", "y") }), {"v", "3"},
-		values(set(1, "4294967296")),
+		values(set(0, "4")), append(values(set(0, "3")), "x", "y"), {"3", ""}, values(set(0, "4294967296")),
 	} {
 		e, err := stream.ParseEntry(1, "1-1", v)
 		require.ErrorIs(t, err, stream.ErrNewerEntry)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 		require.Zero(t, e)
 	}
+}
+
+func TestParseEntryOfNoField(t *testing.T) {
+	t.Parallel()
+	good := values(nil)
+	for _, v := range [][]string{nil, {}, good[:1], append(good, "x", "1"), {"v", good[1]}, {"", good[1]}, {"1", ""}} {
+		e, err := stream.ParseEntry(3, "9-1", v)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%q", v)
+		require.Zero(t, e)
+	}
+	require.Equal(t, "rain", stream.CampaignOf(good))
+	require.Equal(t, "rain", stream.CampaignOf([]string{"9", "gift rain"}), "of what can't be read, too")
+	require.Empty(t, stream.CampaignOf([]string{"1", "grant {x} 7"}))
+	require.Empty(t, stream.CampaignOf(nil))
 }
 
 func anyID() *rapid.Generator[string] {
@@ -202,7 +212,7 @@ func TestGrantLineRoundTrip(t *testing.T) {
 			}
 			text[i] = shards.GrantLine(&want[i])
 		}
-		e, err := stream.ParseEntry(2, "1-0", values(set(13, strings.Join(text, "\n"))))
+		e, err := stream.ParseEntry(2, "1-0", values(set(6, strings.Join(text, "\n"))))
 		require.NoError(t, err)
 		require.Equal(t, want, e.Grants)
 	})
@@ -212,8 +222,9 @@ func TestGrantLineRoundTrip(t *testing.T) {
 // only.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
-	f.Add(strings.Join(values(func(v []string) []string { v[3], v[13] = "close", "1 2 3 4"; return v }), "\x01"))
-	f.Add(strings.Join(values(set(1, "2")), "\x01"))
+	f.Add(strings.Join(values(func(v []string) []string { v[1], v[6] = "close", "1 2 3 4"; return v }), "\x01"))
+	f.Add(strings.Join(values(set(0, "2")), "\x01"))
+	f.Add("2\x01epoch - 5 2 1700000000123\n64 7")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		v := strings.Split(text, "\x01")
@@ -237,8 +248,10 @@ func written(e *stream.Entry) []string {
 		}
 		g = strings.Join(lines, "\n")
 	}
-	return []string{
-		"v", "1", "k", string(e.Kind), "c", e.Campaign, "q", fmt.Sprint(e.Seq), "e", fmt.Sprint(e.Epoch),
-		"t", fmt.Sprint(e.Time.UnixMilli()), "g", g,
+	version, campaign := "1", e.Campaign
+	if e.Kind == stream.EntryEpoch {
+		version, campaign = "2", cmp.Or(e.Campaign, "-")
+		g = fmt.Sprintf("%d %d", e.Skipped.Last, e.Skipped.Known)
 	}
+	return []string{version, fmt.Sprintf("%s %s %d %d %d\n%s", e.Kind, campaign, e.Seq, e.Epoch, e.Time.UnixMilli(), g)}
 }

@@ -71,9 +71,7 @@ func (w *World) Add(t *testing.T, n int) {
 					w.OnGrant(g)
 				}
 				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), ID: fmt.Sprintf("%d-%d", Began+g.Seq/5, g.Seq),
-					Values: []any{
-						"v", 1, "k", "grant", "c", g.Campaign, "q", g.Seq, "e", 1, "t", g.Time.UnixMilli(), "g", shards.GrantLine(&g),
-					}})
+					Values: testkit.Entry(1, "grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), shards.GrantLine(&g))})
 			}
 			p.HSet(t.Context(), k.Meta(), "seq", w.Seq[shard])
 			return nil
