@@ -1,0 +1,294 @@
+package walk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// run lets the tasks go on, one step at a time, and looks at Redis after each.
+func (w *world) run() error {
+	defer func() {
+		for _, t := range w.tasks {
+			t.stop()
+		}
+	}()
+	budget, topUps := 10+w.rng.IntN(40), w.rng.IntN(3)
+	for budget > 0 || len(w.tasks) > 0 {
+		if budget > 0 && (len(w.tasks) == 0 || w.rng.Float64() < 0.2) {
+			budget--
+			w.grab(w.producers[w.rng.IntN(len(w.producers))], w.someGrab())
+		}
+		if topUps > 0 && w.rng.Float64() < 0.03 && !w.rolled && !slices.ContainsFunc(w.tasks, topsUp) {
+			topUps--
+			w.topUp()
+		}
+		w.misfortune()
+		w.now = w.now.Add(tick)
+		ends := w.goOn()
+		if err := w.check(); err != nil {
+			return err
+		}
+		if !w.left {
+			w.nothing = w.now
+		}
+		if ends != nil {
+			if err := ends(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func topsUp(t *task) bool { return t.owner == nil }
+
+// someGrab is a new grab, or a repeat of one that may be under way still.
+func (w *world) someGrab() *hongbao.Grab {
+	if len(w.requests) > 0 && w.rng.IntN(3) == 0 {
+		return w.requests[w.rng.IntN(len(w.requests))]
+	}
+	g := &hongbao.Grab{
+		Campaign: w.c.ID, User: fmt.Sprint("u", w.rng.IntN(6)), RequestID: fmt.Sprint("r", len(w.requests)),
+	}
+	w.requests = append(w.requests, g)
+	return g
+}
+
+// goOn takes one task to its next call. If it came to its end, what judges it is returned.
+func (w *world) goOn() (ends func() error) {
+	ready := slices.DeleteFunc(slices.Clone(w.tasks), func(t *task) bool { return t.stalls.After(w.now) })
+	if len(ready) == 0 {
+		return nil
+	}
+	t := ready[w.rng.IntN(len(ready))]
+	if _, more := t.next(); more {
+		return nil
+	}
+	w.tasks = slices.DeleteFunc(w.tasks, func(o *task) bool { return o == t })
+	return t.ends
+}
+
+// misfortune is what befalls places, tasks and producers now and then.
+func (w *world) misfortune() {
+	ctx, r := context.Background(), w.rng
+	place := w.places[r.IntN(len(w.places))]
+	key := place.Keys.Campaign(w.c.ID)
+	switch dice := r.Float64(); {
+	case dice < 0.02:
+		w.silent[r.IntN(len(w.silent))] = 1 + r.IntN(6)
+	case dice < 0.06 && len(w.tasks) > 0:
+		w.tasks[r.IntN(len(w.tasks))].stalls = w.now.Add(time.Duration(10+r.IntN(40)) * tick)
+	case dice < 0.07:
+		i := r.IntN(len(w.producers))
+		for _, t := range w.tasks {
+			if t.owner == w.producers[i] {
+				t.stop()
+			}
+		}
+		w.tasks = slices.DeleteFunc(w.tasks, func(t *task) bool { return t.owner == w.producers[i] })
+		w.producers[i] = w.newAgent()
+	case dice < 0.09: // a place is paused, or goes on
+		to := map[string]string{"open": "paused", "paused": "open"}[w.rdb.HGet(ctx, key, "state").Val()]
+		if to != "" {
+			w.rdb.HSet(ctx, key, "state", to)
+		}
+	case dice < 0.093 && w.rdb.HGet(ctx, key, "state").Val() != "frozen":
+		w.rdb.HSet(ctx, key, "state", "closed")
+	case dice < 0.10 && !w.rolled && !slices.ContainsFunc(w.tasks, topsUp):
+		w.rolled = w.rollBack(place)
+	case dice < 0.12 && len(w.tasks) == 0:
+		w.nextDay()
+	}
+}
+
+// rollBack takes a place back to a time before some of its grants. What Redis lost is found by its next start, which
+// freezes the place; the bug lets it go on.
+func (w *world) rollBack(place *shards.Shard) bool {
+	ctx, id := context.Background(), w.c.ID
+	receipts, stock := place.Keys.Receipts(id), place.Keys.Stock(id)
+	held := w.rdb.HGetAll(ctx, receipts).Val()
+	for _, user := range slices.Sorted(maps.Keys(held))[:min(1, len(held))] {
+		w.rdb.HDel(ctx, receipts, user)
+		for one := range strings.SplitSeq(held[user], "\n") {
+			packet, _, _ := strings.Cut(one, " ")
+			w.rdb.LPush(ctx, stock, packet+" 10")
+		}
+	}
+	if w.bug != "a rollback that fills" {
+		w.rdb.HSet(ctx, place.Keys.Campaign(id), "state", "frozen")
+	}
+	w.changed = true
+	return true
+}
+
+// nextDay makes all receipts a day older. Nobody is under way.
+func (w *world) nextDay() {
+	ctx := context.Background()
+	for _, place := range w.places {
+		key := place.Keys.Receipts(w.c.ID)
+		for user, text := range w.rdb.HGetAll(ctx, key).Val() {
+			lines := strings.Split(text, "\n")
+			for i, line := range lines {
+				var packet, amount, seq, ms int64
+				var request string
+				_, _ = fmt.Sscan(line, &packet, &amount, &seq, &ms, &request)
+				lines[i] = fmt.Sprintf("%d %d %d %d %s", packet, amount, seq, max(0, ms-24*time.Hour.Milliseconds()), request)
+			}
+			w.rdb.HSet(ctx, key, user, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// check looks at all that stands in Redis: each packet once, no user above a limit, no request with two packets.
+func (w *world) check() error {
+	if !w.changed {
+		return nil
+	}
+	w.changed = false
+	ctx, id := context.Background(), w.c.ID
+	pipe := w.rdb.Pipeline()
+	type cmds struct {
+		fields *redis.SliceCmd
+		stocks []*redis.StringSliceCmd
+		held   *redis.MapStringStringCmd
+	}
+	var asked []cmds
+	for _, place := range w.places {
+		c := cmds{
+			fields: pipe.HMGet(ctx, place.Keys.Campaign(id), "loaded", "state"),
+			held:   pipe.HGetAll(ctx, place.Keys.Receipts(id)),
+		}
+		for g := range w.generation {
+			c.stocks = append(c.stocks, pipe.LRange(ctx, place.Keys.StockOf(id, 1+g), 0, -1))
+		}
+		asked = append(asked, c)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	s := state{packets: map[string]string{}, count: map[string]int64{}, today: map[string]int64{}, requests: map[string]bool{}}
+	for _, c := range asked {
+		fields := c.fields.Val()
+		loaded, err := strconv.Atoi(fields[0].(string)) //nolint:forcetypeassert // it is there
+		if err != nil {
+			return err
+		}
+		s.loaded += loaded
+		for _, stock := range c.stocks {
+			s.left = s.left || len(stock.Val()) > 0 && fields[1] != "frozen"
+			for _, one := range stock.Val() {
+				packet, _, _ := strings.Cut(one, " ")
+				s.note(packet, "the stock")
+			}
+		}
+		for user, text := range c.held.Val() {
+			s.noteReceipts(w.c.From.UnixMilli(), user, text)
+		}
+	}
+	w.left = s.left
+	return s.judge(w)
+}
+
+// state is what stands in Redis.
+type state struct {
+	packets      map[string]string // where each one stands
+	requests     map[string]bool
+	count, today map[string]int64 // of each user
+	loaded       int
+	left         bool // some place could grant a packet
+	errs         []error
+}
+
+func (s *state) note(packet, where string) {
+	if s.packets[packet] != "" {
+		s.errs = append(s.errs, fmt.Errorf("packet %s stands twice, in %s and with %s", packet, s.packets[packet], where))
+	}
+	s.packets[packet] = where
+}
+
+func (s *state) noteReceipts(from int64, user, text string) {
+	receipts, err := shards.ParseReceipts(0, from, text)
+	s.errs = append(s.errs, err)
+	for _, r := range receipts {
+		s.note(fmt.Sprint(r.Packet), user)
+		if at := user + " " + r.RequestID; s.requests[at] {
+			s.errs = append(s.errs, fmt.Errorf("request %s has two packets", at))
+		} else {
+			s.requests[at] = true
+		}
+		if s.count[user]++; time.Since(r.Time) < 12*time.Hour {
+			s.today[user]++
+		}
+	}
+}
+
+func (s *state) judge(w *world) error {
+	for user, n := range s.count {
+		if n > w.c.UserHold() || w.day > 0 && s.today[user] > w.day {
+			s.errs = append(s.errs, fmt.Errorf("%s holds %d packets, %d of today", user, n, s.today[user]))
+		}
+	}
+	if w.bug != "an empty place filled" && len(s.packets) != s.loaded {
+		s.errs = append(s.errs, fmt.Errorf("%d packets of %d stand in Redis", len(s.packets), s.loaded))
+	}
+	return errors.Join(s.errs...)
+}
+
+// The walk over real scripts, under a scheduler that lets tasks stall, answers get lost, places fall silent, producers
+// start anew, the sponsor add packets, places pause, end and go back in time: whatever happens, each packet stands once,
+// nobody gets more than his limit, a winner is never told anything else, and sold_out is true.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	o := modelOptions(t)
+	for seed := range uint64(150) {
+		require.NoError(t, newWorld(t, o, seed, "").run(), "seed %d", seed)
+	}
+}
+
+// modelOptions are those of a Redis of the test's own.
+func modelOptions(t *testing.T) *redis.Options {
+	t.Helper()
+	o := testkit.NewRedis(t, testkit.RedisOptions{}).Options()
+	o.MaxRetries = -1
+	return o
+}
+
+// The model catches what a walk, a producer or a top-up could do wrong.
+func TestModelCatches(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	o := modelOptions(t)
+	for _, bug := range []string{
+		"a silent place", "what is held elsewhere", "an empty place filled", "packets before the announcement",
+		"a remembered place's receipts", "receipts before a refusal", "an ended lease", "a rollback that fills",
+	} {
+		t.Run(bug, func(t *testing.T) {
+			for seed := range uint64(200) {
+				if err := newWorld(t, o, seed, bug).run(); err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("200 histories, and nobody noticed")
+		})
+	}
+}
