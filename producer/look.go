@@ -68,7 +68,7 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 // absence says anything. It refuses a server that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
 	pipe := l.p.cfg.Redis.Pipeline()
-	belongs := shards.AskBelongs(ctx, pipe, l.p.layout, l.shard.Keys)
+	belongs := shards.AskBelongs(ctx, l.p.cfg.Redis, pipe, l.p.layout, l.shard.Keys)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
 		"places", "walk")
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -128,7 +128,7 @@ func (d *deployment) findsFewRights() {
 func (d *deployment) findsAnotherFounding() {
 	t, ctx := d.t, d.t.Context()
 	t.Helper()
-	mark, err := shards.Open(ctx, d.rdb, d.space, d.prefix)
+	mark, _, err := shards.Open(ctx, d.rdb, d.space, d.prefix)
 	require.NoError(t, err)
 	founded := func(founding string) {
 		t.Helper()

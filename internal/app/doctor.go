@@ -150,6 +150,8 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	servers, err := shards.Inspect(ctx, rdb)
 	if err != nil {
 		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
+	}
+	if len(servers) == 0 || err != nil && !hongbao.IsOutage(err) {
 		return
 	}
 	fine := true
@@ -167,11 +169,12 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then `hongbao journal` "+
 			"moves them", n, maxWaiting)
 	}
-	mark, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
+	mark, away, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
 	if err != nil {
 		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
 		return
 	}
+	p.wrong(away)
 	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
 	a.examineShards(ctx, p, rdb)
 }
@@ -187,7 +190,7 @@ func (a *App) examineServer(p *part, s *shards.Server) bool {
 	all, found := a.allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
 	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
-	if p.wrong(a.checkMode(s), a.checkRunID(s)) {
+	if p.wrong(a.checkMode(s), a.checkRunID(s), a.checkCoverage(s)) {
 		return false
 	}
 	if len(p.list) == found {

@@ -56,6 +56,10 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 	}
 	// Before the ledger is read: else another process could found both in between.
 	mark, _, marked, err := shards.ReadMark(ctx, a.redis, a.space)
+	if hongbao.IsOutage(err) { // a node of a cluster is away: which shards it has says more than a key
+		_, shard := shards.ReadShards(ctx, a.redis, a.space)
+		return errors.Join(err, shard)
+	}
 	if err != nil {
 		return err
 	}

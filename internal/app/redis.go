@@ -24,9 +24,12 @@ func (a *App) openRedis(ctx context.Context) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	mark, err := shards.Open(ctx, a.redis, a.space, a.Config.Deployment.ID)
+	mark, away, err := shards.Open(ctx, a.redis, a.space, a.Config.Deployment.ID)
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
+	}
+	if away != nil {
+		a.log.Warn("a part of the cluster is away: what needs it fails, the rest goes on", zap.Error(away))
 	}
 	return a.founded.asRedis(mark.Founding)
 }
@@ -81,11 +84,11 @@ func away(knob string, err error) error {
 // of only.
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := shards.Inspect(ctx, a.redis)
-	if err != nil {
+	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // of a cluster those are looked at that answer
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
-		if err := errors.Join(a.checkMode(&servers[i]), a.checkRunID(&servers[i])); err != nil {
+		if err := errors.Join(a.checkMode(&servers[i]), a.checkRunID(&servers[i]), a.checkCoverage(&servers[i])); err != nil {
 			return err
 		}
 		err := servers[i].Check(class)
@@ -135,6 +138,25 @@ func (a *App) checkRunID(s *shards.Server) error {
 		"freeze only when a caller comes who has seen them, and others are told of packets that belong to somebody "+
 		"already. Take a Redis that tells it, or add %s to unsafe.allow",
 		strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
+}
+
+// checkCoverage refuses a node of a cluster that answers nothing when some slot has no server: one node that is down would
+// stop every shard.
+func (a *App) checkCoverage(s *shards.Server) error {
+	switch where := strings.Join(a.Config.Redis.Addrs, ","); {
+	case s.NoServer > 0:
+		return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: %d slots of the cluster belong to no node, so what lies in "+
+			"them can be neither read nor written: bring their node back, or give them to another (redis-cli --cluster fix)",
+			where, s.NoServer)
+	case !s.FullCoverage:
+		return nil
+	case a.allows(configs.UnsafeRedisFullCoverage):
+		a.log.Warn("unsafe.allow: this cluster answers nothing when one of its slots has no server")
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: cluster-require-full-coverage is yes, so one slot without a "+
+		"server stops all shards: set cluster-require-full-coverage no on every node, in redis.conf and by CONFIG SET, or "+
+		"add %s to unsafe.allow", strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisFullCoverage)
 }
 
 // warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need

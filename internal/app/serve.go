@@ -95,7 +95,7 @@ func (c campaignReader) Window(ctx context.Context, id string) (shards.Window, e
 // all of its marks. Of a frozen shard the reads say so themselves.
 func (c campaignReader) whole(ctx context.Context, k shards.Keys) error {
 	pipe := c.redis.Pipeline()
-	belongs := shards.AskBelongs(ctx, pipe, c.space, k)
+	belongs := shards.AskBelongs(ctx, c.redis, pipe, c.space, k)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("look whose Redis this is: %w", shards.Classify(err))
 	}

@@ -37,9 +37,6 @@ type Locker interface {
 	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
 }
 
-// lockName is the lock under which refunds are posted.
-const lockName = "refund"
-
 // Config of a Closer. Every field must be set.
 type Config struct {
 	Redis  redis.UniversalClient
@@ -232,9 +229,9 @@ func (s *Standing) unsettled() string {
 	return strings.Join(list, "; ")
 }
 
-// post has the ledger post the refund, under the lock.
+// post has the ledger post the refund, under a lock of the campaign's name, which lies where the campaign does.
 func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
-	err = c.cfg.Locks.Do(ctx, lockName, func(ctx context.Context) error {
+	err = c.cfg.Locks.Do(ctx, o.Campaign, func(ctx context.Context) error {
 		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)
 		return err
 	})

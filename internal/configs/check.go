@@ -12,7 +12,7 @@ import (
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, unsafeSASL,
+	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage, unsafeSASL,
 		UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
 }
 
@@ -26,6 +26,9 @@ const UnsafeRedis = "redis_settings"
 // UnsafeRedisRunID allows a Redis that hides its run_id. A shard does not freeze then when such a Redis was started
 // anew or another server took over: only that somebody has seen more than Redis has is noticed.
 const UnsafeRedisRunID = "redis_run_id"
+
+// UnsafeRedisFullCoverage allows a cluster that stops as a whole when one of its slots has no server.
+const UnsafeRedisFullCoverage = "redis_full_coverage"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"

@@ -21,7 +21,7 @@ var ErrLost = errors.New("the lock was lost")
 // Config of Locks. Every field must be set.
 type Config struct {
 	Redis redis.UniversalClient
-	// Layout is the deployment's; the locks live on its first shard.
+	// Layout is the deployment's. A lock lives on the home of its name: that of a campaign where the campaign does.
 	Layout *shards.Layout
 	// How long a lock outlives a holder that died. It is renewed every third of it.
 	Lease time.Duration `want:"30ms to 1h"`
@@ -32,7 +32,6 @@ type Config struct {
 // Locks takes named locks. It may be used at once.
 type Locks struct {
 	cfg Config
-	k   shards.Keys
 }
 
 // New checks the configuration.
@@ -44,7 +43,7 @@ func New(cfg Config) (*Locks, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("lock: %w", errors.Join(errs...))
 	}
-	return &Locks{cfg: cfg, k: cfg.Layout.Shard(0)}, nil
+	return &Locks{cfg: cfg}, nil
 }
 
 // Do waits for the lock, until ctx ends, and runs fn while it holds it. fn's context ends with the cause ErrLost when
@@ -77,11 +76,15 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 	return err
 }
 
+func (l *Locks) home(call *shards.LockCall) *shards.Shard {
+	return shards.Of(l.cfg.Redis, l.cfg.Layout.Home(call.Name))
+}
+
 // take tries until it has the lock, and tells when it sent the call that got it.
 func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, error) {
 	for {
 		sent := time.Now()
-		taken, held, err := shards.Of(l.cfg.Redis, l.k).TakeLock(ctx, call)
+		taken, held, err := l.home(call).TakeLock(ctx, call)
 		if err != nil {
 			l.release(ctx, call) // it may be ours, and nobody would renew it
 			if ctx.Err() != nil {
@@ -117,7 +120,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.Lo
 		}
 		sent := time.Now()
 		try, cancel := context.WithTimeout(ctx, l.cfg.Lease/3)
-		mine, err := shards.Of(l.cfg.Redis, l.k).RenewLock(try, call)
+		mine, err := l.home(call).RenewLock(try, call)
 		cancel()
 		switch {
 		case err == nil && !mine:
@@ -133,5 +136,5 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.Lo
 func (l *Locks) release(ctx context.Context, call *shards.LockCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
 	defer cancel()
-	_, _ = shards.Of(l.cfg.Redis, l.k).ReleaseLock(ctx, call)
+	_, _ = l.home(call).ReleaseLock(ctx, call)
 }

@@ -119,7 +119,7 @@ func TestFlushAll(t *testing.T) {
 	require.Len(t, verdicts[0].Campaigns, 1)
 	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "nobody was granted anything there: it can be loaded again")
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
-	_, err = shards.Open(t.Context(), w.rdb, w.space, "test")
+	_, _, err = shards.Open(t.Context(), w.rdb, w.space, "test")
 	require.NoError(t, err)
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)

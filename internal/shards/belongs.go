@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -9,33 +10,37 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AskBelongs asks in a pipeline whose a Redis is: by the key of the prefix and by the shard's meta. Once the pipeline
-// was carried out the answer tells: Broken if it belongs to another deployment or was founded with another number of
-// shards, ErrFrozen if one of the keys is not there. It writes nothing.
-func AskBelongs(ctx context.Context, pipe redis.Pipeliner, layout *Layout,
+// AskBelongs asks in a pipeline whose a shard is, by its meta. Once the pipeline was carried out the answer tells: Broken
+// if it belongs to another deployment or was founded with another number of shards, ErrFrozen if it is not there. Only
+// then the key of the prefix is asked, which may lie on another server: one that is away is no matter of this shard. It
+// writes nothing.
+func AskBelongs(ctx context.Context, rdb redis.UniversalClient, pipe redis.Pipeliner, layout *Layout,
 	k Keys) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
-	keys := []string{layout.Deployment(), k.Meta()}
-	cmds := make([]*redis.SliceCmd, len(keys))
-	for i, key := range keys {
-		cmds[i] = pipe.HMGet(ctx, key, fields...)
-	}
+	meta := pipe.HMGet(ctx, k.Meta(), fields...)
 	return func(deployment string) error {
-		want := []string{deployment, strconv.Itoa(layout.Len())}
-		for i := range keys {
-			has := cmds[i].Val()
-			if has[0] == nil {
-				return hongbao.Outagef(hongbao.ClassTransient,
-					"%w: redis key %s is not there: this Redis has lost it, or was never founded, or the "+
-						"key prefix is another one; see that the configuration names the right Redis and prefix, then run "+
-						"`hongbao recover`, or `hongbao init` for a new deployment", ErrFrozen, keys[i])
-			}
-			for at, field := range fields {
-				if text, _ := has[at].(string); text != want[at] {
-					return differs(keys[i], field, text, want[at])
-				}
+		key, has := k.Meta(), meta.Val()
+		if has[0] == nil {
+			var err error
+			key = layout.Deployment()
+			if has, err = rdb.HMGet(ctx, key, fields...).Result(); err != nil {
+				return fmt.Errorf("read %s: %w", key, Classify(err))
 			}
 		}
-		return nil
+		for at, want := range []string{deployment, strconv.Itoa(layout.Len())} {
+			if text, _ := has[at].(string); has[0] != nil && text != want {
+				return differs(key, fields[at], text, want)
+			}
+		}
+		if meta.Val()[0] != nil {
+			return nil
+		}
+		if has[0] != nil {
+			key = k.Meta()
+		}
+		return hongbao.Outagef(hongbao.ClassTransient,
+			"%w: redis key %s is not there: this Redis has lost it, or was never founded, or the "+
+				"key prefix is another one; see that the configuration names the right Redis and prefix, then run "+
+				"`hongbao recover`, or `hongbao init` for a new deployment", ErrFrozen, key)
 	}
 }

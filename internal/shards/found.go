@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,6 +50,8 @@ type Founded struct {
 	Epoch int64
 	// Opened is the token of the server for which the shard was opened last.
 	Opened string
+
+	shards string // how many the deployment has
 }
 
 // FoundCall is what Found writes.
@@ -171,64 +175,108 @@ func checkSchema(key string, has map[string]string) error {
 	return nil
 }
 
-// ReadShards tells what each shard was founded as; nil for one that is not there.
+// ReadShards tells what each shard was founded as; nil for one that is not there. The error names those whose server does
+// not answer; what the others said comes with it.
 func ReadShards(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]*Founded, error) {
-	pipe := rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, layout.Len())
-	for i := range cmds {
-		cmds[i] = pipe.HMGet(ctx, layout.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read the meta of %d shards: %w", len(cmds), Classify(err))
-	}
-	out := make([]*Founded, len(cmds))
-	for i, cmd := range cmds {
-		v := cmd.Val()
-		if v[0] == nil && v[2] == nil {
-			continue
-		}
-		text := func(j int) string { s, _ := v[j].(string); return s }
-		epoch, err := strconv.ParseInt(text(2), 10, 64)
-		if err != nil {
-			return nil, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
-				"find out who can write to Redis", layout.Shard(i).Meta(), text(2))
-		}
-		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3)}
+	out, away, err := readShards(ctx, rdb, layout)
+	if err != nil {
+		return out, fmt.Errorf("read the meta of %s: %w", numbers(away), err)
 	}
 	return out, nil
 }
 
+// numbers names shards.
+func numbers(list []int) string {
+	if len(list) == 1 {
+		return fmt.Sprintf("shard %d", list[0])
+	}
+	return "shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
+}
+
+// readShards reads the metas. away are the shards whose server does not answer, err says why of the first one.
+func readShards(ctx context.Context, rdb redis.UniversalClient,
+	layout *Layout) (out []*Founded, away []int, err error) {
+	pipe := rdb.Pipeline()
+	cmds := make([]*redis.SliceCmd, layout.Len())
+	for i := range cmds {
+		cmds[i] = pipe.HMGet(ctx, layout.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField, shardsField)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	out = make([]*Founded, len(cmds))
+	for i, cmd := range cmds {
+		v, failed := cmd.Result()
+		if failed != nil {
+			if away = append(away, i); err == nil {
+				err = Classify(failed)
+			}
+			continue
+		}
+		if v[0] == nil && v[2] == nil {
+			continue
+		}
+		text := func(j int) string { s, _ := v[j].(string); return s }
+		epoch, failed := strconv.ParseInt(text(2), 10, 64)
+		if failed != nil {
+			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
+				"find out who can write to Redis", layout.Shard(i).Meta(), text(2))
+		}
+		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
+	}
+	return out, away, err
+}
+
 // Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
 // missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
-// nothing, or not all, is there.
-func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout, deployment string) (Mark, error) {
+// nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what needs
+// them fails, the others go on.
+func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
+	deployment string) (m Mark, away error, err error) { //nolint:revive,staticcheck // two errors: one does not hinder
 	m, n, found, err := ReadMark(ctx, rdb, layout)
+	all, silent, failed := readShards(ctx, rdb, layout)
+	_, cluster := rdb.(*redis.ClusterClient)
+	if some := cluster && len(silent) < len(all) && hongbao.IsOutage(failed); some {
+		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent), failed)
+		failed = nil
+		if hongbao.IsOutage(err) { // the prefix is marked on the same node: each shard says the same of itself
+			m, n, found, err = markOf(all)
+		}
+	}
 	switch {
 	case err != nil:
-		return m, err
+		return m, away, err
 	case !found:
-		return m, hongbao.Errorf(hongbao.ClassBroken,
+		return m, away, hongbao.Errorf(hongbao.ClassBroken,
 			"%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
 				"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`",
 			ErrNotFounded, layout.Deployment())
 	case m.Deployment != deployment:
-		return m, differs(layout.Deployment(), deploymentField, m.Deployment, deployment)
+		return m, away, differs(layout.Deployment(), deploymentField, m.Deployment, deployment)
 	case n != layout.Len():
-		return m, differs(layout.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(layout.Len()))
-	}
-	all, err := ReadShards(ctx, rdb, layout)
-	if err != nil {
-		return m, err
+		return m, away, differs(layout.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(layout.Len()))
+	case failed != nil:
+		return m, away, fmt.Errorf("read the meta of %s: %w", numbers(silent), failed)
 	}
 	for i, has := range all {
 		switch key := layout.Shard(i).Meta(); {
+		case has == nil && slices.Contains(silent, i):
 		case has == nil:
-			return m, hongbao.Errorf(hongbao.ClassBroken,
+			return m, away, hongbao.Errorf(hongbao.ClassBroken,
 				"%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
 					"else `hongbao recover`", ErrNotFounded, i, key)
 		case has.Mark != m:
-			return m, differs(key, foundingField, has.Founding, m.Founding)
+			return m, away, differs(key, foundingField, has.Founding, m.Founding)
 		}
 	}
-	return m, nil
+	return m, away, nil
+}
+
+// markOf is what the first shard that is there says of all.
+func markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
+	for _, has := range all {
+		if has != nil {
+			shards, err = strconv.Atoi(has.shards)
+			return has.Mark, shards, true, err
+		}
+	}
+	return m, 0, false, nil
 }

@@ -62,7 +62,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	refused := func(part string) {
 		t.Helper()
 		before := b.dump(t)
-		_, err := shards.Open(t.Context(), rdb, layout, "prod")
+		_, _, err := shards.Open(t.Context(), rdb, layout, "prod")
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, part)
 		require.Equal(t, before, b.dump(t))
@@ -71,7 +71,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	require.NoError(t, shards.Found(t.Context(), rdb, layout,
 		shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)
-	m, err := shards.Open(t.Context(), rdb, layout, "prod")
+	m, _, err := shards.Open(t.Context(), rdb, layout, "prod")
 	require.NoError(t, err)
 	require.Equal(t, shards.Mark{Deployment: "prod", Founding: "abc"}, m)
 	require.Equal(t, before, b.dump(t))
@@ -104,7 +104,7 @@ func TestOpenWritesNothing(t *testing.T) {
 		back()
 	}
 	back := change(layout.Deployment(), "schema", "7")
-	_, err = shards.Open(t.Context(), rdb, layout, "prod")
+	_, _, err = shards.Open(t.Context(), rdb, layout, "prod")
 	require.NoError(t, err, "a newer layout is no reason for an older build to stop, until its lowest version says so")
 	back()
 	require.NoError(t, rdb.Del(t.Context(), b.k.Meta()).Err())

@@ -28,6 +28,10 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
 	Memory, MaxMemory int64
+	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. False if CONFIG
+	// GET is not allowed. NoServer counts the slots that belong to no node.
+	FullCoverage bool
+	NoServer     int
 	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
 	WritesFail bool
 }
@@ -44,7 +48,8 @@ func (s *Server) promoted() string {
 // NoEviction is the one maxmemory-policy that keeps every receipt.
 const NoEviction = "noeviction"
 
-// Inspect asks a Redis server, or each primary of a cluster, what its settings are.
+// Inspect asks a Redis server, or each primary of a cluster, what its settings are. What the others of a cluster said comes
+// with the error of one that is away.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	return askEach(ctx, rdb, inspect)
 }
@@ -62,14 +67,20 @@ func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		answer, err := ask(ctx, rdb)
-		return []T{answer}, err
+		if err != nil {
+			return nil, err
+		}
+		return []T{answer}, nil
 	}
 	var all []T
 	found := make(chan T, 1024)
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		answer, err := ask(ctx, node)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", node.Options().Addr, err)
+		}
 		found <- answer
-		return err
+		return nil
 	})
 	close(found)
 	for answer := range found {
@@ -94,6 +105,18 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	}
 	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
 		s.AppendFsync = c["appendfsync"]
+	}
+	if s.Mode != "cluster" {
+		return s, nil
+	}
+	if c, err := rdb.ConfigGet(ctx, "cluster-require-full-coverage").Result(); err == nil {
+		s.FullCoverage = c["cluster-require-full-coverage"] == "yes"
+	}
+	if text, err := rdb.ClusterInfo(ctx).Result(); err == nil {
+		_, rest, _ := strings.Cut(text, "cluster_slots_assigned:")
+		if n, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0])); err == nil {
+			s.NoServer = slots - n
+		}
 	}
 	return s, nil
 }
