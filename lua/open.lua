@@ -5,7 +5,8 @@
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
 --       4 the new epoch  5 last seq that is skipped  6 highest seq that anybody knows
 --       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
---       9 number of sinks  10... fields and values that mark a shard without meta as the deployment's, in turn
+--       9 number of sinks  10... for each campaign on how many shards it is; then fields and values that mark a shard without
+--       meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it
 -- Cost  O(sinks + campaigns)
 -- First write XADD: it grows memory. Everything is checked before it.
@@ -33,9 +34,12 @@ end
 for i = 3 + sinks, #KEYS do
 	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
+	if ARGV[7 + i - sinks] ~= '1' then
+		redis.call('HSET', KEYS[i], 'places', ARGV[7 + i - sinks]) -- the home's stub tells where the others are
+	end
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 10))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 8 + #KEYS - sinks))
 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', (m[5] and m[5] .. ',' or '') .. first .. '-' .. ARGV[5])

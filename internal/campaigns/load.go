@@ -69,30 +69,48 @@ type place struct {
 }
 
 // checkWhole refuses a campaign that Redis has lost on one of its places: a load would deal that place's packets again.
-// The home is made first and opened last. So it is asked before the others, and after them.
+// No place opens before all are there. So where one is beyond loading, each that is missing afterwards is lost.
 func (l *load) checkWhole(ctx context.Context) error {
 	if len(l.places) == 1 {
 		return nil
 	}
-	var states []string
-	for _, p := range append(l.places[:len(l.places):len(l.places)], l.places[0]) {
-		var state string
-		err := l.patiently(ctx, func() (err error) {
-			state, err = l.state(ctx, p.Keys, l.c.ID)
-			return err
-		})
+	var missing []*place
+	begun := false
+	for _, p := range l.places {
+		state, err := l.stateOn(ctx, p)
 		if err != nil {
-			return l.stopped(err)
+			return err
 		}
-		states = append(states, state)
+		if state == "" {
+			missing = append(missing, p)
+		}
+		begun = begun || state != "" && state != Loading
 	}
-	before, others, after := states[0], states[1:len(l.places)], states[len(l.places)]
-	for _, state := range others {
-		if state != "" && after == "" || state == "" && before != "" && before != Loading {
-			return fmt.Errorf("nothing was loaded: %w", shards.LostError(l.c.ID))
+	for _, p := range missing {
+		if !begun {
+			return nil
+		}
+		state, err := l.stateOn(ctx, p)
+		if err != nil {
+			return err
+		}
+		if state == "" {
+			return fmt.Errorf("nothing was loaded, shard %d does not have it: %w", p.Keys.Index(), shards.LostError(l.c.ID))
 		}
 	}
 	return nil
+}
+
+// stateOn is the campaign's state on a place, empty if it is not there.
+func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
+	err = l.patiently(ctx, func() (err error) {
+		state, err = l.state(ctx, p.Keys, l.c.ID)
+		return err
+	})
+	if err != nil {
+		return "", l.stopped(err)
+	}
+	return state, nil
 }
 
 // create puts the campaign on its places, where it is not there yet, and learns how far the load is.

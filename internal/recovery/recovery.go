@@ -238,7 +238,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		return err
 	}
 	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Sinks: r.cfg.Sinks}
+		Sinks: r.cfg.Sinks, Places: v.places}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 	}

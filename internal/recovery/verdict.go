@@ -30,7 +30,8 @@ type Verdict struct {
 	// Unloaded are those that Redis does not have, and of which nobody can have been granted anything.
 	Unloaded []string `json:"unloaded,omitempty"`
 
-	state shards.Frozen
+	state  shards.Frozen
+	places map[string]int // on how many shards a campaign is
 }
 
 // Doubt is a campaign that is not as the ledger says.
@@ -54,7 +55,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1,
-		Epoch: max(z.Epoch, 0), state: z}
+		Epoch: max(z.Epoch, 0), state: z, places: map[string]int{}}
 	if !z.Frozen {
 		return v, nil
 	}
@@ -120,11 +121,19 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) {
 				continue
 			}
+			v.places[after] = c.Spec.Places()
 			has, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignFields(ctx, after)
 			if err != nil {
 				return err
 			}
-			if why := v.doubt(c, has["state"], ahead[after]); why != "" {
+			why := v.doubt(c, has["state"], ahead[after])
+			if why == "" && has["state"] == "" {
+				why, err = r.elsewhere(ctx, c)
+			}
+			if err != nil {
+				return err
+			}
+			if why != "" {
 				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: has["state"] == "", Why: why})
 			} else if has["state"] == "" && c.State != ledger.StateRefunded {
 				v.Unloaded = append(v.Unloaded, after)
@@ -134,6 +143,24 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			return nil
 		}
 	}
+}
+
+// elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
+// loaded, so it was there if another one is open. A refunded campaign leaves its places one by one.
+func (r *Recoverer) elsewhere(ctx context.Context, c *ledger.StoredCampaign) (string, error) {
+	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
+		return "", nil
+	}
+	for _, k := range r.cfg.Space.Places(c.Spec.ID, c.Spec.Places()) {
+		has, err := shards.Of(r.cfg.Redis, k).CampaignFields(ctx, c.Spec.ID)
+		if err != nil {
+			return "", err
+		}
+		if state := has["state"]; state != "" && state != campaigns.Loading {
+			return fmt.Sprintf("Redis has lost it here: on shard %d it is %s", k.Index(), state), nil
+		}
+	}
+	return "", nil
 }
 
 // ahead are the campaigns of which the ledger has grants that Redis has lost.

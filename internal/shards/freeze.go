@@ -132,8 +132,9 @@ type Reopening struct {
 	Last, Known int64
 	// Sinks are those whose claims get new fences.
 	Sinks []string
-	// Campaigns stay frozen.
+	// Campaigns stay frozen. Places is on how many shards each of them is, if it is not one.
 	Campaigns []string
+	Places    map[string]int
 }
 
 // Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat
@@ -165,8 +166,11 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 		return false, nil
 	}
 	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
-		len(o.Sinks),
-		deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index()}
+		len(o.Sinks)}
+	for _, id := range o.Campaigns {
+		args = append(args, max(o.Places[id], 1))
+	}
+	args = append(args, deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index())
 	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
 	if err != nil {
 		return false, fmt.Errorf("script open on %s: %w", k.Keys.Meta(), Classify(err))

@@ -1,0 +1,39 @@
+package recovery_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Redis lost a campaign's home, and nobody was paid anything: as its other shard is open, the home was loaded once, so
+// it is lost and can't be loaded again. The stub there tells where the other shard is, which goes on.
+func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 2)
+	wide := ""
+	for i := 0; wide == "" || w.space.Home(wide).Index() != 0; i++ {
+		wide = fmt.Sprintf("wide-%d", i)
+	}
+	w.fundOver(t, wide, 0, 2)
+	places := w.space.Places(wide, 2)
+	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(places[0].Meta(), "meta")+"*").Result()
+	require.NoError(t, err)
+	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
+	w.accepts(t)
+
+	known, err := shards.PlacesOf(t.Context(), w.rdb, w.space, wide)
+	require.NoError(t, err)
+	require.Equal(t, places, known)
+	for j, want := range []hongbao.Outcome{hongbao.OutcomeFrozen, hongbao.OutcomeGranted} {
+		answers, err := shards.Of(w.rdb, places[j]).Grab(t.Context(), &shards.GrabCall{Campaign: wide, MaxBacklog: 1e6,
+			Grabs: []*hongbao.Grab{{Campaign: wide, User: "u", RequestID: "r"}}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, answers[0].Outcome)
+	}
+}
