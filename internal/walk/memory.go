@@ -54,13 +54,3 @@ func (m *Memory) Current(now time.Time) bool {
 	}
 	return false
 }
-
-// SoldOut tells whether every place of every generation is known to be empty.
-func (m *Memory) SoldOut(now time.Time) bool {
-	for i := range m.places {
-		if m.places[i].empty < m.newest {
-			return false
-		}
-	}
-	return m.Current(now)
-}

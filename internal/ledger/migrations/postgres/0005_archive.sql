@@ -1,4 +1,4 @@
--- lowest: 1
+-- lowest: 5
 -- Receipts are looked up within a campaign, so the index begins with it. New grants then touch the few pages of the
 -- campaigns that run, however many grants there are, and a database that spreads its tables can spread it with them.
 CREATE INDEX grants_by_campaign_user ON grants (campaign, user_id);
