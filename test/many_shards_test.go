@@ -26,6 +26,9 @@ func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
 		t.Skip("needs a server")
 	}
 	c := testkit.NewRedisCluster(t, testkit.RedisOptions{Args: map[string]string{"cluster-node-timeout": "120000"}})
+	for _, addr := range c.Addrs() { // such patient nodes also learn of each other's slots slowly
+		c.Node(t, addr).Says(t, "CLUSTER INFO", "cluster_slots_assigned:16384")
+	}
 	return c, c.Client(t, nil)
 }
 
