@@ -170,7 +170,8 @@ func TestCampaignReplaced(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 
-	for _, key := range append([]string{b.k.Campaign("rain")}, b.k.Stock("rain"), b.k.Receipts("rain")) {
+	for _, key := range append([]string{b.k.Campaign("rain")}, b.k.Stock("rain"), b.k.Sums("rain", 1),
+		b.k.Receipts("rain")) {
 		require.NoError(t, b.admin.Del(t.Context(), key).Err())
 	}
 	c := spec("rain", 1000)

@@ -274,7 +274,8 @@ var planted = map[string]struct {
 	"a campaign that vanished": {
 		func(t *testing.T, w *world) {
 			k := w.keys("b")
-			do(t, w.rdb.Del(t.Context(), k.Campaign("b"), k.Stock("b"), k.Receipts("b"), k.Counters("b", "c")))
+			do(t, w.rdb.Del(t.Context(), k.Campaign("b"), k.Stock("b"), k.Sums("b", 1), k.Receipts("b"),
+				k.Counters("b", "c")))
 		},
 		kinds(audit.CampaignMissing), "has settled 20 of its grants",
 	},

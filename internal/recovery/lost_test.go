@@ -244,7 +244,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 		},
 		"nothing is left": func(t *testing.T, w *world) { // somebody deleted it
 			k := w.space.Shard(0)
-			require.NoError(t, w.rdb.Del(t.Context(), k.Campaign(id), k.Stock(id), k.Receipts(id)).Err())
+			require.NoError(t, w.rdb.Del(t.Context(), k.Campaign(id), k.Stock(id), k.Sums(id, 1), k.Receipts(id)).Err())
 			w.finish(t)
 		},
 	} {
