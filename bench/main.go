@@ -25,6 +25,9 @@ var rows = []row{
 	grabs(fleet{256, 2}, 0.8, 1.3),
 	{"http_grab", httpGrabRow},
 	{"serve_256x2", serveFleetRow},
+	{"latency_grab", latencyGrabRow},
+	{"latency_ledger", latencyLedgerRow},
+	{"latency_topic", latencyTopicRow},
 	settleRow("settle_postgres", 0.85, postgresDatabase),
 	settleRow("settle_mariadb", 0.6, mariadbDatabase),
 	settleRow("settle_sqlite", 0.6, sqliteDatabase),
@@ -33,6 +36,7 @@ var rows = []row{
 	{"both_sinks", bothRow},
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},
+	{"receipts", receiptsRow},
 }
 
 type row struct {

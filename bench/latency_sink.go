@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// latecome is how long after the last grab a grant may come to its sink. Else it is lost.
+const latecome = time.Minute
+
+// arrivals notes when each user had his answer, and when a sink had his grant.
+type arrivals struct {
+	start          time.Time
+	answered, done []atomic.Int64 // since start, 0 for not yet
+	left           atomic.Int64
+	all            chan struct{} // closed when the sink has all
+	took           time.Duration // until then
+}
+
+func newArrivals(n int) *arrivals {
+	a := &arrivals{start: time.Now(), answered: make([]atomic.Int64, n), done: make([]atomic.Int64, n), all: make(chan struct{})}
+	a.left.Store(int64(n))
+	return a
+}
+
+// arrived notes that the sink has a user's grant.
+func (a *arrivals) arrived(user string) {
+	i, err := strconv.Atoi(user[1:])
+	if err == nil && a.done[i].CompareAndSwap(0, int64(time.Since(a.start))) && a.left.Add(-1) == 0 {
+		a.took = time.Since(a.start)
+		close(a.all)
+	}
+}
+
+// histogram has what passed from answer to sink of those who count. A sink may be quicker than the answer's way back.
+func (a *arrivals) histogram(l *openLoop) *hdrhistogram.Histogram {
+	h := newHistogram()
+	for i := range l.n() {
+		if l.counted(i) {
+			_ = h.RecordValue(max(1, (a.done[i].Load()-a.answered[i].Load())/1000))
+		}
+	}
+	return h
+}
+
+// timed notes when the handler has done with a grant.
+type timed struct {
+	hongbao.Handler
+	*arrivals
+}
+
+// Handle implements hongbao.Handler.
+func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := t.Handler.Handle(ctx, grants)
+	for i := range grants {
+		if i >= len(errs) || errs[i] == nil {
+			t.arrived(grants[i].User)
+		}
+	}
+	return errs
+}
+
+// toSink grabs at the load while a consumer brings what was granted to a handler.
+func (r *fixture) toSink(ctx context.Context, layout *shards.Layout, group string, h hongbao.Handler, l *openLoop,
+	a *arrivals) error {
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, layout.Space, group, "bench"
+	cfg.Handler, cfg.Log = h, zap.NewNop()
+	c, err := consumer.New(cfg)
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(running) }()
+	err = r.grabbing(ctx, layout, func(grab func(ctx context.Context, i int) error) error {
+		return l.run(ctx, func(ctx context.Context, i int) error {
+			err := grab(ctx, i)
+			a.answered[i].Store(int64(time.Since(a.start)))
+			return err
+		})
+	})
+	late := time.NewTimer(latecome)
+	defer late.Stop()
+	select {
+	case <-a.all:
+	case <-late.C:
+		err = errors.Join(err, fmt.Errorf("%d grants are not in the sink after %s", a.left.Load(), latecome))
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// latencyRow measures a sink. once makes a run at a load.
+func latencyRow(ctx context.Context, o options, name, what string,
+	once func(ctx context.Context, l *openLoop) (*arrivals, error)) (Result, error) {
+	full, err := once(ctx, &openLoop{closed: o.n(60_000)})
+	if err != nil {
+		return Result{}, err
+	}
+	load := &openLoop{rate: float64(len(full.done)) / full.took.Seconds() / 2}
+	res := Result{
+		Name: name, Unit: "ms (p99)", Most: 100, Beside: map[string]float64{},
+		HowOurs: fmt.Sprintf("p99 of the time from a grab's answer to %s, at %.0f grabs/s: half of what producer and sink reach "+
+			"together on this machine with 256 callers; callers come at random times for %s a round, the first %s not counted; consumer with its "+
+			"defaults", what, load.rate, loadFor, warmFor),
+	}
+	all, grabs := newHistogram(), newHistogram()
+	var runs []float64
+	for range o.rounds {
+		a, err := once(ctx, load)
+		if err != nil {
+			return res, err
+		}
+		h := a.histogram(load)
+		runs = append(runs, p(h, 99))
+		all.Merge(h)
+		grabs.Merge(load.hist)
+	}
+	res.compare(runs, nil)
+	for _, at := range []float64{50, 99, 99.9} {
+		res.Beside[fmt.Sprintf("p%v, ms", at)] = p(all, at)
+		res.Beside[fmt.Sprintf("the grab itself, p%v, ms", at)] = p(grabs, at)
+	}
+	res.Plot = figure("From the answer to "+what, []string{"answer to sink", "the grab itself"}, []*hdrhistogram.Histogram{all, grabs})
+	return res, nil
+}
+
+func latencyLedgerRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pg, err := startPostgres(ctx)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	res, err := latencyRow(ctx, o, "latency_ledger", "its row being committed in PostgreSQL, with fsync",
+		func(ctx context.Context, l *openLoop) (*arrivals, error) { return r.ledgerLatency(ctx, pg, l) })
+	return []Result{res}, errors.Join(err, pg.Close(), r.close())
+}
+
+func (r *fixture) ledgerLatency(ctx context.Context, pg *testkit.PostgresServer, l *openLoop) (*arrivals, error) {
+	layout, err := r.deployment(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.load(ctx, layout, spec("bench", l.n()))
+	if err != nil {
+		return nil, err
+	}
+	name, err := pg.CreateDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	books, settler, err := openLedger(ctx, pg.DSN(name), []ledger.Campaign{c})
+	if err != nil {
+		return nil, err
+	}
+	a := newArrivals(l.n())
+	err = r.toSink(ctx, layout, "balance", timed{settler, a}, l, a)
+	return a, errors.Join(err, books.Close(), pg.DropDatabase(ctx, name))
+}
+
+func latencyTopicRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start kafka: %w", err), r.close())
+	}
+	b := &publishBench{fixture: r, broker: broker, n: o.n(100_000)}
+	_, err = b.writer(ctx) // a broker is slow until its JVM has compiled what it needs
+	var res Result
+	if err == nil {
+		res, err = latencyRow(ctx, o, "latency_topic", "its record being read from Kafka", b.latency)
+	}
+	return []Result{res}, errors.Join(err, broker.Close(), r.close())
+}
+
+func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, error) {
+	layout, err := b.fixture.deployment(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.fixture.load(ctx, layout, spec("bench", l.n())); err != nil {
+		return nil, err
+	}
+	topic, err := b.topic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	publisher, err := b.publisher(layout, topic, "kafka", &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
+	if err != nil {
+		return nil, err
+	}
+	defer publisher.Close()
+	a := newArrivals(l.n())
+	reading, stop := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	errs := make([]error, partitions)
+	for partition := range partitions {
+		reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{b.broker.Addr}, Topic: topic, Partition: partition,
+			MinBytes: 1, MaxBytes: 1 << 20, MaxWait: 100 * time.Millisecond})
+		readers.Go(func() {
+			for errs[partition] == nil {
+				var m kafka.Message
+				if m, errs[partition] = reader.ReadMessage(reading); errs[partition] == nil {
+					a.arrived(string(m.Key))
+				}
+			}
+			if reading.Err() != nil { // all were read
+				errs[partition] = nil
+			}
+			errs[partition] = errors.Join(errs[partition], reader.Close())
+		})
+	}
+	err = b.fixture.toSink(ctx, layout, "kafka", publisher, l, a)
+	stop()
+	readers.Wait()
+	return a, errors.Join(err, errors.Join(errs...))
+}

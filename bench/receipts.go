@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+const (
+	fewReceipts = 10_000
+	costGrabs   = 10_000 // grabs that one cost is measured by
+	costCall    = 32     // grabs of a call, and scripts of a pipeline of the classic script
+	costsARound = 3      // processor times of so few grabs need several
+	// doublingWidth is how many receipts before and behind a power of two come one by one.
+	doublingWidth = 500
+)
+
+// sizes are how many receipts a campaign has when a grab's cost is measured. Redis doubles a hash at each power of two,
+// and moves it piece by piece in the calls that follow. 1e6 and 1e7 are in the middle of that: just after 2^20 and 2^23.
+var sizes = []struct {
+	name    string
+	count   int
+	doubles int // the power of two behind which Redis moves the hash; 0 where it is not moving
+}{{"7e5", 700_000, 0}, {"1e6", 1<<20 + 2000, 1 << 20}, {"7.5e6", 7_500_000, 0}, {"1e7", 10_000_000, 1 << 23}}
+
+// receiptsRow asks what a grab costs Redis when its campaign has many receipts already, beside one in the same Redis
+// that has few. So does a script's cost of the classic design, for its hash of users.
+func receiptsRow(ctx context.Context, o options) ([]Result, error) {
+	var costs [2]costs
+	for i, begin := range []func(*fixture) side{
+		func(r *fixture) side { return &ourSide{fixture: r} }, func(r *fixture) side { return &classicSide{fixture: r} },
+	} {
+		r, err := newFixture(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// A child that rewrites the file would keep Redis from moving the hash, so it is not to start by itself.
+		err = errors.Join(r.rdb.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(),
+			r.rdb.ConfigSet(ctx, "slowlog-log-slower-than", "20").Err())
+		if err == nil {
+			costs[i], err = r.costs(ctx, o, begin(r))
+		}
+		if err = errors.Join(err, r.close()); err != nil {
+			return nil, err
+		}
+	}
+	return receiptsResults(&costs[0], &costs[1]), nil
+}
+
+// side is one of the two designs, with a deployment of its own.
+type side interface {
+	// begin empties Redis and makes room for a campaign without receipts.
+	begin(ctx context.Context, packets int) error
+	// fill gives a campaign receipts of users from..to-1.
+	fill(ctx context.Context, campaign string, from, to int) error
+	// few makes a campaign of fewReceipts receipts, and takes away the one before.
+	few(ctx context.Context) error
+	// grab makes costGrabs grants in a campaign, to users that have none.
+	grab(ctx context.Context, campaign string, from int) error
+	// key is that of a campaign's receipts.
+	key(campaign string) string
+}
+
+const (
+	many = "many"
+	few  = "few"
+)
+
+// costs are what a grab cost one side, in us of Redis' processor time, by the size's name.
+type costs struct {
+	few, many map[string][]float64
+	bytes     map[string]float64 // of memory for each receipt
+	longest   map[string]float64 // of a command that adds one receipt while Redis doubles the hash, ms
+	fork      map[string]float64 // ms
+}
+
+func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err error) {
+	c = costs{map[string][]float64{}, map[string][]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}}
+	if err := s.begin(ctx, len(sizes)*costsARound*o.rounds*costGrabs); err != nil {
+		return c, err
+	}
+	has := 0
+	for _, size := range sizes {
+		if size.doubles > has {
+			if c.longest[size.name], err = r.doubling(ctx, s, has, size.doubles); err != nil {
+				return c, err
+			}
+			has = size.doubles + doublingWidth
+		}
+		to := int(float64(size.count) * o.scale)
+		if err := s.fill(ctx, many, has, to); err != nil {
+			return c, err
+		}
+		if has = max(has, to); size.doubles == 0 {
+			if err := r.readOnce(ctx, s.key(many), min(has, 1_000_000)); err != nil {
+				return c, err
+			}
+		}
+		for range costsARound * o.rounds {
+			if err := s.few(ctx); err != nil {
+				return c, err
+			}
+			for _, one := range []struct {
+				to       map[string][]float64
+				campaign string
+				from     int
+			}{{c.few, few, fewReceipts}, {c.many, many, has}} {
+				before, err := r.cpu(ctx)
+				if err == nil {
+					err = s.grab(ctx, one.campaign, one.from)
+				}
+				after, err1 := r.cpu(ctx)
+				if err := errors.Join(err, err1); err != nil {
+					return c, err
+				}
+				one.to[size.name] = append(one.to[size.name], (after.process-before.process)/costGrabs)
+			}
+			has += costGrabs
+		}
+		if err := r.pauses(ctx, s.key(many), size.name, has, &c); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// doubling fills a hash to the number at which Redis doubles it, then one by one beyond, and gives the longest command of
+// these in ms.
+func (r *fixture) doubling(ctx context.Context, s side, from, at int) (longest float64, err error) {
+	err = s.fill(ctx, many, from, at-doublingWidth)
+	err = errors.Join(err, r.rdb.Do(ctx, "SLOWLOG", "RESET").Err())
+	for u := at - doublingWidth; u < at+doublingWidth && err == nil; u++ {
+		err = s.fill(ctx, many, u, u+1)
+	}
+	slow, err1 := r.rdb.SlowLogGet(ctx, 128).Result()
+	for i := range slow {
+		longest = max(longest, slow[i].Duration.Seconds()*1000)
+	}
+	return longest, errors.Join(err, err1)
+}
+
+// readOnce reads receipts, so that Redis ends moving the hash: each read moves a piece.
+func (r *fixture) readOnce(ctx context.Context, key string, n int) error {
+	for i := 0; i < n; i += 5000 {
+		users := make([]string, 0, 5000)
+		for u := i; u < min(i+5000, n); u++ {
+			users = append(users, user(u))
+		}
+		if err := r.rdb.HMGet(ctx, key, users...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pauses notes what a receipt takes, and how long a fork stops Redis.
+func (r *fixture) pauses(ctx context.Context, key, size string, n int, c *costs) error {
+	bytes, err := r.rdb.MemoryUsage(ctx, key, 1000).Result()
+	c.bytes[size] = float64(bytes) / float64(n)
+	if err := errors.Join(err, r.rdb.BgRewriteAOF(ctx).Err()); err != nil {
+		return err
+	}
+	for {
+		info, err := r.info(ctx, "persistence")
+		if err != nil {
+			return err
+		}
+		if info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" {
+			break
+		}
+		pause := time.NewTimer(20 * time.Millisecond)
+		<-pause.C
+	}
+	info, err := r.info(ctx, "stats")
+	if err != nil {
+		return err
+	}
+	us, err := strconv.ParseFloat(info["latest_fork_usec"], 64)
+	c.fork[size] = us / 1000
+	return err
+}
+
+func receiptsResults(ours, classic *costs) (all []Result) {
+	plot := Plot{Title: "A grab's cost when its campaign has receipts already", Unit: "us of Redis", Lines: []Line{
+		{Name: "hongbao"}, {Name: "hongbao, a campaign with 1e4"}, {Name: "classic script"}, {Name: "classic script with 1e4"}}}
+	for _, size := range sizes {
+		plot.X = append(plot.X, size.name)
+		for i, v := range [][]float64{ours.many[size.name], ours.few[size.name], classic.many[size.name],
+			classic.few[size.name]} {
+			plot.Lines[i].Y = append(plot.Lines[i].Y, median(v))
+		}
+		res := Result{
+			Name: "receipts_" + size.name, Unit: "us", Want: 1.15, Below: true,
+			HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs, %d a call, in a campaign that has %s "+
+				"receipts already (put there by HSET, in grab.lua's form), a limit by user, AOF everysec", costGrabs, costCall, size.name),
+			HowBaseline: fmt.Sprintf("the same in turn, in a campaign with %d receipts in the same Redis", fewReceipts),
+			Beside: map[string]float64{
+				"bytes for each receipt":                            ours.bytes[size.name],
+				"classic, bytes for each user":                      classic.bytes[size.name],
+				"classic, us of Redis":                              median(classic.many[size.name]),
+				"classic with 1e4, us of Redis":                     median(classic.few[size.name]),
+				"a fork for the file's rewrite stops Redis for, ms": ours.fork[size.name],
+			},
+		}
+		if size.doubles > 0 {
+			res.Beside["the longest HSET while the hash doubles, ms"] = ours.longest[size.name]
+		}
+		res.compare(ours.many[size.name], ours.few[size.name])
+		if size.doubles > 0 { // Redis moves the hash: no steeper than it is for the classic script
+			res.Want, res.Unit = 1, "times the cost with 1e4"
+			res.HowOurs += "; by what it costs in a campaign with 1e4. Redis moves the hash to a larger table meanwhile"
+			res.HowBaseline = "the same for the classic script, whose hash of users Redis moves as well"
+			res.compare(by(ours.many[size.name], ours.few[size.name]), by(classic.many[size.name], classic.few[size.name]))
+		}
+		all = append(all, res)
+	}
+	all[0].Plot = &plot
+	return all
+}
+
+func by(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
+
+// ourSide is a deployment of Hongbao.
+type ourSide struct {
+	*fixture
+	layout *shards.Layout
+	calls  map[string]*shards.GrabCall
+}
+
+func (s *ourSide) key(campaign string) string { return s.layout.Home(campaign).Receipts(campaign) }
+
+func (s *ourSide) begin(ctx context.Context, packets int) (err error) {
+	s.calls = map[string]*shards.GrabCall{}
+	if s.layout, err = s.deployment(ctx, 1); err != nil {
+		return err
+	}
+	return s.open(ctx, many, packets)
+}
+
+func (s *ourSide) open(ctx context.Context, campaign string, packets int) error {
+	c := spec(campaign, packets)
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
+	s.calls[campaign] = &shards.GrabCall{Campaign: campaign, MaxBacklog: 1e9}
+	_, err := s.load(ctx, s.layout, c)
+	return err
+}
+
+func (s *ourSide) few(ctx context.Context) error {
+	home := s.layout.Home(few)
+	if keys, err := s.rdb.Keys(ctx, home.Campaign(few)+"*").Result(); err != nil || len(keys) > 0 {
+		if err = errors.Join(err, s.rdb.Del(ctx, keys...).Err()); err != nil {
+			return err
+		}
+	}
+	if err := s.open(ctx, few, costGrabs); err != nil {
+		return err
+	}
+	return s.fill(ctx, few, 0, fewReceipts)
+}
+
+func (s *ourSide) fill(ctx context.Context, campaign string, from, to int) error {
+	return s.putFields(ctx, s.key(campaign), from, to, func(u int) string {
+		return fmt.Sprintf("%d %d %d %d r%05d", u+1, 100+u%801, u+1, 60_000+u%600_000, u%100_000)
+	})
+}
+
+func (s *ourSide) grab(ctx context.Context, campaign string, from int) error {
+	call, shard := s.calls[campaign], shards.Of(s.rdb, s.layout.Home(campaign))
+	var answers []hongbao.Answer
+	for i := 0; i < costGrabs; i += costCall {
+		call.Grabs = call.Grabs[:0]
+		for u := i; u < min(i+costCall, costGrabs); u++ {
+			call.Grabs = append(call.Grabs, &hongbao.Grab{User: user(from + u), RequestID: fmt.Sprintf("r%05d", u)})
+		}
+		var err error
+		if answers, err = shard.Grab(ctx, call, answers); err != nil {
+			return err
+		}
+		for k := range answers {
+			if answers[k].Outcome != hongbao.OutcomeGranted {
+				return fmt.Errorf("a grab in campaign %s got %s", campaign, answers[k].Outcome)
+			}
+		}
+	}
+	return nil
+}
+
+// putFields sets a field for each of the users from..to-1 of a hash.
+func (r *fixture) putFields(ctx context.Context, key string, from, to int, value func(u int) string) error {
+	for i := from; i < to; i += 5000 {
+		fields := make([]any, 0, 10_000)
+		for u := i; u < min(i+5000, to); u++ {
+			fields = append(fields, user(u), value(u))
+		}
+		if err := r.rdb.HSet(ctx, key, fields...).Err(); err != nil {
+			return fmt.Errorf("fill %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// classicSide is the classic script.
+type classicSide struct {
+	*fixture
+	sha string
+}
+
+func (*classicSide) key(campaign string) string { return "{" + campaign + "}map" }
+
+func (s *classicSide) begin(ctx context.Context, packets int) (err error) {
+	s.sha, err = s.classicStock(ctx, 1)
+	return errors.Join(err, s.stock(ctx, many, packets))
+}
+
+func (s *classicSide) stock(ctx context.Context, campaign string, n int) error {
+	packets := make([]any, 0, n)
+	for i := range n {
+		packets = append(packets, fmt.Sprintf(`{"id":%d,"money":%d}`, i+1, 100+i%801))
+	}
+	for len(packets) > 0 {
+		chunk := packets[:min(5000, len(packets))]
+		packets = packets[len(chunk):]
+		if err := s.rdb.RPush(ctx, "{"+campaign+"}stock", chunk...).Err(); err != nil {
+			return fmt.Errorf("load the classic list: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *classicSide) few(ctx context.Context) error {
+	err := s.rdb.Del(ctx, s.key(few), "{few}stock", "{few}consumed").Err()
+	return errors.Join(err, s.stock(ctx, few, costGrabs), s.fill(ctx, few, 0, fewReceipts))
+}
+
+func (s *classicSide) fill(ctx context.Context, campaign string, from, to int) error {
+	return s.putFields(ctx, s.key(campaign), from, to, user)
+}
+
+func (s *classicSide) grab(ctx context.Context, campaign string, from int) error {
+	tag := "{" + campaign + "}"
+	for i := 0; i < costGrabs; i += costCall {
+		answers, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for u := i; u < min(i+costCall, costGrabs); u++ {
+				p.EvalSha(ctx, s.sha, []string{tag + "stock", tag + "consumed", tag + "map", user(from + u)})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, a := range answers {
+			if text, _ := a.(*redis.Cmd).Text(); !strings.Contains(text, "userId") {
+				return fmt.Errorf("the classic script answered %q in campaign %s", text, campaign)
+			}
+		}
+	}
+	return nil
+}
