@@ -170,7 +170,7 @@ func (r *fixture) ledgerLatency(ctx context.Context, pg *testkit.PostgresServer,
 	if err != nil {
 		return nil, err
 	}
-	books, settler, err := openLedger(ctx, pg.DSN(name), []ledger.Campaign{c})
+	books, settler, err := openLedger(ctx, ledgerConfig(ledger.PostgreSQL, pg.DSN(name)), []ledger.Campaign{c})
 	if err != nil {
 		return nil, err
 	}
