@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,23 +180,17 @@ func (r *fixture) classicGrabs(ctx context.Context, f fleet, n int, m *meter) er
 
 // peerGrabs runs command peers, which is a module of its own.
 func (r *fixture) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error {
-	bin, err := peers()
-	if err != nil {
-		return err
-	}
 	sha, err := r.classicStock(ctx, n)
 	if err != nil {
 		return err
 	}
 	return m.measure(ctx, peer, n, func() (float64, error) {
-		cmd := exec.CommandContext(ctx, bin, "-addr", r.server.Addr, "-sha", sha, "-pods", strconv.Itoa(f.pods),
-			"-callers", strconv.Itoa(f.callers), "-n", strconv.Itoa(n))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
+		rates, err := runPeer(ctx, "-addr", r.server.Addr, "-sha", sha, "-pods", strconv.Itoa(f.pods), "-callers",
+			strconv.Itoa(f.callers), "-n", strconv.Itoa(n))
 		if err != nil {
-			return 0, fmt.Errorf("run %s: %w", cmd, err)
+			return 0, err
 		}
-		return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		return rates[0], nil
 	})
 }
 

@@ -23,6 +23,8 @@ var rows = []row{
 	grabs(fleet{1, 512}, 2.4, 0.25),
 	grabs(fleet{64, 8}, 1.4, 0),
 	grabs(fleet{256, 2}, 0.8, 1.3),
+	{"grab_shards", placesRow},
+	{"sold_out", soldOutRow},
 	{"http_grab", httpGrabRow},
 	{"serve_256x2", serveFleetRow},
 	{"latency_grab", latencyGrabRow},
@@ -37,6 +39,10 @@ var rows = []row{
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},
 	{"receipts", receiptsRow},
+	queueRow(queue{"peer_asynq", "asynq", "asynq, whose tasks are each retried and archived by themselves: at least once", 256}),
+	queueRow(queue{"peer_watermill_redis", "watermill-redis", "watermill-redisstream, consumers of one group, each of which takes a " +
+		"message when it has acknowledged the one before: at least once", 64}),
+	{"peer_watermill_kafka", queueKafkaRow},
 }
 
 type row struct {

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+const (
+	allPlaces     = 16
+	callersAPlace = 32
+)
+
+// placesRow asks what a grab costs Redis where a campaign is spread over many shards, and where nearly all are empty. All
+// shards are in one Redis, so that INFO cpu tells of all.
+func placesRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := newMeter(r)
+	for range o.rounds {
+		for _, places := range []int{1, 4, allPlaces} {
+			if err == nil {
+				err = r.wideGrabs(ctx, m, "shards_"+strconv.Itoa(places), places, o.n(10_000)*places, false)
+			}
+		}
+		if err == nil {
+			err = r.wideGrabs(ctx, m, "tail", allPlaces, o.n(20_000), true)
+		}
+	}
+	if err = errors.Join(err, r.close()); err != nil {
+		return nil, err
+	}
+	how := "processor time of Redis (INFO cpu) for each grab in a campaign over %d of 16 shards, all in one Redis, by one producer " +
+		"and %d callers for each shard; a limit by user, AOF everysec"
+	var all []Result
+	for _, places := range []int{4, allPlaces} {
+		name := "shards_" + strconv.Itoa(places)
+		res := Result{Name: "grab_" + name, Unit: "us", Want: 1.15, Below: true, HowOurs: fmt.Sprintf(how, places, callersAPlace),
+			HowBaseline: "grab_shards_1: the same over one shard"}
+		res.compare(m.process[name], m.process["shards_1"])
+		res.Beside = map[string]float64{"grabs/s": median(m.rates[name]), "grabs/s over one shard": median(m.rates["shards_1"]),
+			"grabs per script call": median(m.size[name])}
+		all = append(all, res)
+	}
+	tail := Result{Name: "grab_tail_16", Unit: "us", HowOurs: "as grab_shards_16, while 15 of the 16 places are empty",
+		HowBaseline: "grab_shards_16"}
+	tail.compare(m.process["tail"], m.process["shards_16"])
+	tail.Beside = map[string]float64{"grabs/s": median(m.rates["tail"])}
+	return append(all, tail), nil
+}
+
+// wideGrabs measures n grabs in a campaign over so many places.
+func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, n int, tail bool) error {
+	layout, err := r.deployment(ctx, allPlaces)
+	if err != nil {
+		return err
+	}
+	packets := 2 * n // so that no place runs dry
+	if tail {
+		packets = places * (n + 1000)
+	}
+	if err := r.loadWide(ctx, layout, places, packets); err != nil {
+		return err
+	}
+	if tail {
+		for _, k := range layout.Places("bench", places)[1:] {
+			if err := r.drain(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
+	return r.producing(ctx, layout, func(grab func(i int) (hongbao.Outcome, error)) error {
+		for i := range 200 { // it has looked at the campaign before the clock runs
+			if _, err := grab(n + i); err != nil {
+				return err
+			}
+		}
+		return m.measure(ctx, name, n, func() (float64, error) {
+			return crowd(ctx, callersAPlace*places, n, func(_ context.Context, i int) error {
+				outcome, err := grab(i)
+				if err == nil && outcome != hongbao.OutcomeGranted {
+					err = fmt.Errorf("user %d got %s", i, outcome)
+				}
+				return err
+			})
+		})
+	})
+}
+
+func (r *fixture) loadWide(ctx context.Context, layout *shards.Layout, places, packets int) error {
+	c := spec("bench", packets)
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
+	if places > 1 {
+		c.Shards = places
+	}
+	_, err := r.load(ctx, layout, c)
+	return err
+}
+
+// drain grants all that a place has, to users who come for nothing else.
+func (r *fixture) drain(ctx context.Context, k shards.Keys) error {
+	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, shards.Of(r.rdb, k)
+	call.Generation = 1
+	var answers []hongbao.Answer
+	for i := 0; ; i += shards.MaxGrabs {
+		call.Grabs = call.Grabs[:0]
+		for u := range shards.MaxGrabs {
+			call.Grabs = append(call.Grabs, &hongbao.Grab{User: fmt.Sprintf("d%d-%d", k.Index(), i+u), RequestID: "r"})
+		}
+		var err error
+		if answers, err = shard.Grab(ctx, call, answers); err != nil {
+			return err
+		}
+		switch last := answers[len(answers)-1].Outcome; last {
+		case hongbao.OutcomeGranted:
+		case hongbao.OutcomeSoldOut:
+			return nil
+		default:
+			return fmt.Errorf("empty a place: a grab got %s", last)
+		}
+	}
+}
+
+// producing has use grab in campaign bench by a producer, without facts.
+func (r *fixture) producing(ctx context.Context, layout *shards.Layout,
+	use func(grab func(i int) (hongbao.Outcome, error)) error) error {
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, layout.Space, "bench"
+	p, err := producer.New(cfg)
+	if err != nil {
+		return err
+	}
+	err = use(func(i int) (hongbao.Outcome, error) {
+		a, err := p.Grab(ctx, &hongbao.Grab{Campaign: "bench", User: user(i)})
+		return a.Outcome, err
+	})
+	return errors.Join(err, p.Close(ctx))
+}
+
+// soldOutRow compares refusals once nothing is left with those of the classic script.
+func soldOutRow(ctx context.Context, o options) ([]Result, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, m, cores := o.n(300_000), newMeter(r), []float64{}
+	for range o.rounds {
+		var sha string
+		if sha, err = r.classicStock(ctx, 0); err == nil {
+			err = m.measure(ctx, peer, n, func() (float64, error) {
+				rates, err := runPeer(ctx, "-addr", r.server.Addr, "-sha", sha, "-callers", "512", "-n", strconv.Itoa(n))
+				if err != nil {
+					return 0, err
+				}
+				return rates[0], nil
+			})
+		}
+		if err == nil {
+			var core float64
+			core, err = r.soldOut(ctx, m, n)
+			cores = append(cores, core)
+		}
+		if err != nil {
+			break
+		}
+	}
+	rate := Result{
+		Name: "sold_out", Unit: "refusals/s", Want: 5,
+		HowOurs: fmt.Sprintf("%d grabs of users who hold nothing, by 512 callers through one producer, once nothing is left: the "+
+			"producer remembers that, and reads receipts only, one HMGET for all who wait. The filter of winners, which would ask "+
+			"Redis nothing, is not built", n),
+		HowBaseline: "the classic script when its list is empty, by rueidis, which pipelines, 512 callers",
+	}
+	rate.compare(m.rates[ours], m.rates[peer])
+	rate.Beside = map[string]float64{"ours, us of Redis per refusal (cpu)": median(m.process[ours]),
+		"classic script, us of Redis per refusal (cpu)": median(m.process[peer])}
+	core := Result{Name: "sold_out_core", Unit: "refusals/s", Least: 1e6,
+		HowOurs: "refusals of sold_out by the producer's own processor time (getrusage), callers included"}
+	core.compare(cores, nil)
+	return []Result{rate, core}, errors.Join(err, r.close())
+}
+
+// soldOut measures n refusals, and gives how many one core of the producer makes in a second.
+func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core float64, err error) {
+	layout, err := r.deployment(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	const packets = 1000
+	if err := r.loadWide(ctx, layout, 1, packets); err != nil {
+		return 0, err
+	}
+	err = r.producing(ctx, layout, func(grab func(i int) (hongbao.Outcome, error)) error {
+		for i := range packets {
+			if _, err := grab(n + i); err != nil {
+				return err
+			}
+		}
+		before, err := processTime()
+		if err != nil {
+			return err
+		}
+		err = m.measure(ctx, ours, n, func() (float64, error) {
+			return crowd(ctx, 512, n, func(_ context.Context, i int) error {
+				outcome, err := grab(i)
+				if err == nil && outcome != hongbao.OutcomeSoldOut {
+					err = fmt.Errorf("user %d got %s", i, outcome)
+				}
+				return err
+			})
+		})
+		after, err1 := processTime()
+		core = float64(n) / (after - before).Seconds()
+		return errors.Join(err, err1)
+	})
+	return core, err
+}
+
+// processTime is the processor time of this process.
+func processTime() (time.Duration, error) {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0, fmt.Errorf("ask for the processor time: %w", err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano()), nil
+}
