@@ -209,7 +209,7 @@ func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, err
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := b.publisher(layout, topic, "kafka", &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
+	publisher, err := b.publisher(layout, topic, "kafka", "none", &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
 	if err != nil {
 		return nil, err
 	}

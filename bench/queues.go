@@ -92,7 +92,7 @@ func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 				return 0, err
 			}
 			return rates[0], nil
-		}, b.ours)
+		}, b.ours("none"))
 	}
 	return []Result{res}, errors.Join(err, broker.Close(), r.close())
 }
