@@ -16,7 +16,7 @@ import (
 // queue is a peer that brings messages from Redis to a handler.
 type queue struct {
 	row, peer, about string
-	callers          int // handlers at once: the best of several that were tried
+	callers          int // handlers at once: 256 and 64 are a guess, not tuned
 }
 
 // queueRow compares grants through a consumer group, with a handler that does nothing, with a peer's messages of the same
