@@ -66,8 +66,8 @@ func (d *Decision) check() error {
 //
 // A grant can be paid only if it can never be settled any more, or it could be paid twice: one whose campaign the
 // ledger did not have is to be replayed once the campaign is created, and one that the ledger has settled since is
-// paid already. Nobody is paid who was paid this packet before, and nobody more than the plan has for it. Only a
-// decision to pay needs the plan.
+// paid already. Nobody is paid who was paid this packet before, and nobody more than the plan has for it. Nobody is
+// paid of an archived campaign: the ledger does not know who was. Only a decision to pay needs the plan.
 func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quarantined, error) {
 	if err := d.check(); err != nil {
 		return Quarantined{}, err
@@ -152,6 +152,11 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	if err != nil {
 		return StoredCampaign{}, err
 	}
+	// Asked after the rows: where it is not noted yet, none of them was gone.
+	archive, archived, err := archiveOf(g.Campaign).first(ctx, t)
+	if err != nil {
+		return StoredCampaign{}, err
+	}
 	s, paid := has[keyOf(g)]
 	switch {
 	case paid && difference(g, &s.Grant) == "":
@@ -161,6 +166,10 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"%w: its user was paid packet %d already, as event %s; decide that it is void",
 			ErrNotPayable, g.Packet, s.EventID())
+	case archived:
+		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: who was paid packet %d stands in the file %s (SHA-256 %s), and the ledger can't tell any more; "+
+				"decide that it is void", ErrNotPayable, g.Packet, archive.File, archive.SHA256)
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
