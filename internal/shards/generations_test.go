@@ -2,6 +2,7 @@ package shards_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -76,6 +77,47 @@ func TestTopUpOfAPlace(t *testing.T) {
 	keys, err := b.rdb.Keys(ctx, b.k.Campaign("rain")+"*").Result()
 	require.NoError(t, err)
 	require.Empty(t, keys)
+}
+
+// The countdown says sold out only if no generation has a packet and none is about to come.
+func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	k := shards.Of(b.rdb, b.k)
+	b.load(t, spec("rain", 1))
+	shows := func(want bool, when string) {
+		t.Helper()
+		w, err := k.Window(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Equal(t, want, w.SoldOut, when)
+	}
+	deal := func(a *shards.Announcement, before int64, amounts ...hongbao.Amount) {
+		t.Helper()
+		_, err := k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: a.Hash, Generation: a.Generation,
+			Before: before, First: before + 1, Amounts: amounts})
+		require.NoError(t, err)
+	}
+	shows(false, "nobody grabbed")
+	b.grab(t, "rain", "u1")
+	shows(true, "the first generation is granted")
+	a := announcement(b, 2, 17)
+	require.NoError(t, k.Announce(t.Context(), a))
+	shows(false, "a grab says refilling")
+	deal(a, 1, 7)
+	shows(false, "the second generation is dealt")
+	a = announcement(b, 3, 20)
+	a.Generation, a.Plan = 3, "p3"
+	require.NoError(t, k.Announce(t.Context(), a))
+	shows(false, "the second generation has a packet, the third is announced")
+	deal(a, 2, 3)
+	for g := int64(2); g <= 3; g++ {
+		c := call("rain", fmt.Sprint("u", g))
+		c.Generation = g
+		answers, err := k.Grab(t.Context(), c, nil)
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+		shows(g == 3, fmt.Sprintf("generation %d is granted", g))
+	}
 }
 
 // A generation may bring a place nothing: it is dealt all the same, and only when the caller says so.

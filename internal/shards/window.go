@@ -15,7 +15,7 @@ import (
 type Window struct {
 	State, Name, Kind, Currency string
 	From, To                    time.Time
-	// SoldOut: every packet of this place is granted.
+	// SoldOut: every packet of this place is granted, and no more are announced.
 	SoldOut bool
 	// Now is Redis' time, by which grabs are decided.
 	Now time.Time
@@ -52,12 +52,12 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	pipe := node.Pipeline()
 	open, clock := k.askOpen(ctx, pipe), pipe.Time(ctx)
 	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "generation",
-		placesField)
+		placesField, "dealt")
 	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
-	var text [8]string
+	var text [9]string
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
@@ -84,21 +84,32 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	if text[7] != "" {
 		w.places, _ = strconv.ParseInt(text[7], 10, 64) // else 0, which is no number of shards
 	}
-	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6])
+	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6], text[8])
 	return w, err
 }
 
-// soldOut tells whether a place has nothing left: nobody comes to the newest generation before the others are empty.
-func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest string) (bool, error) {
+// soldOut tells whether a place has nothing left, and nothing is about to come. first is the length of its first stock,
+// newest and dealt are the generations that are announced and dealt there, empty for the first one.
+func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest, dealt string) (bool,
+	error) {
 	generation, err := strconv.ParseInt(newest, 10, 64)
-	if first > 0 || err != nil { // err: it has one generation
-		return first == 0, nil //nolint:nilerr // as said
+	switch {
+	case first > 0:
+		return false, nil
+	case err != nil || generation < 2 || generation > MaxGenerations: // it has one; the audit names what can't be right
+		return true, nil
+	case dealt != newest:
+		return false, nil
 	}
-	last, err := rdb.LLen(ctx, k.StockOf(campaign, generation)).Result()
+	var stocks []string
+	for g := int64(2); g <= generation; g++ {
+		stocks = append(stocks, k.StockOf(campaign, g))
+	}
+	n, err := rdb.Exists(ctx, stocks...).Result()
 	if err != nil {
-		return false, fmt.Errorf("read the stock of campaign %s: %w", campaign, Classify(err))
+		return false, fmt.Errorf("read the stocks of campaign %s: %w", campaign, Classify(err))
 	}
-	return last == 0, nil
+	return n == 0, nil
 }
 
 // WindowOver is Window for a campaign over several shards: it is sold out when each of its places is, and frozen when each
@@ -116,7 +127,7 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 	pipe := rdb.Pipeline()
 	others, stocks := make([]*redis.SliceCmd, len(places)-1), make([]*redis.IntCmd, len(places)-1)
 	for i, k := range places[1:] {
-		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "generation")
+		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "generation", "dealt")
 		stocks[i] = pipe.LLen(ctx, k.Stock(campaign))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -124,6 +135,7 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 		var at struct {
 			State      string `redis:"state"`
 			Generation string `redis:"generation"`
+			Dealt      string `redis:"dealt"`
 		}
 		if other.Scan(&at) != nil || at.State == "" || stocks[i].Err() != nil {
 			w.SoldOut = false
@@ -132,7 +144,7 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 		if w.State == stateFrozen {
 			w.State = at.State
 		}
-		empty, err := soldOut(ctx, rdb, places[i+1], campaign, stocks[i].Val(), at.Generation)
+		empty, err := soldOut(ctx, rdb, places[i+1], campaign, stocks[i].Val(), at.Generation, at.Dealt)
 		w.SoldOut = w.SoldOut && empty && err == nil
 	}
 	return w, nil
