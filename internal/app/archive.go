@@ -106,7 +106,10 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 		return "", err
 	}
 	record := make([]string, len(archiveColumns))
+	var grants int64
+	var amount hongbao.Amount
 	err = a.ledger.EachGrant(ctx, want.Campaign, func(g hongbao.Grant) error {
+		grants, amount = grants+1, amount+g.Amount
 		number := func(n int64) string { return strconv.FormatInt(n, 10) }
 		copy(record, []string{number(g.Packet), g.User, number(int64(g.Amount)), want.Currency, strconv.Itoa(g.Shard),
 			number(g.Seq), number(g.Epoch), g.RequestID, g.Time.UTC().Format(exportTime), g.Code})
@@ -115,6 +118,11 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 	if err == nil {
 		w.Flush()
 		err = w.Error()
+	}
+	// Looked at before the file takes its name: one of that name may be all that is left of the grants.
+	if err == nil && (grants != want.Grants || amount != want.Amount) {
+		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger has %d grants with %d, and counted %d with %d: no file is "+
+			"written; run `hongbao audit`", grants, amount, want.Grants, want.Amount)
 	}
 	if err != nil {
 		return "", err

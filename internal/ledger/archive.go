@@ -46,7 +46,8 @@ func (l *Ledger) Archived(ctx context.Context, campaign string) (Archive, bool, 
 	return archiveOf(campaign).one(ctx, l)
 }
 
-// refuseArchived is an error if the grants of a campaign are not in the ledger any more, or are being deleted.
+// refuseArchived is an error if the grants of a campaign are not in the ledger any more, or are being deleted. It is asked
+// after the rows were read: deleting begins when the archive is noted, so if it is not noted yet none was missing.
 func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 	a, found, err := l.Archived(ctx, campaign)
 	if err != nil || !found {

@@ -14,11 +14,16 @@ import (
 // sealedRain is a campaign of 10 packets of which 4 are granted, refunded and sealed.
 func sealedRain(t *testing.T, f *fixture) Archive {
 	t.Helper()
-	f.create(t, "rain", 10)
-	f.settles(t, grantsOf("rain", 1, 4)...)
-	f.refunds(t, closeOf("rain", 10, 4))
-	require.NoError(t, f.ledger.Seal(t.Context(), "rain"))
-	return Archive{Campaign: "rain", File: "rain.csv", SHA256: "5e", Grants: 4, Amount: fundedFor(4)}
+	return sealed(t, f, "rain")
+}
+
+func sealed(t *testing.T, f *fixture, id string) Archive {
+	t.Helper()
+	f.create(t, id, 10)
+	f.settles(t, grantsOf(id, 1, 4)...)
+	f.refunds(t, closeOf(id, 10, 4))
+	require.NoError(t, f.ledger.Seal(t.Context(), id))
+	return Archive{Campaign: id, File: id + ".csv", SHA256: "5e", Grants: 4, Amount: fundedFor(4)}
 }
 
 func (f *fixture) rows(t *testing.T, campaign string) int64 {
@@ -147,4 +152,51 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal an archive is a loss")
+}
+
+// Another process archives the campaign between two questions of one that reads: that gets all the rows or is told where
+// they are, and never fewer.
+func testArchiveAmongReaders(t *testing.T, f *fixture) {
+	inner := f.ledger.store
+	for id, read := range map[string]func(id string) (int, error){
+		"each": func(id string) (n int, err error) {
+			err = f.ledger.EachGrant(t.Context(), id, func(hongbao.Grant) error {
+				n++
+				return nil
+			})
+			return n / 4, err
+		},
+		"user": func(id string) (int, error) {
+			list, err := f.ledger.UserGrants(t.Context(), id, grant(id, 4).User)
+			return len(list), err
+		},
+		"packet": func(id string) (int, error) {
+			_, found, err := f.ledger.PacketGrant(t.Context(), id, 4)
+			if !found {
+				return 0, err
+			}
+			return 1, err
+		},
+	} {
+		a, asked := sealed(t, f, id), false
+		other := open(t, f.config)
+		f.ledger.store = &watched{store: inner, query: func(context.Context, string, int) {
+			if asked {
+				return
+			}
+			asked = true
+			require.NoError(t, other.NoteArchive(t.Context(), a))
+			_, err := other.DeleteArchived(t.Context(), id, 10_000)
+			require.NoError(t, err)
+		}}
+		n, err := read(id)
+		f.ledger.store = inner
+		require.True(t, asked)
+		require.Zero(t, f.rows(t, id))
+		if err != nil {
+			require.ErrorIs(t, err, ErrArchived)
+		} else {
+			require.Equal(t, 1, n, "%s: fewer than there were", id)
+		}
+	}
 }

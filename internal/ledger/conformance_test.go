@@ -77,6 +77,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a campaign is archived":                      testArchive,
 	"an archive that is refused":                  testArchiveRefused,
 	"an archive stays audited":                    testArchiveStays,
+	"an archive among those who read":             testArchiveAmongReaders,
 	"every difference is found":                   testDifferences,
 	"a row deleted by hand stops the shard":       testDeletedByHand,
 	"opened again, and by many at once":           testReopen,

@@ -26,17 +26,19 @@ func scanGrantCode(s scan) (hongbao.Grant, error) {
 }
 
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
-// back as it is. An archived campaign is refused (ErrArchived). Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the
-// ledger does not keep them.
+// back as it is. An archived campaign is refused (ErrArchived) at the end, when fn may have been called for some of
+// its grants. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger does
+// not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
-	if err := l.refuseArchived(ctx, campaign); err != nil {
-		return err
-	}
-	return l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
+	err := l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
 		return question[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
 			selectGrants + `WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
 			[]any{campaign, last.Packet, int64(pageRows)}, scanGrantCode}
 	}, hongbao.Grant{}, fn)
+	if err != nil {
+		return err
+	}
+	return l.refuseArchived(ctx, campaign)
 }
 
 // EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
@@ -75,22 +77,30 @@ func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant)
 // UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an
 // index. An archived campaign is refused (ErrArchived). No user holds more than hongbao.MaxUserHold.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
-	if err := l.refuseArchived(ctx, campaign); err != nil {
-		return nil, err
-	}
-	return question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
+	list, err := question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
 		selectGrants + `WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
 		[]any{campaign, user, int64(pageRows)}, scanGrantCode}.all(ctx, l)
+	if err == nil {
+		err = l.refuseArchived(ctx, campaign)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // PacketGrant gives the grant of one packet of a campaign; false if the ledger has none. An archived campaign is refused
 // (ErrArchived).
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
-	if err := l.refuseArchived(ctx, campaign); err != nil {
+	g, found, err := question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
+		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
+	if err == nil {
+		err = l.refuseArchived(ctx, campaign)
+	}
+	if err != nil {
 		return hongbao.Grant{}, false, err
 	}
-	return question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
-		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
+	return g, found, nil
 }
 
 // Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the
