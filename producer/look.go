@@ -24,6 +24,8 @@ const (
 	aliveFor = 10 * time.Minute
 	// maxReceipts bounds what one call reads, so that Redis runs its script for no longer than 2 ms.
 	maxReceipts = 4096
+	// lostHash is the hash of a stub, see lua/stub.lua: Redis has lost the campaign, and what it says of it is made up.
+	lostHash = "-"
 )
 
 // info is what the producer has to know of a campaign. It does not change while the campaign is there.
@@ -70,7 +72,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	pipe := l.p.cfg.Redis.Pipeline()
 	belongs := shards.AskBelongs(ctx, l.p.cfg.Redis, pipe, l.p.layout, l.shard.Keys)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
-		"places", "walk")
+		"places", "walk", "hash", "state")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
@@ -99,11 +101,16 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	return true, nil
 }
 
-// parseInfo reads the fields that look asks for; nil if the campaign is not there.
+// parseInfo reads the fields that look asks for; nil if the campaign is not there, ErrFrozen if it was lost.
 func (l *lane) parseInfo(v []any) (*info, error) {
 	hold, ok := v[0].(string)
 	if !ok {
 		return nil, nil
+	}
+	lost := v[6] == lostHash
+	if lost && v[7] == "frozen" {
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its limits; "+
+			"`hongbao campaign refund-lost %s` ends it", shards.ErrFrozen, l.id, l.id)
 	}
 	i := &info{codes: v[3] == "1", places: 1}
 	var err error
@@ -125,8 +132,8 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the deployment "+
 			"has %d", l.id, places, l.p.layout.Len())
 	}
-	if v[5] != walk.Version {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s in Redis: its users walk over its shards by version "+
+	if v[5] != walk.Version && !lost { // the walks over one that was lost find that it has ended
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its users walk over its shards by version "+
 			"%.20q, and this build knows %s only: run the build that loaded it", l.id, fmt.Sprint(v[5]), walk.Version)
 	}
 	return i, nil
@@ -173,7 +180,7 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*sh
 }
 
 // vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis has
-// lost it: that is no final refusal, so the answers become frozen. gone: it left Redis as it should.
+// lost it: that is no final refusal, so the answers become frozen. gone: nothing says that it was lost here.
 func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,0 +1,65 @@
+package producer_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// lose has Redis lose all that it has of a shard.
+func (b *bundle) lose(t *testing.T, k shards.Keys) {
+	t.Helper()
+	meta := k.Meta()
+	keys, err := b.admin.Keys(t.Context(), meta[:len(meta)-len("meta")]+"*").Result()
+	require.NoError(t, err)
+	require.Contains(t, keys, meta)
+	require.NoError(t, b.admin.Del(t.Context(), keys...).Err())
+}
+
+// The home of a campaign was lost, and its shard is open again: a producer that starts then knows neither the walk nor
+// the limits. It answers frozen until the ledger has ended the campaign, and no refusal before that is final.
+func TestHomeIsLost(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 2)
+	b.load(t, over(2, 6, 3))
+	home := shards.Of(b.admin, b.k)
+	b.lose(t, b.k)
+	found, err := home.Freeze(t.Context())
+	require.NoError(t, err)
+	opened, err := home.Reopen(t.Context(), b.space, &shards.Reopening{
+		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
+		Campaigns: []string{"rain"}, Places: map[string]int{"rain": 2},
+	})
+	require.NoError(t, err)
+	require.True(t, opened)
+	p := b.producer(t, nil)
+	number := 0
+	ask := func(place int) hongbao.Outcome {
+		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), ""))
+		require.NoError(t, err)
+		return a.Outcome
+	}
+	require.Equal(t, hongbao.OutcomeFrozen, ask(0))
+	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
+
+	for _, k := range b.space.Places("rain", 2) {
+		require.NoError(t, b.admin.HSet(t.Context(), k.Campaign("rain"), "state", "frozen").Err())
+		require.NoError(t, shards.Of(b.admin, k).EndLost(t.Context(), &shards.LostCampaign{ID: "rain", Packets: 6}))
+	}
+	require.Equal(t, hongbao.OutcomeEnded, ask(0))
+	require.Equal(t, hongbao.OutcomeEnded, ask(1))
+}
+
+// A campaign whose users walk by a version that this build does not know is no caller's fault.
+func TestAnotherWalk(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 2)
+	b.load(t, over(2, 6, 3))
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Campaign("rain"), "walk", "2").Err())
+	_, err := b.producer(t, nil).Grab(t.Context(), grab("u1", "r1"))
+	require.ErrorContains(t, err, `by version "2"`)
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+}
