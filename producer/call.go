@@ -81,7 +81,7 @@ func (c *call) send() {
 		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: err})
 	}
 	if err == nil && c.lane.vanished(c.answers) {
-		c.lane.p.forget(c.lane.campaign)
+		c.lane.gone()
 	}
 	for i := range c.results {
 		r := &c.results[i]

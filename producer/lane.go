@@ -194,6 +194,16 @@ func (p *Producer) drop(c *campaign) {
 	}
 }
 
+// gone takes out a campaign that is not at the lane's place. Whether it is nowhere is told by its home alone: another
+// place may not have it yet, or have lost it.
+func (l *lane) gone() {
+	if l.place > 0 {
+		l.p.drop(l.campaign)
+		return
+	}
+	l.p.forget(l.campaign)
+}
+
 // forget takes out a campaign that is gone.
 func (p *Producer) forget(c *campaign) {
 	p.drop(c)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/producer"
 )
 
 // lose has Redis lose all that it has of a shard.
@@ -62,4 +63,30 @@ func TestAnotherWalk(t *testing.T) {
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u1", "r1"))
 	require.ErrorContains(t, err, `by version "2"`)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+}
+
+// A place that does not have the campaign says nothing of it: it was lost there, or is not loaded yet. Only the home knows
+// that a campaign is not there.
+func TestPlaceIsLost(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 2)
+	b.load(t, over(2, 6, 1))
+	key := b.space.Places("rain", 2)[1].Campaign("rain")
+	require.NoError(t, b.admin.Rename(t.Context(), key, key+":hidden").Err())
+	p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
+	number := 0
+	ask := func(place int) hongbao.Outcome {
+		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), "r1"))
+		require.NoError(t, err)
+		return a.Outcome
+	}
+	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
+	require.Equal(t, hongbao.OutcomeGranted, ask(0))
+	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
+	require.NoError(t, b.admin.Rename(t.Context(), key+":hidden", key).Err())
+	require.Equal(t, hongbao.OutcomeGranted, ask(1))
+
+	require.NoError(t, b.admin.Del(t.Context(), key, b.k.Campaign("rain")).Err())
+	p = b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
+	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "its home says so")
 }

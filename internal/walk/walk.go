@@ -115,7 +115,7 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 		}
 		return Told
 	case hongbao.OutcomeUnknownCampaign:
-		if w.begun() {
+		if w.begun() || w.place(w.at) > 0 { // the home alone says that a campaign is not there
 			a.Outcome = hongbao.OutcomeFrozen
 			return Undecided
 		}

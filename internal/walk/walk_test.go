@@ -212,6 +212,22 @@ func TestBehindTheFirstPlace(t *testing.T) {
 	}
 }
 
+// The home of a campaign alone says that it is not there, also to those who come to another place first.
+func TestUnknownAtTheHomeOnly(t *testing.T) {
+	t.Parallel()
+	m := walk.NewMemory(3)
+	seen := map[int]bool{}
+	for i := range 20 {
+		var w walk.Walk
+		w.Begin(walk.NewCourse("rain", 3, 1), fmt.Sprint("u", i), "r1")
+		a, home := outcome(hongbao.OutcomeUnknownCampaign), w.Place() == 0
+		seen[w.Place()] = true
+		require.Equal(t, home, w.Decided(m, t0, a) == walk.Told)
+		require.Equal(t, home, a.Outcome == hongbao.OutcomeUnknownCampaign)
+	}
+	require.Len(t, seen, 3)
+}
+
 // Remembered places are asked for receipts only, while the lease lasts; what is told at its end is asked once more.
 func TestMemory(t *testing.T) {
 	t.Parallel()
