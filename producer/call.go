@@ -144,7 +144,12 @@ func whileAway(ctx context.Context, try func() error) error {
 // try makes the call once. What was granted is durable and has its codes when it returns without an error.
 func (c *call) try(ctx context.Context) error {
 	if c.lane.seen.Load() == nil { // the campaign's home told of this place; its own server has settings of its own
-		if _, err := c.lane.look(ctx); err != nil {
+		_, err := c.lane.look(ctx)
+		if errors.Is(err, shards.ErrFrozen) { // as every script there would answer
+			c.freeze()
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		c.info = c.lane.info()
@@ -159,6 +164,14 @@ func (c *call) try(ctx context.Context) error {
 		return nil
 	}
 	return c.secure(ctx)
+}
+
+// freeze answers all grabs of the call frozen.
+func (c *call) freeze() {
+	c.answers = c.answers[:0]
+	for range c.batch {
+		c.answers = append(c.answers, hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: time.Now()})
+	}
 }
 
 // askShard has the grabs decided, or reads their users' receipts.

@@ -90,3 +90,18 @@ func TestPlaceIsLost(t *testing.T) {
 	p = b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "its home says so")
 }
+
+// The shard of a place was lost before a producer asked it: it is frozen at once, as the home's is.
+func TestShardOfAPlaceIsLost(t *testing.T) {
+	t.Parallel()
+	b := wide(t, 2)
+	b.load(t, over(2, 6, 1))
+	b.lose(t, b.space.Places("rain", 2)[1])
+	p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
+	number := 0
+	for place, want := range []hongbao.Outcome{hongbao.OutcomeGranted, hongbao.OutcomeFrozen} {
+		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), "r1"))
+		require.NoError(t, err)
+		require.Equal(t, want, a.Outcome)
+	}
+}
