@@ -5,7 +5,7 @@
 // request id (one is made up where it is optional), so a call whose answer was lost is repeated and gets the same
 // answer.
 //
-// Outcomes are values. What is undecided (busy, frozen) is repeated by the producer itself and, if it stays
+// Outcomes are values. What is undecided (busy, frozen, refilling) is repeated by the producer itself and, if it stays
 // so, returned as undecided, never as a refusal. An error says what the caller must do by its hongbao.Class: Permanent,
 // the grab is malformed and nothing was touched; Transient, nothing happened; Unknown, it may have been granted, and
 // the same request id gets the answer.

@@ -29,7 +29,7 @@ func Example() {
 		case err != nil:
 			return err // its class says whether it may have been granted: then the same RequestID gets the same answer
 		case !answer.Outcome.Final():
-			fmt.Println(user, "is to ask again") // busy, frozen: nothing was decided
+			fmt.Println(user, "is to ask again") // busy, frozen, refilling: nothing was decided
 		case answer.Outcome == hongbao.OutcomeGranted:
 			fmt.Println(user, "got packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")
 		case answer.Outcome == hongbao.OutcomeAlreadyGranted:
