@@ -232,7 +232,12 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard))
 	mark := shards.Mark{Deployment: has.ID, Founding: has.Founding}
 	if err := mark.Put(ctx, r.cfg.Redis, r.cfg.Space); err != nil { // Redis may have lost that too
-		return err
+		if !hongbao.IsOutage(err) || ctx.Err() != nil {
+			return err
+		}
+		// It lies on one node, whose own shards open after this one and put it again.
+		r.cfg.Log.Warn("the mark of the key prefix can't be written while its node is away; the shard opens without",
+			zap.Int("shard", v.Shard), zap.Error(err))
 	}
 	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
 		return err

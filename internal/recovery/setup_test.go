@@ -100,6 +100,13 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 // fundOver funds a campaign on so many shards, and loads it.
 func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places int) {
 	t.Helper()
+	w.order(t, id, opensIn, places)
+	w.load(t, id)
+}
+
+// order funds a campaign on so many shards, and does not load it.
+func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int) {
+	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	spec := campaign.Complete(hongbao.Campaign{
 		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
@@ -111,7 +118,6 @@ func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places 
 	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec),
 		Seed: seed, Hash: campaign.Commit(spec, seed)})
 	require.NoError(t, err)
-	w.load(t, id)
 }
 
 // load brings a campaign of the ledger into Redis.

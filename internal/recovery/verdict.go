@@ -32,6 +32,7 @@ type Verdict struct {
 
 	state  shards.Frozen
 	places map[string]int // on how many shards a campaign is
+	silent map[int]bool   // shards that did not answer
 }
 
 // Doubt is a campaign that is not as the ledger says.
@@ -55,7 +56,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1,
-		Epoch: max(z.Epoch, 0), state: z, places: map[string]int{}}
+		Epoch: max(z.Epoch, 0), state: z, places: map[string]int{}, silent: map[int]bool{}}
 	if !z.Frozen {
 		return v, nil
 	}
@@ -128,7 +129,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			}
 			why := v.doubt(c, has["state"], ahead[after])
 			if why == "" && has["state"] == "" {
-				why, err = r.elsewhere(ctx, c)
+				why, err = r.elsewhere(ctx, v, c)
 			}
 			if err != nil {
 				return err
@@ -147,12 +148,20 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 
 // elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
 // loaded, so it was there if another one is open. A refunded campaign leaves its places one by one.
-func (r *Recoverer) elsewhere(ctx context.Context, c *ledger.StoredCampaign) (string, error) {
+// A shard that is away keeps no other one closed: a load asks every place once more, before it deals anything.
+func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) (string, error) {
 	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
 		return "", nil
 	}
 	for _, k := range r.cfg.Space.Places(c.Spec.ID, c.Spec.Places()) {
+		if v.silent[k.Index()] {
+			continue
+		}
 		has, err := shards.Of(r.cfg.Redis, k).CampaignFields(ctx, c.Spec.ID)
+		if hongbao.IsOutage(err) && ctx.Err() == nil && k.Index() != v.Shard {
+			v.silent[k.Index()] = true
+			continue
+		}
 		if err != nil {
 			return "", err
 		}
