@@ -3,7 +3,8 @@
 --
 -- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3... stock and sums of each
 --       generation
--- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total  4 packets granted  5 their amount
+-- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total; then what is told of this shard, so that all
+--       shards together tell what the ledger does: 4 packets  5 their amount  6 packets granted  7 their amount
 -- Reply "ok"; or "refused" and the state: it is as it should be, so close and refund are its end
 -- Cost  O(log of the campaigns that wait); UNLINK frees the stock in a thread of its own
 -- First write ZADD: it grows memory, by one id and a stub.
@@ -27,7 +28,7 @@ end
 redis.call('ZADD', KEYS[2], now, ARGV[1])
 stub(KEYS[1])
 redis.call('HSET', KEYS[1], 'state', 'refunded', 'refunded_at', now, 'lost', '1', 'close_seq', '0', 'closed_at', now, 'close_epoch', '0',
-	'packets', ARGV[2], 'total', ARGV[3], 'loaded', ARGV[2], 'loaded_amount', ARGV[3], 'granted', ARGV[4], 'granted_amount', ARGV[5])
+	'packets', ARGV[2], 'total', ARGV[3], 'loaded', ARGV[4], 'loaded_amount', ARGV[5], 'granted', ARGV[6], 'granted_amount', ARGV[7])
 for i = 3, #KEYS do
 	redis.call('UNLINK', KEYS[i])
 end

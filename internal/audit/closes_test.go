@@ -238,7 +238,8 @@ func TestEndedFromTheLedger(t *testing.T) {
 	require.Contains(t, r.Remedies[audit.CampaignFrozen].Do, "`hongbao campaign refund-lost ID`")
 
 	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(),
-		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Granted: 19}))
+		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Loaded: packets, LoadedAmount: total,
+			Granted: 19}))
 	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
 	w.ledger.spoil = func(c *ledger.Totals) { c.By, c.Why = "ann", "no file is left" }
 	for range 2 { // while it is in Redis, and after it has left

@@ -155,6 +155,8 @@ func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 type place struct {
 	*shards.Shard
 	Remains
+	loaded       int64 // packets that it got, and their sum
+	loadedAmount hongbao.Amount
 }
 
 func (e *Ender) placeOf(ctx context.Context, k shards.Keys, id string) (p place, err error) {
@@ -165,7 +167,7 @@ func (e *Ender) placeOf(ctx context.Context, k shards.Keys, id string) (p place,
 	} else if err != nil {
 		return p, err
 	}
-	p.Remains, err = remains(ctx, p.Shard, id)
+	err = p.read(ctx, id)
 	return p, err
 }
 
@@ -189,7 +191,7 @@ func (e *standing) sum() {
 func (e *Ending) Next() string {
 	amount := e.LeftAmount
 	switch {
-	case e.Refund != nil && e.Redis.State != campaigns.Frozen:
+	case e.Refund != nil && e.Redis.State != campaigns.Frozen && e.Redis.State != campaigns.Closed:
 		return ""
 	case e.Refund != nil:
 		amount = e.Refund.Amount
@@ -197,11 +199,11 @@ func (e *Ending) Next() string {
 	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d --by NAME --why TEXT", e.Campaign, amount)
 }
 
-// remains reads what Redis still has. Only its state is relied upon.
-func remains(ctx context.Context, k *shards.Shard, id string) (r Remains, err error) {
-	fields, err := k.CampaignFields(ctx, id)
+// read reads what Redis still has. Of a place that has lost something only the state is relied upon.
+func (p *place) read(ctx context.Context, id string) error {
+	fields, err := p.CampaignFields(ctx, id)
 	if err != nil {
-		return r, err
+		return err
 	}
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(fields[name], 10, 64)
@@ -210,7 +212,9 @@ func remains(ctx context.Context, k *shards.Shard, id string) (r Remains, err er
 		}
 		return n
 	}
-	return Remains{fields["state"], number("packets"), number("granted"), hongbao.Amount(number("granted_amount"))}, nil
+	p.Remains = Remains{fields["state"], number("packets"), number("granted"), hongbao.Amount(number("granted_amount"))}
+	p.loaded, p.loadedAmount = number("loaded"), hongbao.Amount(number("loaded_amount"))
+	return nil
 }
 
 // nowhere tells that Redis has nothing of it on any shard.
@@ -221,6 +225,8 @@ func (e *standing) nowhere() bool {
 // lost refuses a campaign of which Redis has lost nothing.
 func (e *standing) lost() error {
 	switch {
+	case e.Refund != nil && e.Refund.By != "": // it had, and perhaps not every shard has noted the end
+		return nil
 	case e.Redis.State == campaigns.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
 		e.Redis.State == campaigns.Refunded && e.Refund != nil:
 		return nil
@@ -299,6 +305,7 @@ func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 
 // note has each shard answer ended: one that has lost something by the ledger's numbers, the others by their closes.
 func (e *standing) note(ctx context.Context, r *payment.Refund) error {
+	lost := e.rest(r)
 	var errs []error
 	for _, p := range e.places {
 		if !p.gone() {
@@ -307,12 +314,29 @@ func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 			}
 			continue
 		}
-		errs = append(errs, p.EndLost(ctx, &shards.LostCampaign{
-			ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Granted: e.Packets - r.Packets,
-			GrantedAmount: e.Funded - r.Amount,
-		}))
+		errs = append(errs, p.EndLost(ctx, &lost))
+		// One of those that have lost something tells of all of them.
+		lost = shards.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
 	}
 	return errors.Join(errs...)
+}
+
+// rest is what the ledger has of the campaign and the shards that are whole do not tell.
+func (e *standing) rest(r *payment.Refund) shards.LostCampaign {
+	out := shards.LostCampaign{
+		ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Loaded: e.Packets, LoadedAmount: e.Funded,
+		Granted: e.Packets - r.Packets, GrantedAmount: e.Funded - r.Amount,
+	}
+	for _, p := range e.places {
+		if !p.gone() {
+			out.Loaded, out.LoadedAmount = out.Loaded-p.loaded, out.LoadedAmount-p.loadedAmount
+			out.Granted, out.GrantedAmount = out.Granted-p.Granted, out.GrantedAmount-p.GrantedAmount
+		}
+	}
+	// Below 0 if a grant of a whole shard is not paid, by a person's word.
+	out.Loaded, out.LoadedAmount = max(out.Loaded, 0), max(out.LoadedAmount, 0)
+	out.Granted, out.GrantedAmount = max(out.Granted, 0), max(out.GrantedAmount, 0)
+	return out
 }
 
 // Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -73,12 +75,36 @@ func TestLostPlace(t *testing.T) {
 	require.ErrorContains(t, err, "`hongbao campaign close "+wide+" --early`")
 	closed, err := shards.Of(w.rdb, places[0]).Close(t.Context(), wide, true)
 	require.NoError(t, err)
+
+	half := w.ender()
+	client := redis.NewClient(w.rdb.Options())
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client.AddHook(away(places[0].Refunded()))
+	half.Redis = client
+	_, err = half.Refund(t.Context(), word)
+	require.ErrorContains(t, err, "run it again")
+	require.Equal(t, []string{"closed", "refunded"}, states(), "the fault fired")
+	at, err = w.ender().Standing(t.Context(), wide)
+	require.NoError(t, err)
+	require.Contains(t, at.Next(), "hongbao campaign refund-lost "+wide+" --amount 9800")
 	for range 2 {
 		r, err := w.ender().Refund(t.Context(), word)
 		require.NoError(t, err)
 		require.Equal(t, []payment.Close{{Shard: 2, Seq: closed.Seq}, {Shard: 0}}, r.Closes)
 		require.Equal(t, []string{"refunded", "refunded"}, states())
 	}
+	at, err = w.ender().Standing(t.Context(), wide)
+	require.NoError(t, err)
+	require.Empty(t, at.Next())
+	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+	require.NoError(t, err)
+	st, _, err := store.Status(t.Context(), wide)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1000, 1000, 20, 200, 980, 9_800}, []int64{st.Packets, st.Loaded, st.Granted,
+		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the shards together tell what the ledger does")
+	left, err := shards.Left(t.Context(), w.rdb, w.space, []string{wide})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{wide: 980}, left)
 	differences, err := w.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)

@@ -272,7 +272,7 @@ func endCases() map[string]scriptCase {
 				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaigns.Frozen).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Granted: 2,
+				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Loaded: 5, LoadedAmount: 15, Granted: 2,
 					GrantedAmount: 6})
 			},
 		},

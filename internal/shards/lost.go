@@ -30,11 +30,14 @@ const (
 	LostField = "lost"
 )
 
-// LostCampaign is what the ledger says of a campaign that Redis has lost.
+// LostCampaign is what the ledger says of a campaign that Redis has lost. Packets and Total are of the whole campaign,
+// the rest is what a shard is to tell of it, as others tell theirs.
 type LostCampaign struct {
 	ID            string
 	Packets       int64
 	Total         hongbao.Amount
+	Loaded        int64
+	LoadedAmount  hongbao.Amount
 	Granted       int64
 	GrantedAmount hongbao.Amount
 }
@@ -48,7 +51,7 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	}
 	keys := append([]string{k.Keys.Campaign(c.ID), k.Keys.Refunded()}, k.Keys.Stocks(c.ID, generations)...)
 	reply, err := k.run(ctx, endLostScript, keys,
-		[]any{c.ID, c.Packets, int64(c.Total), c.Granted, int64(c.GrantedAmount)})
+		[]any{c.ID, c.Packets, int64(c.Total), c.Loaded, int64(c.LoadedAmount), c.Granted, int64(c.GrantedAmount)})
 	if err != nil {
 		return err
 	}
