@@ -100,6 +100,8 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	}
 	require.NoError(t, s.at.cluster.Masters[down].Restart())
 	require.NoError(t, s.at.cluster.Replicas[down].Restart())
+	ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second) // all of the above took its time
+	defer cancel()
 	crowds[lost].grab(ctx, 20, 40, 8)
 	require.NoError(t, ctx.Err(), "the shard opens by itself")
 	s.ok(append([]string{"sink", "resume", "kafka"}, why...)...)
