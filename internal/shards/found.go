@@ -238,7 +238,7 @@ func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent), failed)
 		failed = nil
 		if hongbao.IsOutage(err) { // the prefix is marked on the same node: each shard says the same of itself
-			m, n, found, err = markOf(all)
+			m, n, found, err = markOf(layout, all)
 		}
 	}
 	switch {
@@ -271,12 +271,15 @@ func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 }
 
 // markOf is what the first shard that is there says of all.
-func markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
-	for _, has := range all {
-		if has != nil {
-			shards, err = strconv.Atoi(has.shards)
-			return has.Mark, shards, true, err
+func markOf(layout *Layout, all []*Founded) (m Mark, shards int, found bool, err error) {
+	for i, has := range all {
+		if has == nil {
+			continue
 		}
+		if shards, err = strconv.Atoi(has.shards); err != nil {
+			err = differs(layout.Shard(i).Meta(), shardsField, has.shards, strconv.Itoa(layout.Len()))
+		}
+		return has.Mark, shards, true, err
 	}
 	return m, 0, false, nil
 }

@@ -144,3 +144,13 @@ func TestNewLayoutRefuses(t *testing.T) {
 		require.Error(t, err, n)
 	}
 }
+
+// A shard's meta without a number of shards belongs to something else, and the error says so.
+func TestMarkOfAMetaWithoutShards(t *testing.T) {
+	t.Parallel()
+	layout, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: 2})
+	require.NoError(t, err)
+	_, _, _, err = markOf(layout, []*Founded{nil, {Mark: Mark{Deployment: "d"}}})
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, layout.Shard(1).Meta()+` belongs to something else: its shards is ""`)
+}
