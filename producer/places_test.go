@@ -126,7 +126,7 @@ func TestCrowdOverPlaces(t *testing.T) {
 			a, err = p.Grab(t.Context(), grab(user, "another"))
 			require.NoError(t, err)
 			require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
-			require.Equal(t, []hongbao.Receipt{receipt.(hongbao.Receipt)}, a.Receipts) //nolint:forcetypeassert // see above
+			require.Equal(t, []hongbao.Receipt{receipt.(hongbao.Receipt)}, a.Receipts)
 		}
 	}
 }

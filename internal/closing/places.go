@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -124,9 +125,10 @@ func allGone(errs []error) bool {
 }
 
 // together makes one error of those of the places: the common one if all say the same, else each with its shard. What
-// is refused comes before what is out of reach: trying again would not help.
+// is refused comes before what is out of reach: trying again would not help. A place that the campaign has left comes
+// last: only when all others answer does it tell whether the campaign is lost there, or was refunded.
 func together(id string, places []shards.Keys, errs []error) error {
-	var list, outages []error
+	var list, outages, gone []error
 	same := true
 	for j, err := range errs {
 		same = same && err != nil && err.Error() == errs[0].Error()
@@ -134,11 +136,13 @@ func together(id string, places []shards.Keys, errs []error) error {
 		case err == nil:
 		case hongbao.IsOutage(err):
 			outages = append(outages, fmt.Errorf("shard %d: %w", places[j].Index(), err))
+		case errors.Is(err, shards.ErrNotInRedis):
+			gone = append(gone, fmt.Errorf("shard %d: %w", places[j].Index(), err))
 		default:
 			list = append(list, fmt.Errorf("shard %d: %w", places[j].Index(), err))
 		}
 	}
-	list = append(outages, list...)
+	list = slices.Concat(list, outages, gone)
 	switch {
 	case len(list) == 0:
 		return nil

@@ -262,6 +262,24 @@ func TestCloseWithALostPlace(t *testing.T) {
 	require.Zero(t, s.ledger.posts)
 }
 
+// Beside a silent shard a lost place is told first, since trying again does not help; one that the campaign has left is
+// not: it may have been refunded.
+func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	s.faults.set(tagOf(s.places[2]), -1)
+	require.NoError(t, s.rdb.HSet(t.Context(), s.places[1].Campaign("rain"), "state", "frozen").Err())
+	_, err := s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, shards.ErrLost)
+	require.False(t, hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, fmt.Sprintf("shard %d: script close", s.places[2].Index()))
+	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Campaign("rain")).Err())
+	_, err = s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+}
+
 // A refunded campaign leaves each of its shards, one after the other: the ledger tells of it from the first on.
 func TestRetirePlaces(t *testing.T) {
 	t.Parallel()

@@ -183,7 +183,7 @@ func (w *world) check() error {
 	s := state{packets: map[string]string{}, count: map[string]int64{}, today: map[string]int64{}, requests: map[string]bool{}}
 	for _, c := range asked {
 		fields := c.fields.Val()
-		loaded, err := strconv.Atoi(fields[0].(string)) //nolint:forcetypeassert // it is there
+		loaded, err := strconv.Atoi(fields[0].(string))
 		if err != nil {
 			return err
 		}
