@@ -110,12 +110,14 @@ var play = []act{
 	{command: "doctor", says: `"redis"`},
 	{command: "sink resume", says: "balance goes on"},
 	{command: "replay", says: "finished"},
+	{command: "archive", before: (*stage).seal, after: func(s *stage, _ result) { s.env = s.apart }},
 	{command: "quarantine list", before: (*stage).forge},
 	{command: "quarantine show"},
 	{command: "quarantine resolve"},
 	{command: "quarantine campaign"},
 	{command: "campaign pause"},
 	{command: "campaign resume"},
+	{command: "campaign top-up", codes: []int{2, 0}},
 	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // its window is still open
 	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded",
 		after: func(s *stage, _ result) {
@@ -155,7 +157,7 @@ var play = []act{
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
 			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.ConfirmCredits, access.Replay,
 			access.DecideQuarantine, access.DisownCampaign, access.CloseCampaign, access.Refund, access.RefundLost,
-			access.RevealCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
+			access.RevealCampaign, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
 			require.Contains(s.t, text, `"`+string(action)+`"`)
 		}
 		require.NotContains(s.t, text, "seed")
@@ -224,7 +226,7 @@ func (s *stage) forge() {
 		s.plant("spring-rain", grantEntry("spring-rain", receipts[0].Packet, fmt.Sprint(int64(receipts[0].Amount)),
 			fmt.Sprintf("thief%d", i))...)
 	}
-	s.ok("replay", "forged", "--to", "balance")
+	s.ok("replay", "forged", "--to", "balance", "--campaign", "spring-rain")
 	for i := range 6 {
 		s.ok("quarantine", "resolve", fmt.Sprint(i+1), "--void", "--by", "ann", "--why", "forged")
 	}
@@ -237,6 +239,15 @@ func (s *stage) settle() {
 	sum := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(s.run("campaign", "refund", "spring-rain").out)
 	require.Len(s.t, sum, 2)
 	s.words["--amount 250"] = "--amount " + sum[1]
+}
+
+// seal takes two campaigns to their end, in place of those that the examples of the archive name.
+func (s *stage) seal() {
+	s.apart = slices.Clone(s.env)
+	s.sealed("april-rain", 2)
+	s.sealed("autumn-rain", 1)
+	s.words["archive spring-rain"] = "archive april-rain"
+	s.words["/srv/archive"] = s.t.TempDir()
 }
 
 // today puts the present day for the one in an example, which is long over: nothing moved on it.

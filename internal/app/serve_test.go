@@ -146,9 +146,9 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "opened", opened).Err())
 	require.Equal(t, "open", state())
 
-	require.NoError(t, a.redis.Del(t.Context(), k.Campaign("rain"), a.space.Deployment()).Err())
+	require.NoError(t, a.redis.Del(t.Context(), k.Campaign("rain"), k.Meta()).Err())
 	_, err = r.Window(t.Context(), "rain")
-	require.ErrorIs(t, err, shards.ErrFrozen, "the mark of the prefix is gone, so more may be")
+	require.ErrorIs(t, err, shards.ErrFrozen, "the mark of the shard is gone, so more may be")
 	frozen("rain")
 	require.NoError(t, a.redis.FlushAll(t.Context()).Err())
 	_, err = r.Window(t.Context(), "rain")
