@@ -7,7 +7,7 @@
 -- Reply "ok"; or "refused", why (missing, state, plan, generation), the state, the newest generation that is announced here
 -- Cost  O(1)
 -- First write HSET: it grows memory.
--- Repeat answers "ok" and changes nothing.
+-- Repeat answers "ok" and changes nothing, also where the place was closed since.
 
 local c, damage = whole(KEYS[1], 'state', 'hash', 'loaded', 'loaded_amount')
 local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'hash:' .. ARGV[2])
@@ -16,10 +16,13 @@ if damage then
 	return damage
 end
 local newest = tonumber(walk[1] or 1)
-local refused = not c[1] and 'missing' or c[1] ~= 'open' and c[1] ~= 'paused' and 'state' or
+local refused = not c[1] and 'missing' or c[1] == 'frozen' and 'state' or
 	(c[2] ~= ARGV[1] or walk[3] and walk[3] ~= ARGV[3]) and 'plan'
 if not refused and walk[3] then
 	return { 'ok' }
+end
+if not refused and c[1] ~= 'open' and c[1] ~= 'paused' then
+	refused = 'state'
 end
 if not refused and (tonumber(ARGV[2]) ~= newest + 1 or tonumber(walk[2] or 1) ~= newest) then
 	refused = 'generation'

@@ -128,6 +128,44 @@ func TestTopUpIsFinishedByOthers(t *testing.T) {
 	d.agrees(20)
 }
 
+// Redis loses what was dealt of a top-up, and the ledger does not know: a load deals it again, and so does a close.
+func TestTopUpThatRedisLost(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	before := d.forgets("rain")
+	require.Len(t, before, 3)
+	d.ok("campaign", "load", "rain")
+	require.Contains(t, d.ok(order(5, 500, 1_000, "second")...), "\ndealt ")
+	require.Contains(t, d.ok(order(7, 700, 1_500, "third")...), "\ndealt ")
+	d.forgets("rain")
+	d.ok("campaign", "load", "rain")
+	shown := d.show("rain")
+	require.EqualValues(t, 22, shown.Redis.Loaded)
+	require.EqualValues(t, 2_200, shown.Redis.LeftAmount)
+
+	d.forgets("rain")
+	for key, was := range before {
+		require.NoError(t, d.rdb.Restore(t.Context(), key, 0, was).Err())
+	}
+	require.EqualValues(t, 10, d.show("rain").Redis.Loaded)
+	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 22 packets, 22.00 CNY")
+}
+
+// forgets takes a campaign of one shard out of Redis, and gives what was there.
+func (d *deployment) forgets(id string) map[string]string {
+	d.t.Helper()
+	keys, err := d.rdb.Keys(d.t.Context(), d.space.Home(id).Campaign(id)+"*").Result()
+	require.NoError(d.t, err)
+	was := map[string]string{}
+	for _, key := range keys {
+		was[key], err = d.rdb.Dump(d.t.Context(), key).Result()
+		require.NoError(d.t, err)
+		require.NoError(d.t, d.rdb.Del(d.t.Context(), key).Err())
+	}
+	return was
+}
+
 // A top-up of a campaign that is not loaded yet comes with its load.
 func TestTopUpBeforeTheLoad(t *testing.T) {
 	t.Parallel()

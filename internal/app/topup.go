@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // TopUpOrder asks for more packets in a campaign.
@@ -146,8 +147,8 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if found && (st.State == campaigns.Closed || st.State == campaigns.Refunded) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
 	}
-	if err := store.Waits(ctx, c.Spec.ID); errors.Is(err, campaigns.ErrTopUpWaits) && found && st.State != campaigns.Loading {
-		return err // Redis has lost something of it: the packets might wait for ever
+	if _, err := store.Dealt(ctx, c.Spec.ID); errors.Is(err, shards.ErrLost) {
+		return err // the packets might wait for ever
 	}
 	return nil
 }
@@ -198,7 +199,7 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.DealTopUps(ctx, o.Campaign); err != nil {
+	if err := a.DealTopUps(ctx, o.Campaign); err != nil && out.Dealt == nil {
 		return out, err
 	}
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
@@ -209,52 +210,79 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return out, err
 }
 
-// DealTopUps brings the packets of a campaign's open top-up into Redis, if it has one. It may be killed anywhere, and
-// called by many at once: the next one goes on.
+// DealTopUps brings what was added to a campaign into Redis. Redis says what is there, and not the ledger: it may have
+// lost what was dealt once. It may be killed anywhere, and called by many at once: the next one goes on.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
-	n := len(stored)
-	if err != nil || n == 0 || !stored[n-1].Dealt.IsZero() || c.State == ledger.StateRefunded {
+	if err != nil || len(stored) == 0 || c.State == ledger.StateRefunded {
 		return err
 	}
 	store, err := a.store()
-	if err == nil {
-		err = store.Waits(ctx, id)
-	}
 	if err != nil {
-		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", n+1, id, err)
+		return err
 	}
+	dealt, err := store.Dealt(ctx, id)
+	if err != nil {
+		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", len(stored)+1, id, err)
+	}
+	if dealt <= len(stored) {
+		if err := a.dealAfter(ctx, store, &c, stored, dealt); err != nil {
+			return err
+		}
+	}
+	for i := range stored {
+		if stored[i].Dealt.IsZero() {
+			if err := a.ledger.TopUpDealt(ctx, id, stored[i].Generation); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dealAfter deals the generations after one, in their order.
+func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.StoredCampaign,
+	stored []ledger.StoredTopUp, dealt int) error {
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return err
 	}
-	draws := drawsOf(&c, stored)
-	last := &stored[n-1]
-	if has := draws[n-1].Commit(); has != last.Hash {
-		return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, its text "+
-			"and seed give %s: one of the three was changed", n+1, id, last.Hash, has)
+	draws := drawsOf(c, stored)
+	for i := range draws {
+		if has := draws[i].Commit(); has != stored[i].Hash {
+			return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, its text "+
+				"and seed give %s: one of the three was changed", i+2, c.Spec.ID, stored[i].Hash, has)
+		}
 	}
-	plan, err := planOf(&c, draws)
+	plan, err := planOf(c, draws)
 	if err != nil {
 		return err
 	}
-	g := &campaigns.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: last.Hash, Number: last.Generation,
-		Packets: c.Packets, Total: c.Funded, Plan: plan}
-	if err := store.TopUp(ctx, g, a.progress("dealing more packets of "+id, c.Packets)); err != nil {
-		return err
+	for i := range stored {
+		s := &stored[i]
+		if s.Generation <= dealt {
+			continue
+		}
+		g := &campaigns.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
+			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
+		if err := store.TopUp(ctx, g, a.progress("dealing more packets of "+c.Spec.ID, g.Packets)); err != nil {
+			return err
+		}
 	}
-	return a.ledger.TopUpDealt(ctx, id, last.Generation)
+	return nil
 }
 
-// beginClose has the ledger take no top-up of a campaign any more, after the open one was dealt.
+// beginClose has the ledger take no top-up of a campaign any more, after what was added to it is in Redis. Where a shard
+// does not answer, and the ledger says that all was dealt, the close goes on: it looks at each shard itself.
 func (a *App) beginClose(ctx context.Context, id string) error {
+	dealing := a.DealTopUps(ctx, id)
 	err := a.ledger.BeginClose(ctx, id)
-	if !errors.Is(err, ledger.ErrTopUpOpen) {
-		return err
+	if errors.Is(err, ledger.ErrTopUpOpen) && dealing != nil {
+		err = dealing
 	}
-	if err := a.DealTopUps(ctx, id); err != nil {
+	if err != nil {
 		return fmt.Errorf("close campaign %s: what was added to it comes first: %w", id, err)
 	}
-	return a.ledger.BeginClose(ctx, id)
+	return nil
 }
 
 const (

@@ -24,6 +24,8 @@ type Status struct {
 	LeftAmount    hongbao.Amount `json:"left_amount"`
 	// Places is how it stands on each shard, if it is dealt over several.
 	Places []PlaceStatus `json:"places,omitempty"`
+
+	dealt int64 // the newest generation that each place has as a whole
 }
 
 // PlaceStatus is how a campaign stands on one of several shards.
@@ -54,18 +56,24 @@ func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
 			return Status{}, false, err
 		}
 		p := PlaceStatus{State: missing, Shard: k.Index()}
+		dealt := int64(1)
 		if len(m) > 0 {
 			if err := p.parse(id, m); err != nil {
 				return Status{}, false, err
 			}
+			if m["dealt"] != "" {
+				if dealt, err = number(id, m, "dealt"); err != nil {
+					return Status{}, false, err
+				}
+			}
 		}
 		if k == places[0] {
-			st = Status{Hash: m["hash"], Shard: k.Index()}
+			st = Status{Hash: m["hash"], Shard: k.Index(), dealt: dealt}
 			if st.Packets, err = number(id, m, "packets"); err != nil {
 				return Status{}, false, err
 			}
 		}
-		st.Places = append(st.Places, p)
+		st.Places, st.dealt = append(st.Places, p), min(st.dealt, dealt)
 	}
 	st.sum()
 	return st, true, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -38,7 +39,8 @@ type Generation struct {
 // its packets, chunk by chunk. Packet k goes to place (k-1) mod S, as those of every generation. A place gives them away
 // once its last chunk is there; until then who comes for one is told refilling. progress is as in Load.
 //
-// It may be killed at any point and called again, by several processes at once too. ErrTopUpWaits is Transient.
+// A place that has it already is left as it is, whatever its state. It may be killed at any point and called again, by
+// several processes at once too.
 func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
 	if progress == nil {
 		progress = func(int64) {}
@@ -114,17 +116,23 @@ func (l *load) notAdded(g *Generation, err error) error {
 	return fmt.Errorf("deal generation %d of campaign %s (a worker tries again): %w", g.Number, g.Spec.ID, err)
 }
 
-// Waits tells why nothing can be dealt to a campaign now, with ErrTopUpWaits; nil if it can.
-func (s *Store) Waits(ctx context.Context, id string) error {
+// Dealt gives the newest generation that each place has as a whole. ErrTopUpWaits, which is Transient, tells why nothing
+// can be dealt to the campaign now; with shards.ErrLost if Redis has lost something of it.
+func (s *Store) Dealt(ctx context.Context, id string) (generation int, err error) {
 	st, found, err := s.Status(ctx, id)
 	switch {
 	case err != nil:
-		return err
-	case !found || st.State == Loading:
-		return hongbao.Errorf(hongbao.ClassTransient, "%w: `hongbao campaign load %s` brings the campaign into Redis",
+		return 0, err
+	case !found || st.State == Loading || st.State == missing && !st.begun():
+		return 0, hongbao.Errorf(hongbao.ClassTransient, "%w: `hongbao campaign load %s` brings the campaign into Redis",
 			ErrTopUpWaits, id)
 	case st.State == Frozen || st.State == missing:
-		return hongbao.Errorf(hongbao.ClassTransient, "%w: %w", ErrTopUpWaits, shards.LostError(id))
+		return 0, hongbao.Errorf(hongbao.ClassTransient, "%w: %w", ErrTopUpWaits, shards.LostError(id))
 	}
-	return nil
+	return int(st.dealt), nil
+}
+
+// begun tells that a place is beyond loading. None opens before all are loaded, so one that is missing then is lost.
+func (s *Status) begun() bool {
+	return slices.ContainsFunc(s.Places, func(p PlaceStatus) bool { return p.State != missing && p.State != Loading })
 }

@@ -170,8 +170,12 @@ func TestTopUpWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := loadedRain(t, b, "rain", 3)
-	require.NoError(t, r.store.Waits(t.Context(), "rain"))
-	require.ErrorIs(t, r.store.Waits(t.Context(), "snow"), ErrTopUpWaits)
+	dealt, err := r.store.Dealt(t.Context(), "rain")
+	require.NoError(t, err)
+	require.Equal(t, 1, dealt)
+	_, err = r.store.Dealt(t.Context(), "snow")
+	require.ErrorIs(t, err, ErrTopUpWaits)
+	require.NotErrorIs(t, err, shards.ErrLost)
 
 	other := *r.next
 	other.Hash = "another"
@@ -183,7 +187,7 @@ func TestTopUpWaits(t *testing.T) {
 	k := r.layout.Places("rain", 3)[2]
 	require.NoError(t, b.rdb.HSet(t.Context(), k.Campaign("rain"), "state", Frozen).Err())
 	require.ErrorIs(t, r.store.TopUp(t.Context(), r.next, nil), shards.ErrLost)
-	err := r.store.Waits(t.Context(), "rain")
+	_, err = r.store.Dealt(t.Context(), "rain")
 	require.ErrorIs(t, err, ErrTopUpWaits)
 	require.ErrorIs(t, err, shards.ErrLost)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))

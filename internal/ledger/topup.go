@@ -255,6 +255,20 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 	return nil
 }
 
+// TopUpsLost notes that Redis has a campaign's packets up to a generation only: those behind it are to be dealt again. A
+// repeat changes nothing.
+func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
+	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+		return []stmt{{sql: `UPDATE generation SET state = 'announced', dealt_at = 0 WHERE campaign = $1 AND generation > $2
+			AND state = 'dealt'`, args: []any{campaign, dealt}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("note that Redis has lost what was added to campaign %s after generation %d: %w", campaign, dealt,
+			err)
+	}
+	return nil
+}
+
 // BeginClose notes that a campaign may be closed in Redis from now on: no top-up is taken any more. While one is not
 // dealt it is refused (ErrTopUpOpen): finish that first. A repeat changes nothing, and so does a campaign that the
 // ledger does not have.

@@ -27,6 +27,7 @@ type Ledger interface {
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange, fn func(hongbao.Grant) error) error
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
+	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
 }
 
 // Topic is what the topic tells of a shard. *publish.Log is one.
@@ -241,6 +242,11 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	}
 	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
 		return err
+	}
+	for id, dealt := range v.dealt { // before anybody grabs: a worker deals again what Redis may have lost
+		if err := r.cfg.Ledger.TopUpsLost(ctx, id, dealt); err != nil {
+			return err
+		}
 	}
 	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
 		Sinks: r.cfg.Sinks, Places: v.places}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
@@ -305,4 +306,27 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.False(t, c.Paused)
 	require.Equal(t, 8, *c.Rate)
 	require.Equal(t, "ann", c.LimitBy)
+}
+
+// What was dealt of a top-up is lost with Redis' last second. No event is, so the shard opens by itself, and the ledger
+// knows that the packets are to be dealt again.
+func TestDealtTopUpIsLost(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		w := setup(t)
+		files := w.older(t)
+		_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5,
+			Total: 50, Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", By: "ann", Why: "w"})
+		require.NoError(t, err)
+		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
+		require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Campaign(id), "generation", 2, "dealt", 2).Err())
+		if !lost {
+			files = ""
+		}
+		w.restart(t, files)
+		w.opens(t)
+		open, err := w.ledger.OpenTopUps(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, lost, len(open) == 1)
+	}
 }

@@ -3,6 +3,7 @@ package recovery
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -31,8 +32,9 @@ type Verdict struct {
 	Unloaded []string `json:"unloaded,omitempty"`
 
 	state  shards.Frozen
-	places map[string]int // on how many shards a campaign is
-	silent map[int]bool   // shards that did not answer
+	places map[string]int   // on how many shards a campaign is
+	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
+	silent map[int]bool     // shards that did not answer
 }
 
 // Doubt is a campaign that is not as the ledger says.
@@ -56,7 +58,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1,
-		Epoch: max(z.Epoch, 0), state: z, places: map[string]int{}, silent: map[int]bool{}}
+		Epoch: max(z.Epoch, 0), state: z, places: map[string]int{}, dealt: map[string]int64{}, silent: map[int]bool{}}
 	if !z.Frozen {
 		return v, nil
 	}
@@ -139,11 +141,22 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			} else if has["state"] == "" && c.State != ledger.StateRefunded {
 				v.Unloaded = append(v.Unloaded, after)
 			}
+			if why == "" && c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded {
+				v.dealt[after] = dealtTo(has)
+			}
 		}
 		if len(page) < campaignsPage {
 			return nil
 		}
 	}
+}
+
+// dealtTo is the newest generation that a place has as a whole, by its campaign's fields.
+func dealtTo(fields map[string]string) int64 {
+	if n, err := strconv.ParseInt(fields["dealt"], 10, 64); err == nil {
+		return n
+	}
+	return 1
 }
 
 // elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
