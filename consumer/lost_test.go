@@ -120,7 +120,7 @@ func TestACloseIsFinished(t *testing.T) {
 	b := setup(t, 1)
 	grab := b.rain(t, 3, 100)
 	require.Equal(t, hongbao.OutcomeGranted, grab())
-	_, err := shards.Of(b.rdb, b.keys()).Close(t.Context(), "rain", true)
+	_, err := shards.Of(b.rdb, b.keys()).Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	w := start(t, b.config(t, "w", newSink(nil)))
 	b.idle(t, 0)

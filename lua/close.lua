@@ -3,6 +3,8 @@
 --
 -- KEYS  1 meta  2 events  3 campaign  4... stock and sums of each generation
 -- ARGV  1 "early" to close it before its window is over, else ""
+--       2 packets of the whole campaign by the ledger: the place must know of all, and have its own; 0 to close it with what it
+--         has, as the campaign is lost on another place
 -- Reply "closed", state, seq of the close, its time in ms, its epoch, granted, granted amount, left, left amount;
 --       or "refused", why (missing, loading, window, frozen, refilling), the state, the end of the window in ms; or "generations"
 --       and how many are announced, if KEYS has fewer or more
@@ -17,7 +19,7 @@ local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen')
 local c, damage = whole(KEYS[3], 'state', 'to', 'loaded', 'loaded_amount')
 local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoch', 'granted', 'granted_amount')
 redis.call('XLEN', KEYS[2])
-local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt')
+local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt', 'packets')
 local left, left_amount, fits = 0, 0, true
 for i = 4, #KEYS, 2 do
 	local n, sum = left_of(KEYS[i], KEYS[i + 1])
@@ -35,7 +37,8 @@ if closed[1] then
 	return answer(unpack(closed))
 end
 local refused = (not c[1] and 'missing') or (c[1] == 'frozen' and 'frozen') or (c[1] == 'loading' and 'loading') or
-	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window') or ((walk[1] or '1') ~= (walk[2] or '1') and 'refilling')
+	(ARGV[1] ~= 'early' and now < tonumber(c[2]) and 'window') or
+	(ARGV[2] ~= '0' and (walk[3] ~= ARGV[2] or (walk[1] or '1') ~= (walk[2] or '1')) and 'refilling')
 if refused then
 	return { 'refused', refused, c[1] or '', c[2] or '0' }
 end

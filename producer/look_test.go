@@ -145,7 +145,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("hidden"), b.k.Campaign("rain")).Err())
 	require.Equal(t, hongbao.OutcomeGranted, ask("u2"))
 
-	_, err := shards.Of(b.admin, b.k).Close(t.Context(), "rain", true)
+	_, err := shards.Of(b.admin, b.k).Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeEnded, ask("u3"))
 	require.NoError(t, b.admin.Del(t.Context(), b.k.Campaign("rain")).Err())

@@ -152,6 +152,28 @@ func TestTopUpThatRedisLost(t *testing.T) {
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 22 packets, 22.00 CNY")
 }
 
+// Redis loses a campaign on one of its three shards, and a top-up of it is not dealt: the others are closed without it,
+// and all money goes back.
+func TestTopUpOfALostCampaign(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{shards: 3})
+	d.campaign("rain", 10, 1_000, "durability: fast\n", "durability: fast\nshards: 3\n")
+	d.orders("more", 1_000)
+	lost := d.space.Places("rain", 3)[1]
+	require.NoError(t, d.rdb.HSet(t.Context(), lost.Campaign("rain"), "state", "frozen").Err())
+	act := []string{"campaign", "refund-lost", "rain", "--amount", "1500", "--by", "ann", "--why", "no file is left"}
+	d.refused(4, act, "2 of its shards have lost nothing and are not closed", "`hongbao campaign close rain --early`")
+	d.refused(1, order(5, 500, 1_500, "again"), "`hongbao campaign refund-lost rain`")
+	d.refused(1, []string{"campaign", "close", "rain", "--early"}, "1 of its 3 shards",
+		"`hongbao campaign refund-lost rain`")
+	for j, p := range d.show("rain").Redis.Places {
+		require.Equal(t, []string{"closed", "frozen", "closed"}[j], p.State)
+	}
+	d.ok(act...)
+	require.EqualValues(t, 1_500, d.show("rain").Ledger.Refunded)
+	d.ok(act...)
+}
+
 // forgets takes a campaign of one shard out of Redis, and gives what was there.
 func (d *deployment) forgets(id string) map[string]string {
 	d.t.Helper()

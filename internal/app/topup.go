@@ -272,10 +272,14 @@ func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.S
 }
 
 // beginClose has the ledger take no top-up of a campaign any more, after what was added to it is in Redis. Where a shard
-// does not answer, and the ledger says that all was dealt, the close goes on: it looks at each shard itself.
+// does not answer, and the ledger says that all was dealt, the close goes on: it looks at each shard itself. Where Redis
+// has lost something of the campaign, nothing can be dealt any more: the shards that are whole are closed without it.
 func (a *App) beginClose(ctx context.Context, id string) error {
-	dealing := a.DealTopUps(ctx, id)
-	err := a.ledger.BeginClose(ctx, id)
+	begin, dealing := a.ledger.BeginClose, a.DealTopUps(ctx, id)
+	if errors.Is(dealing, shards.ErrLost) {
+		begin = a.ledger.BeginCloseOfLost
+	}
+	err := begin(ctx, id)
 	if errors.Is(err, ledger.ErrTopUpOpen) && dealing != nil {
 		err = dealing
 	}

@@ -86,7 +86,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 // close closes a campaign, and brings the close to the sinks.
 func (w *world) close(t *testing.T, id string) stream.Entry {
 	t.Helper()
-	e, err := shards.Of(w.rdb, w.keys(id)).Close(t.Context(), id, true)
+	e, err := shards.Of(w.rdb, w.keys(id)).Close(t.Context(), id, true, 0)
 	require.NoError(t, err)
 	w.settle(t)
 	w.publish(t)

@@ -87,7 +87,7 @@ var plantedOnPlaces = map[string]struct {
 	},
 	"a shard that was not closed with the refund": {
 		func(t *testing.T, w *world) {
-			e, err := shards.Of(w.rdb, w.keys("a")).Close(t.Context(), "a", true)
+			e, err := shards.Of(w.rdb, w.keys("a")).Close(t.Context(), "a", true, 0)
 			require.NoError(t, err)
 			w.settle(t)
 			w.publish(t)

@@ -18,15 +18,25 @@ import (
 // unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
 //
 // A place that does not answer, or whose clock is behind so that the window is not over there, does not keep the others
-// open. The error tells of it, and the next call closes what is left.
+// open. The error tells of it, and the next call closes what is left. A place that still waits for packets of a top-up is
+// not closed, unless another one is lost: then nobody can deal them any more.
 func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
-	places, err := c.places(ctx, id)
+	stored, err := c.stored(ctx, id)
 	if err != nil {
 		return Standing{}, err
 	}
+	places := c.cfg.Space.Places(id, stored.Spec.Places())
 	closes, errs := each(places, func(_ int, k shards.Keys) (stream.Entry, error) {
-		return shards.Of(c.cfg.Redis, k).Close(ctx, id, early)
+		return shards.Of(c.cfg.Redis, k).Close(ctx, id, early, stored.Packets)
 	})
+	lost := slices.ContainsFunc(errs, func(err error) bool {
+		return errors.Is(err, shards.ErrLost) || errors.Is(err, shards.ErrNotInRedis)
+	})
+	for j, k := range places {
+		if lost && errors.Is(errs[j], shards.ErrRefilling) {
+			closes[j], errs[j] = shards.Of(c.cfg.Redis, k).Close(ctx, id, early, 0)
+		}
+	}
 	return c.standing(ctx, id, places, closes, errs)
 }
 

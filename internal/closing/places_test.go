@@ -309,3 +309,26 @@ func TestRetirePlaces(t *testing.T) {
 		return err == nil && slices.Equal(s.states(), []string{"", "", ""})
 	}, "it has left each shard")
 }
+
+// Packets were added in the ledger and are not on every place: nothing is closed. Once a place is lost, they can never
+// come, and the others are closed with what they have.
+func TestCloseWithoutWhatWasAdded(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	s.ledger.packets = 16
+	require.NoError(t, shards.Of(s.rdb, s.places[1]).Announce(t.Context(), &shards.Announcement{Campaign: "rain", Hash: "h",
+		Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50}))
+	_, err := s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, shards.ErrRefilling)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+	require.Equal(t, []string{"open", "open", "open"}, s.states())
+	require.NoError(t, s.rdb.HSet(t.Context(), s.places[2].Campaign("rain"), "state", "frozen").Err())
+	_, err = s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, shards.ErrLost)
+	require.Equal(t, []string{"closed", "closed", "frozen"}, s.states())
+	for j, left := range []int64{3, 2} {
+		e, err := shards.Of(s.rdb, s.places[j]).CloseOf(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Equal(t, left, e.Close.Left)
+	}
+}

@@ -27,7 +27,8 @@ type memLedger struct {
 	mu      sync.Mutex
 	grants  int64
 	refunds map[string]payment.Refund
-	shards  int // over which the campaign is dealt
+	shards  int   // over which the campaign is dealt
+	packets int64 // with those that were added
 	posts   int
 	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
 	before, after func() error
@@ -73,6 +74,7 @@ func (l *memLedger) Campaign(_ context.Context, id string) (c ledger.StoredCampa
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.Spec = hongbao.Campaign{ID: id, Packets: 10, Total: total, Shards: l.shards}
+	c.Packets = max(c.Spec.Packets, l.packets)
 	c.Funded, c.Granted, c.Grants = total, hongbao.Amount(10*l.grants), l.grants
 	return c, id != "typo", nil
 }

@@ -273,6 +273,16 @@ func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) e
 // dealt it is refused (ErrTopUpOpen): finish that first. A repeat changes nothing, and so does a campaign that the
 // ledger does not have.
 func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
+	return l.beginClose(ctx, campaign, false)
+}
+
+// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost something: a top-up that is not dealt never will
+// be, and its money goes back with the rest.
+func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
+	return l.beginClose(ctx, campaign, true)
+}
+
+func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) error {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		c, list, err := lockForTopUp(ctx, t, campaign)
 		switch {
@@ -280,7 +290,7 @@ func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
 			return nil, nil
 		case err != nil || !c.Closing.IsZero() || c.State == StateRefunded:
 			return nil, err
-		case len(list) > 0 && list[len(list)-1].Dealt.IsZero():
+		case !lost && len(list) > 0 && list[len(list)-1].Dealt.IsZero():
 			return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: generation %d", ErrTopUpOpen, len(list)+1)
 		}
 		return []stmt{{sql: `UPDATE campaign SET closing_at = $2 WHERE id = $1`,

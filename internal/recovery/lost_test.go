@@ -300,7 +300,7 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 		"resume": func() error { return store.Resume(t.Context(), id) },
 		"pause":  func() error { return store.Pause(t.Context(), id) },
 		"load":   func() error { return store.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
-		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true); return err },
+		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },
 	} {
 		err := act()

@@ -73,7 +73,7 @@ func TestLostPlace(t *testing.T) {
 	_, err = w.ender().Refund(t.Context(), word)
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.ErrorContains(t, err, "`hongbao campaign close "+wide+" --early`")
-	closed, err := shards.Of(w.rdb, places[0]).Close(t.Context(), wide, true)
+	closed, err := shards.Of(w.rdb, places[0]).Close(t.Context(), wide, true, 0)
 	require.NoError(t, err)
 
 	half := w.ender()

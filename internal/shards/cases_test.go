@@ -251,7 +251,7 @@ func endCases() map[string]scriptCase {
 				b.grab(t, "rain", "u1", "u2")
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Close(ctx, "rain", true)
+				_, err := shards.Of(b.rdb, b.k).Close(ctx, "rain", true, 0)
 				return err
 			},
 		},

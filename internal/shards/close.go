@@ -23,13 +23,17 @@ var (
 // over.
 var ErrNotInRedis = errors.New("the campaign is not in Redis")
 
+// ErrRefilling says that a campaign can't be closed yet. It is Transient.
+var ErrRefilling = errors.New("packets that were added to it are not dealt on every shard yet")
+
 // ErrNotClosed says that a campaign is still to be closed.
 var ErrNotClosed = errors.New("the campaign is not closed")
 
 // Close closes a campaign on its shard and gives its close entry. A campaign that is closed gives the same entry again.
-// Before the end of its window it is closed only if early is set. A refusal is Permanent, ErrNotInRedis if the campaign
-// is not there, ErrLost if it is frozen; a frozen shard is Transient.
-func (k *Shard) Close(ctx context.Context, campaign string, early bool) (stream.Entry, error) {
+// Before the end of its window it is closed only if early is set. packets is what the ledger has of the whole campaign:
+// ErrRefilling while not all of them came here; 0 closes it with what is here. Any other refusal is Permanent,
+// ErrNotInRedis if the campaign is not there, ErrLost if it is frozen; a frozen shard is Transient.
+func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets int64) (stream.Entry, error) {
 	how := ""
 	if early {
 		how = "early"
@@ -37,7 +41,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool) (stream.
 	for generations := int64(1); ; {
 		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign)},
 			k.Keys.Stocks(campaign, generations)...)
-		reply, err := k.run(ctx, closeScript, keys, []any{how})
+		reply, err := k.run(ctx, closeScript, keys, []any{how, packets})
 		if err != nil {
 			return stream.Entry{}, err
 		}
@@ -81,8 +85,8 @@ func refusedClose(campaign string, r *replyReader) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it is %s, and its window is open until %s; "+
 			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
 	case "refilling":
-		return hongbao.Errorf(hongbao.ClassTransient, "close campaign %s: packets that were added to it are not dealt on "+
-			"every shard yet; a worker does so, try again", campaign)
+		return hongbao.Errorf(hongbao.ClassTransient, "close campaign %s: %w; try again, the close deals them first",
+			campaign, ErrRefilling)
 	case "frozen":
 		return LostError(campaign)
 	}

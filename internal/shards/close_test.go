@@ -25,7 +25,7 @@ func (b *bundle) closed(t *testing.T, id string, packets int64, granted int) str
 	for i := range granted {
 		b.grab(t, id, []string{"u1/r1", "u2/r2", "u3/r3"}[i])
 	}
-	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true)
+	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true, 0)
 	require.NoError(t, err)
 	return e
 }
@@ -36,14 +36,14 @@ func TestCloseEndsACampaign(t *testing.T) {
 	b.load(t, spec("rain", 5))
 	first := b.grab(t, "rain", "u1/r1", "u2/r2")
 	before := b.dump(t)
-	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false)
+	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false, 0)
 	require.ErrorContains(t, err, "its window is open until")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
 	_, err = shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrNotClosed)
 
-	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	amount := first[0].Receipts[0].Amount + first[1].Receipts[0].Amount
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: amount, Left: 3, LeftAmount: 50 - amount}, e.Close)
@@ -60,7 +60,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, answers[1].Outcome)
 
 	after := b.dump(t)
-	again, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false) // the window does not matter any more
+	again, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false, 0) // the window does not matter any more
 	require.NoError(t, err)
 	stored, err := shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestCloseRefuses(t *testing.T) {
 			b := setupOn(t, b.rdb)
 			c.prep(b)
 			before := b.dump(t)
-			_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+			_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, c.class, hongbao.ClassOf(err))
 			require.Empty(t, differ(before, b.dump(t)))
@@ -108,7 +108,7 @@ func TestClosedBeforeItsWindow(t *testing.T) {
 	c := spec("rain", 5)
 	c.From, c.To = c.From.Add(2*time.Hour), c.To.Add(2*time.Hour)
 	b.load(t, c)
-	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestConcurrentCloses(t *testing.T) {
 		group.Go(func() error {
 			_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
 			if err == nil {
-				got[i], err = shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true)
+				got[i], err = shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
 			}
 			return err
 		})
@@ -173,7 +173,7 @@ func TestRefundedAndRetired(t *testing.T) {
 	again, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, at, again)
-	same, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false)
+	same, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false, 0)
 	require.NoError(t, err)
 	require.Equal(t, closed, same)
 

@@ -48,7 +48,8 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.EqualValues(t, 2, c.Terms.Generation(), "it learned of the next one")
 	require.NotEqual(t, revision, c.Terms.Revision())
 	require.Equal(t, hongbao.OutcomeRefilling, ask(2, "u2").Outcome)
-	_, err := k.Close(ctx, "rain", true)
+	_, err := k.Close(ctx, "rain", true, a.Packets)
+	require.ErrorIs(t, err, shards.ErrRefilling)
 	require.ErrorContains(t, err, "not dealt on every shard yet")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 
@@ -67,7 +68,9 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.Equal(t, first.Receipts, ask(2, "u1/r1").Receipts, "a repeat finds its receipt")
 	require.NoError(t, k.Announce(ctx, a), "a repeat")
 
-	e, err := k.Close(ctx, "rain", true)
+	_, err = k.Close(ctx, "rain", true, a.Packets+1)
+	require.ErrorIs(t, err, shards.ErrRefilling, "the ledger has more than was announced here")
+	e, err := k.Close(ctx, "rain", true, a.Packets)
 	require.NoError(t, err)
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: 17, Left: 1, LeftAmount: 13}, e.Close)
 	_, err = k.Refunded(ctx, "rain")

@@ -23,7 +23,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 		for what, change := range map[hongbao.Outcome]func(id string) error{
 			hongbao.OutcomePaused: func(id string) error { return b.store(t).Pause(t.Context(), id) },
 			hongbao.OutcomeEnded: func(id string) error {
-				_, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true)
+				_, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true, 0)
 				return err
 			},
 			hongbao.OutcomeNotStarted: func(id string) error { // the server's clock was set back
