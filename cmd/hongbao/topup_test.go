@@ -174,6 +174,24 @@ func TestTopUpOfALostCampaign(t *testing.T) {
 	d.ok(act...)
 }
 
+// Redis has lost a campaign of which the ledger has paid something: it can't be loaded again, so nothing is added to it,
+// and what was added before does not wait for a load.
+func TestTopUpOfAForgottenCampaign(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	require.Equal(t, 4, d.crowdOf("rain", 0, 4))
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	d.orders("more", 1_000)
+	d.forgets("rain")
+	const end = "`hongbao campaign refund-lost rain`"
+	d.refused(1, order(5, 500, 1_000, "more"), end)
+	d.refused(1, order(5, 500, 1_500, "again"), end)
+	require.EqualValues(t, 1_500, d.show("rain").Ledger.Funded)
+}
+
 // forgets takes a campaign of one shard out of Redis, and gives what was there.
 func (d *deployment) forgets(id string) map[string]string {
 	d.t.Helper()

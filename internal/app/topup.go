@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,7 +151,7 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if _, err := store.Dealt(ctx, c.Spec.ID); errors.Is(err, shards.ErrLost) {
 		return err // the packets might wait for ever
 	}
-	return nil
+	return a.notLost(ctx, store, c.Spec.ID)
 }
 
 // TryTopUp tells what an order would do that expects what the campaign is funded with; nothing is changed.
@@ -222,6 +223,9 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 		return err
 	}
 	dealt, err := store.Dealt(ctx, id)
+	if errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost) {
+		err = cmp.Or(a.notLost(ctx, store, id), err) // else it waits for a load that is refused
+	}
 	if err != nil {
 		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", len(stored)+1, id, err)
 	}
