@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 func topUpCmd() *cobra.Command {
@@ -69,7 +70,7 @@ func topUpCmd() *cobra.Command {
 // topUp adds the packets. Those of a campaign that is not loaded yet come with its load.
 func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
 	out, err := a.TopUp(cmd.Context(), o)
-	if err != nil && (out == nil || !errors.Is(err, campaigns.ErrTopUpWaits)) {
+	if err != nil && (out == nil || !errors.Is(err, campaigns.ErrTopUpWaits) || errors.Is(err, shards.ErrLost)) {
 		return err
 	}
 	return printAnswer(cmd, out, func(w io.Writer) error {

@@ -163,7 +163,9 @@ func TestTopUpOfALostCampaign(t *testing.T) {
 	require.NoError(t, d.rdb.HSet(t.Context(), lost.Campaign("rain"), "state", "frozen").Err())
 	act := []string{"campaign", "refund-lost", "rain", "--amount", "1500", "--by", "ann", "--why", "no file is left"}
 	d.refused(4, act, "2 of its shards have lost nothing and are not closed", "`hongbao campaign close rain --early`")
-	d.refused(1, order(5, 500, 1_500, "again"), "`hongbao campaign refund-lost rain`")
+	for _, o := range [][]string{order(5, 500, 1_000, "more"), order(5, 500, 1_500, "again")} {
+		d.refused(1, o, "`hongbao campaign refund-lost rain`")
+	}
 	d.refused(1, []string{"campaign", "close", "rain", "--early"}, "1 of its 3 shards",
 		"`hongbao campaign refund-lost rain`")
 	for j, p := range d.show("rain").Redis.Places {
@@ -190,6 +192,22 @@ func TestTopUpOfAForgottenCampaign(t *testing.T) {
 	d.refused(1, order(5, 500, 1_000, "more"), end)
 	d.refused(1, order(5, 500, 1_500, "again"), end)
 	require.EqualValues(t, 1_500, d.show("rain").Ledger.Funded)
+}
+
+// By Redis' clock the window is over, by ours it is not: a close without --early closes nothing, and what was added in
+// time stays in the campaign.
+func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	key := d.space.Home("rain").Campaign("rain")
+	require.NoError(t, d.rdb.HSet(t.Context(), key, "to", time.Now().UnixMilli()).Err())
+	d.refused(1, []string{"campaign", "close", "rain"}, "its window is open until", "--early")
+	require.Equal(t, "open", d.show("rain").Redis.State)
+	d.ok(order(5, 500, 1_000, "more")...)
+	closed := d.ok("campaign", "close", "rain", "--early")
+	require.Contains(t, closed, "left 15 packets, 15.00 CNY")
+	require.Equal(t, closed, d.ok("campaign", "close", "rain"))
 }
 
 // forgets takes a campaign of one shard out of Redis, and gives what was there.

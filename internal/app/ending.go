@@ -123,9 +123,14 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	var out *Ending
 	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"early": early}
-		if c, found, err := a.ledger.Campaign(ctx, id); err != nil {
+		c, found, err := a.ledger.Campaign(ctx, id)
+		switch {
+		case err != nil:
 			return err
-		} else if found && (early || time.Until(c.Spec.To) <= 0) { // else it is refused
+		case found && !early && time.Until(c.Spec.To) > 0 && c.Closing.IsZero():
+			out, err = a.closedBefore(ctx, &c)
+			return err
+		case found:
 			if err := a.beginClose(ctx, id); err != nil {
 				return err
 			}
@@ -133,6 +138,17 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 		out, err = a.end(ctx, id, a.ledger, func(c *closing.Closer) (closing.Standing, error) { return c.Close(ctx, id, early) })
 		return err
 	})
+	return out, err
+}
+
+// closedBefore gives the end of a campaign whose window is open, if it is closed, and else refuses. Redis is not asked to
+// close it: its clock may be ahead, and the ledger would still take a top-up.
+func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
+	out, err := a.Standing(ctx, c.Spec.ID)
+	if errors.Is(err, shards.ErrNotClosed) {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: its window is open until %s; wait for its end, or "+
+			"end it early (--early)", c.Spec.ID, c.Spec.To.UTC().Format(time.RFC3339))
+	}
 	return out, err
 }
 
