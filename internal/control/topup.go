@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -28,7 +30,8 @@ func topUpOperation() operation {
 		method: http.MethodPost, path: "/v1/campaigns/{id}/top-ups", id: "top-up", summary: "Add packets to a campaign",
 		description: "Funds more packets of a campaign that is open, or is still to open, and draws them by a seed of their " +
 			"own; plan_hash commits to that. 202 says that they are in the ledger and not in Redis yet: a worker brings them " +
-			"there, or the campaign's load. The same order again changes nothing.",
+			"there, or the campaign's load. The answer is the order as the ledger took it: when its packets were dealt stands " +
+			"in the campaign's top_ups. The same order again changes nothing.",
 		action: access.TopUpCampaign, needs: app.Needs{Redis: true, Ledger: true}, body: topUpBody{}, answer: app.TopUp{},
 		accepted: app.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",
@@ -60,7 +63,12 @@ func topUp(ctx context.Context, c *call) (any, error) {
 // dealTopUp goes on by itself when there are many packets. Those of a campaign that is not loaded come with its load.
 func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	id := c.campaign
-	final, err := c.long(ctx, answer, &job{name: "top-up of " + id, needs: ledgerNeeded,
+	var ordered app.TopUp
+	if err := json.Unmarshal(answer.(json.RawMessage), &ordered); err != nil { //nolint:forcetypeassert // see change
+		return nil, err
+	}
+	name := fmt.Sprintf("top-up of %s, generation %d", id, ordered.Generation)
+	final, err := c.long(ctx, answer, &job{name: name, needs: ledgerNeeded,
 		do: func(ctx context.Context, own *app.App) (any, error) { return answer, own.DealTopUps(ctx, id) }})
 	if errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost) {
 		return later{answer}, nil
