@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // rain is a campaign on a number of places, whose first generation is loaded, and the generation that comes to it.
@@ -200,8 +201,28 @@ func TestTopUpWaits(t *testing.T) {
 func TestTopUpWaitsForTheLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r := loadedRain(t, b, "rain", 1)
-	begun := time.Now()
-	require.NoError(t, r.store.TopUp(t.Context(), r.next, nil))
-	require.GreaterOrEqual(t, time.Since(begun), 250*time.Millisecond)
+	r := loadedRain(t, b, "rain", 3)
+	done := make(chan error, 1)
+	go func() { done <- r.store.TopUp(t.Context(), r.next, nil) }()
+	var untold, stocked time.Time // when a place did not know of it yet, and when one had a packet
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		now, told, packets := time.Now(), 0, int64(0)
+		for _, k := range r.layout.Places("rain", 3) {
+			pipe := r.rdb.TxPipeline()
+			generation, stock := pipe.HGet(t.Context(), k.Campaign("rain"), "generation"),
+				pipe.LLen(t.Context(), k.StockOf("rain", 2))
+			_, _ = pipe.Exec(t.Context()) // a place that was not told has no such field
+			packets += stock.Val()
+			if generation.Val() == "2" {
+				told++
+			}
+		}
+		if stocked = time.Now(); told < 3 {
+			untold = now
+		}
+		return packets > 0
+	}, "a packet is there")
+	require.GreaterOrEqual(t, stocked.Sub(untold), 250*time.Millisecond)
+	require.NoError(t, <-done)
+	r.whole(t)
 }
