@@ -45,9 +45,9 @@ func verifyCmd() *cobra.Command {
 		Use: "verify FILE", Short: "Recompute a draw from what was published alone; no server is asked",
 		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and " +
 			"seed must give the hash,\n" +
-			"and --hash says which one was published before the start; give those of top-ups, too. With --grants each grant that `hongbao tail` printed is " +
-			"compared with the\n" +
-			"plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 3 if anything " +
+			"and --hash says which one was published before the start; give those of top-ups, too. With --grants each grant " +
+			"that\n" +
+			"`hongbao tail` printed is compared with the plan. It needs no configuration and asks no server: anyone can run it. Exit code 0 if all fits, 3 if anything " +
 			"differs.",
 		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
 			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants " +

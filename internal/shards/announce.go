@@ -12,8 +12,9 @@ import (
 
 var announceScript = newScript("announce", "fields")
 
-// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups.
-const MaxGenerations = 100
+// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups. The
+// ledger's table takes as many.
+const MaxGenerations = 64
 
 // Announcement is what announce.lua tells one place of a campaign.
 type Announcement struct {
