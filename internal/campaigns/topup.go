@@ -116,8 +116,8 @@ func (l *load) notAdded(g *Generation, err error) error {
 	return fmt.Errorf("deal generation %d of campaign %s (a worker tries again): %w", g.Number, g.Spec.ID, err)
 }
 
-// Dealt gives the newest generation that each place has as a whole. ErrTopUpWaits, which is Transient, tells why nothing
-// can be dealt to the campaign now; with shards.ErrLost if Redis has lost something of it.
+// Dealt gives the newest generation that each place has as a whole. ErrTopUpWaits tells why nothing can be dealt to the
+// campaign now: Transient before it is loaded, Permanent and with shards.ErrLost if Redis has lost something of it.
 func (s *Store) Dealt(ctx context.Context, id string) (generation int, err error) {
 	st, found, err := s.Status(ctx, id)
 	switch {
@@ -127,7 +127,7 @@ func (s *Store) Dealt(ctx context.Context, id string) (generation int, err error
 		return 0, hongbao.Errorf(hongbao.ClassTransient, "%w: `hongbao campaign load %s` brings the campaign into Redis",
 			ErrTopUpWaits, id)
 	case st.State == Frozen || st.State == missing:
-		return 0, hongbao.Errorf(hongbao.ClassTransient, "%w: %w", ErrTopUpWaits, shards.LostError(id))
+		return 0, hongbao.Errorf(hongbao.ClassPermanent, "%w: %w", ErrTopUpWaits, shards.LostError(id))
 	}
 	return int(st.dealt), nil
 }

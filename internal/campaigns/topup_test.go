@@ -191,7 +191,7 @@ func TestTopUpWaits(t *testing.T) {
 	_, err = r.store.Dealt(t.Context(), "rain")
 	require.ErrorIs(t, err, ErrTopUpWaits)
 	require.ErrorIs(t, err, shards.ErrLost)
-	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.NoError(t, b.rdb.HSet(t.Context(), k.Campaign("rain"), "state", Open).Err())
 	require.NoError(t, r.store.TopUp(t.Context(), r.next, nil))
 	r.whole(t)
