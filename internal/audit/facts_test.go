@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -66,3 +67,18 @@ func TestConfig(t *testing.T) {
 }
 
 type noTopic struct{ Topic }
+
+// A snapshot of a place that is two generations behind says nothing of the packets between.
+func TestSettledWhileTwoTopUpsCome(t *testing.T) {
+	t.Parallel()
+	place := func(generation, base, share int64) *snapshot {
+		return &snapshot{state: campaigns.Open, places: 2, packets: 2 * share, generation: generation, dealt: generation,
+			base: base, share: share}
+	}
+	for generation, want := range map[int64]int64{1: 0, 2: 80} {
+		c := &campaign{on: map[int]*snapshot{0: place(generation, 25*(generation-1), 25+15*(generation-1)), 1: place(3, 40, 50)}}
+		packets, steady := c.settled()
+		require.False(t, steady)
+		require.Equal(t, want, packets, "generation %d", generation)
+	}
+}

@@ -59,7 +59,7 @@ func (r *run) findPlaces() {
 func (c *campaign) inRedisOn(shard int) bool { return c.inRedis() && !c.gone[shard] }
 
 // settled is up to which packet the campaign is dealt on all its places. Snapshots are not of one instant: while a
-// generation comes, some places have not got all of it.
+// generation comes, some places have not got all of it. If two came, nobody can say how far the one between is dealt.
 func (c *campaign) settled() (packets int64, steady bool) {
 	var newest, before int64
 	steady = true
@@ -70,6 +70,9 @@ func (c *campaign) settled() (packets int64, steady bool) {
 		newest, packets = max(newest, s.generation), max(packets, s.packets)
 	}
 	for _, s := range c.on {
+		if s.generation < newest-1 {
+			return 0, false
+		}
 		if s.generation < newest || s.refilling() {
 			steady = false
 		}
