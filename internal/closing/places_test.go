@@ -304,7 +304,19 @@ func TestRetirePlaces(t *testing.T) {
 	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: s.rdb, Space: s.space, Locks: s.locks, Log: s.log,
 		Every: time.Second})
 	require.NoError(t, err)
+	s.faults.set(s.space.Shard(0).Refunded(), -1)
 	testkit.Eventually(t, 5*time.Second, func() bool { // Redis' clock has to go on
+		_, err := retirer.Retire(t.Context())
+		require.ErrorContains(t, err, "shard 0: ")
+		for j, state := range s.states() {
+			if state != "" && s.places[j].Index() != 0 {
+				return false
+			}
+		}
+		return true
+	}, "it has left each shard that answers")
+	s.faults.set("", -1)
+	testkit.Eventually(t, 5*time.Second, func() bool {
 		_, err := retirer.Retire(t.Context())
 		return err == nil && slices.Equal(s.states(), []string{"", "", ""})
 	}, "it has left each shard")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -55,17 +56,22 @@ func (r *Retirer) Run(ctx context.Context) error {
 // retireCampaigns is how many campaigns of a shard are looked up at once.
 const retireCampaigns = 100
 
-// Retire takes out all whose grace is over, and gives their ids.
+// Retire takes out all whose grace is over, and gives their ids. A shard that is away keeps the others from nothing.
 func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
+		var away []error
 		for i := range r.cfg.Space.Len() {
 			ids, err := r.shard(ctx, r.cfg.Space.Shard(i))
 			gone = append(gone, ids...)
-			if err != nil {
-				return err
+			if err == nil {
+				continue
+			}
+			away = append(away, fmt.Errorf("shard %d: %w", i, err))
+			if !hongbao.IsOutage(err) || ctx.Err() != nil {
+				break
 			}
 		}
-		return nil
+		return errors.Join(away...)
 	})
 	return gone, err
 }
