@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -63,16 +64,12 @@ func readmeTable(results []Result) string {
 		if r.promise() == "" {
 			continue
 		}
-		promised := r.promise()
-		if !r.ok() {
-			promised += ": missed"
-		}
 		date := r.Machine.Date
 		if r.noisy() {
 			date += ", noisy"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Name, number(r.Ours), known(r.Baseline), r.Unit, ratio(r),
-			promised, date)
+			r.judgement(), date)
 	}
 	return b.String()
 }
@@ -107,6 +104,7 @@ that measures collects garbage at 400 %%, for both sides.
   marked as noisy: measure it again on a quiet machine before you believe it.
 - *Others* is the share of the processors that other programs used in the second before the row began.
 - *Stolen* is the share of its processors that the machine's host has taken away since it started.
+- A row of before ` + "`bench/results.json`" + ` was kept has "-" there: nobody knows. Its promise is not judged.
 - Processor time for each grab (INFO cpu, getrusage) moves less than a rate when others load the machine; so rows have
   it beside their rates.
 
@@ -122,16 +120,16 @@ func page(results []Result) string {
 	fmt.Fprintf(&b, pageHead, noisySpread)
 	for i := range results {
 		r := &results[i]
-		promised, spread := r.promise(), known(r.Spread)
-		if !r.ok() {
-			promised += ": missed"
+		spread, rounds, others, stolen := "-", "-", "-", "-"
+		if r.measured() {
+			spread, rounds = known(r.Spread), strconv.Itoa(len(r.RunsOurs))
+			others, stolen = fmt.Sprintf("%.0f %%", 100*r.Machine.Busy), fmt.Sprintf("%.1f %%", 100*r.Machine.Stolen)
 		}
 		if r.noisy() {
 			spread += " noisy"
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s | %s | %d | %s | %s | %.0f %% | %.1f %% |\n", r.Name, r.Name, number(r.Ours),
-			known(r.Baseline), r.Unit, ratio(r), spread, len(r.RunsOurs), promised, r.Machine.Date, 100*r.Machine.Busy,
-			100*r.Machine.Stolen)
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.Name, r.Name, number(r.Ours),
+			known(r.Baseline), r.Unit, ratio(r), spread, rounds, r.judgement(), r.Machine.Date, others, stolen)
 	}
 	machines(&b, results)
 	b.WriteString("\n## How each row was measured\n")

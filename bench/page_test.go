@@ -62,6 +62,10 @@ func TestPromises(t *testing.T) {
 	missed := Result{Want: 0.6, Below: true}
 	missed.compare([]float64{7}, []float64{10})
 	require.False(t, missed.ok())
+	require.Equal(t, "at most 0.60: missed", missed.judgement())
+	old := Result{Name: "old", Want: 0.6, Ratio: 0.9, Machine: Machine{Date: "2026-11-22"}}
+	require.Equal(t, "at least 0.60: to be measured", old.judgement())
+	require.Contains(t, page([]Result{old}), "| - | - | at least 0.60: to be measured | 2026-11-22 | - | - |")
 	late := Result{Most: 100, Unit: "ms"}
 	late.compare([]float64{101}, nil)
 	require.False(t, late.ok())

@@ -97,6 +97,21 @@ func (r *Result) promise() string {
 	return strings.Join(all, ", ")
 }
 
+// measured tells whether the rounds are known. Else nobody can say how far they were apart, nor what else ran.
+func (r *Result) measured() bool { return len(r.RunsOurs) > 0 }
+
+// judgement is the promise, and what came of it.
+func (r *Result) judgement() string {
+	promise := r.promise()
+	switch {
+	case promise != "" && !r.measured():
+		return promise + ": to be measured"
+	case !r.ok():
+		return promise + ": missed"
+	}
+	return promise
+}
+
 // inTurn runs baseline and ours in turn and fills in the medians.
 func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(context.Context) (float64, error)) error {
 	var runsOurs, runsBaseline []float64
