@@ -2,11 +2,14 @@
 --
 -- KEYS  1 campaign  2 receipts
 -- ARGV  1 to 128 users
--- Reply state of the campaign, "" if it is not there; the window's start in ms; then for each user his receipts, "" for none
+-- Reply state of the campaign, "" if it is not there; the window's start in ms; Redis time in ms; then for each user his
+--       receipts, "" for none
 -- Cost  O(users and their receipts)
 -- First write none: it only reads.
 -- Repeat reads again.
 
+local clock = redis.call('TIME')
+local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local camp, damage = whole(KEYS[1], 'state', 'from')
 if damage then
 	return damage
@@ -15,4 +18,4 @@ local held = redis.call('HMGET', KEYS[2], unpack(ARGV))
 for i = 1, #held do
 	held[i] = held[i] or ''
 end
-return { camp[1] or '', camp[2] or '0', unpack(held) }
+return { camp[1] or '', camp[2] or '0', now, unpack(held) }

@@ -34,7 +34,8 @@ type CampaignCall struct {
 	Fields []string
 }
 
-// walkVersion is the version of the order of a campaign's places and of each user's walk over them.
+// walkVersion is the version of the order of a campaign's places and of each user's walk over them: walk.Version, which
+// is not imported here. A producer refuses campaigns of another one.
 const walkVersion = "1"
 
 // CreateCampaign puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.

@@ -2,6 +2,7 @@ package shards_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,6 +25,8 @@ func TestReceipts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []hongbao.Receipt{first[0].Receipts[0], second[0].Receipts[0]}, answers[0].Receipts)
 	require.Empty(t, answers[1].Receipts)
+	at := answers[1].Time
+	require.Equal(t, at.Truncate(time.Millisecond), at, "the time is Redis's, which tells ms")
 	require.Equal(t, first[1].Receipts, answers[2].Receipts)
 	require.Empty(t, answers[2].Outcome)
 
