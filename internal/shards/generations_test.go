@@ -164,7 +164,7 @@ func TestAnnounceRefuses(t *testing.T) {
 		"closed":           {state("closed"), "it is closed", hongbao.ClassPermanent},
 		"refunded":         {state("refunded"), "it is refunded", hongbao.ClassPermanent},
 		"frozen":           {state("frozen"), shards.ErrLost.Error(), hongbao.ClassPermanent},
-		"the first one":    {func(_ *bundle, a *shards.Announcement) { a.Generation = 1 }, "want 2 to 100", hongbao.ClassPermanent},
+		"the first one":    {func(_ *bundle, a *shards.Announcement) { a.Generation = 1 }, "want 2 to 64", hongbao.ClassPermanent},
 		"not the next":     {func(_ *bundle, a *shards.Announcement) { a.Generation = 3 }, "generation 1 is the newest", hongbao.ClassPermanent},
 		"another plan":     {func(_ *bundle, a *shards.Announcement) { a.Hash = "other" }, "another plan", hongbao.ClassConflict},
 		"less than it has": {func(_ *bundle, a *shards.Announcement) { a.Share = 4 }, "HBSTOCK", hongbao.ClassBroken},
