@@ -148,12 +148,16 @@ func (b *browser) seesTimes(n int, selector, text string) {
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").split(%q).length > %d`, selector, text, n)))
 }
 
-// press clicks what leads to another page, and waits for that.
+// press clicks what leads to another page, and waits for that. The live update of a page may put a new element in the
+// place of the one that was found, before it is clicked: then nothing was clicked, and the new one is.
 func (b *browser) press(selector string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
 	defer cancel()
 	_, err := chromedp.RunResponse(ctx, chromedp.Click(selector))
+	for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+		_, err = chromedp.RunResponse(ctx, chromedp.Click(selector))
+	}
 	require.NoError(b.t, err, selector)
 	b.do(chromedp.WaitVisible("main"))
 }
