@@ -3,7 +3,6 @@ package recovery_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -56,10 +55,7 @@ func TestShardOpensWhileThePrefixIsAway(t *testing.T) {
 func TestShardOpensWhileAnotherIsAway(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 2)
-	wide := ""
-	for i := 0; wide == "" || w.space.Home(wide).Index() != 1; i++ {
-		wide = fmt.Sprintf("wide-%d", i)
-	}
+	wide := w.idAt(1)
 	w.order(t, wide, 0, 2)
 	w.rdb.AddHook(away(w.space.Shard(1).Campaign(wide)))
 	w.restart(t, "")

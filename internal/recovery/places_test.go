@@ -2,7 +2,6 @@ package recovery_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -20,48 +19,14 @@ import (
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 4)
-	wide := ""
-	for i := 0; wide == "" || w.space.Home(wide).Index() != 2; i++ {
-		wide = fmt.Sprintf("wide-%d", i)
-	}
+	wide := w.idAt(2)
 	w.fundOver(t, wide, 0, 2)
 	places := w.space.Places(wide, 2)
 	require.Equal(t, w.space.Shard(0), places[1])
-	settler := w.settler(t)
-	for _, k := range places {
-		shard := shards.Of(w.rdb, k)
-		_, err := shard.CreateGroup(t.Context(), "balance")
-		require.NoError(t, err)
-		for i := range 10 {
-			_, err := shard.Grab(t.Context(), &shards.GrabCall{Campaign: wide, MaxBacklog: 1e6,
-				Grabs: []*hongbao.Grab{{Campaign: wide, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
-			require.NoError(t, err)
-		}
-		entries, err := shard.Entries(t.Context(), "-", "+")
-		require.NoError(t, err)
-		for _, e := range entries {
-			require.Nil(t, settler.Handle(t.Context(), e.Grants))
-		}
-		raw, err := shard.ReadNew(t.Context(), "balance", "w", 1000, 0)
-		require.NoError(t, err)
-		for i := range raw {
-			events := []stream.SeqRange{{First: entries[i].Seq, Last: entries[i].Last()}}
-			_, err = shard.Ack(t.Context(), "balance", events, []string{raw[i].ID})
-			require.NoError(t, err)
-		}
-	}
-	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(places[1].Meta(), "meta")+"*").Result()
-	require.NoError(t, err)
-	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
+	w.grantOn(t, wide, places)
+	w.loses(t, places[1])
 	w.accepts(t)
-	states := func() (list []string) {
-		for _, k := range places {
-			m, err := shards.Of(w.rdb, k).CampaignFields(t.Context(), wide)
-			require.NoError(t, err)
-			list = append(list, m["state"])
-		}
-		return list
-	}
+	states := func() []string { return w.states(t, wide, places) }
 	require.Equal(t, []string{"open", "frozen"}, states())
 
 	at, err := w.ender().Standing(t.Context(), wide)
@@ -108,4 +73,43 @@ func TestLostPlace(t *testing.T) {
 	differences, err := w.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
+}
+
+// grantOn has ten packets granted and settled on each place of a campaign.
+func (w *world) grantOn(t *testing.T, id string, places []shards.Keys) {
+	t.Helper()
+	settler := w.settler(t)
+	for _, k := range places {
+		shard := shards.Of(w.rdb, k)
+		_, err := shard.CreateGroup(t.Context(), "balance")
+		require.NoError(t, err)
+		for i := range 10 {
+			_, err := shard.Grab(t.Context(), &shards.GrabCall{Campaign: id, MaxBacklog: 1e6,
+				Grabs: []*hongbao.Grab{{Campaign: id, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
+			require.NoError(t, err)
+		}
+		entries, err := shard.Entries(t.Context(), "-", "+")
+		require.NoError(t, err)
+		for _, e := range entries {
+			require.Nil(t, settler.Handle(t.Context(), e.Grants))
+		}
+		raw, err := shard.ReadNew(t.Context(), "balance", "w", 1000, 0)
+		require.NoError(t, err)
+		for i := range raw {
+			events := []stream.SeqRange{{First: entries[i].Seq, Last: entries[i].Last()}}
+			_, err = shard.Ack(t.Context(), "balance", events, []string{raw[i].ID})
+			require.NoError(t, err)
+		}
+	}
+}
+
+// states are those of a campaign on its places.
+func (w *world) states(t *testing.T, id string, places []shards.Keys) (list []string) {
+	t.Helper()
+	for _, k := range places {
+		m, err := shards.Of(w.rdb, k).CampaignFields(t.Context(), id)
+		require.NoError(t, err)
+		list = append(list, m["state"])
+	}
+	return list
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,6 +132,23 @@ func (w *world) load(t *testing.T, id string) {
 	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c.Spec, plan, c.Hash, nil))
+}
+
+// idAt gives the id of a campaign that has its home on a shard.
+func (w *world) idAt(shard int) string {
+	for i := 0; ; i++ {
+		if id := fmt.Sprintf("wide-%d", i); w.space.Home(id).Index() == shard {
+			return id
+		}
+	}
+}
+
+// loses has Redis lose all of a shard.
+func (w *world) loses(t *testing.T, k shards.Keys) {
+	t.Helper()
+	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Meta(), "meta")+"*").Result()
+	require.NoError(t, err)
+	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
 }
 
 func (w *world) shard() *shards.Shard { return shards.Of(w.rdb, w.space.Shard(0)) }

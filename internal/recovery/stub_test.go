@@ -1,8 +1,6 @@
 package recovery_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,15 +14,10 @@ import (
 func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 2)
-	wide := ""
-	for i := 0; wide == "" || w.space.Home(wide).Index() != 0; i++ {
-		wide = fmt.Sprintf("wide-%d", i)
-	}
+	wide := w.idAt(0)
 	w.fundOver(t, wide, 0, 2)
 	places := w.space.Places(wide, 2)
-	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(places[0].Meta(), "meta")+"*").Result()
-	require.NoError(t, err)
-	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
+	w.loses(t, places[0])
 	w.accepts(t)
 
 	known, err := shards.PlacesOf(t.Context(), w.rdb, w.space, wide)
