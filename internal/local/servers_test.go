@@ -12,7 +12,7 @@ import (
 // fakeRedis writes a program that stands in for redis-server.
 func fakeRedis(t *testing.T, script string) string {
 	path := filepath.Join(t.TempDir(), "redis-server")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // it is to be run
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700))
 	return path
 }
 
