@@ -37,11 +37,10 @@ func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err
 // skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks once, for all items, unless
 // the answer came with them. The head of the shard refutes a forged entry. The error may be that the sink is paused.
 func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged []refusal, err error) {
-	ranges, of := neighbours(items)
-	p := s.known(items)
-	if p != nil {
-		clear(of) // one range has all
-	} else {
+	p, of := s.known(items), make([]int, len(items)) // one range has all
+	if p == nil {
+		var ranges []stream.SeqRange
+		ranges, of = neighbours(items)
 		asked, err := s.redis.Progress(context.WithoutCancel(ctx), s.cfg.Group, ranges...)
 		if err != nil {
 			return nil, nil, err

@@ -120,19 +120,24 @@ func TestBatchReadsBackInTwoOtherDecoders(t *testing.T) {
 		require.EqualValues(t, len(grants), k.NumRecords)
 		require.EqualValues(t, len(raw)-4-12, k.Length)
 
-		var set protocol.RecordSet
-		_, err := set.ReadFrom(bytes.NewReader(raw))
-		require.NoError(t, err)
-		var r record
-		for i := range grants {
-			one, err := set.Records.ReadRecord()
-			require.NoError(t, err)
-			require.NoError(t, r.set(one))
-			e, err := topic.DecodeMessage(r.headers, r.key, r.value)
-			require.NoError(t, err)
-			require.Equal(t, topic.Event{Grant: grants[i], Source: "/hongbao/d1"}, e)
-		}
+		requireReadsBack(t, raw, grants)
 	})
+}
+
+// requireReadsBack has kafka-go's decoder read a batch, and compares its records with the grants.
+func requireReadsBack(t require.TestingT, raw []byte, grants []hongbao.Grant) {
+	var set protocol.RecordSet
+	_, err := set.ReadFrom(bytes.NewReader(raw))
+	require.NoError(t, err)
+	var r record
+	for i := range grants {
+		one, err := set.Records.ReadRecord()
+		require.NoError(t, err)
+		require.NoError(t, r.set(one))
+		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
+		require.NoError(t, err)
+		require.Equal(t, topic.Event{Grant: grants[i], Source: "/hongbao/d1"}, e)
+	}
 }
 
 func TestBatchStopsAtItsLimit(t *testing.T) {

@@ -7,13 +7,11 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/topic"
 )
 
 // codecNames are all that publisher.compression takes.
@@ -33,18 +31,7 @@ func TestPackedBatchReadsBack(t *testing.T) {
 				raw := packed(t, used, codec, grants)
 				require.EqualValues(t, i, binary.BigEndian.Uint16(raw[atAttributes:]))
 				require.Equal(t, raw, packed(t, newBatch("/hongbao/d1"), codec, grants))
-				var set protocol.RecordSet
-				_, err := set.ReadFrom(bytes.NewReader(raw))
-				require.NoError(t, err)
-				var r record
-				for i := range grants {
-					one, err := set.Records.ReadRecord()
-					require.NoError(t, err)
-					require.NoError(t, r.set(one))
-					e, err := topic.DecodeMessage(r.headers, r.key, r.value)
-					require.NoError(t, err)
-					require.Equal(t, topic.Event{Grant: grants[i], Source: "/hongbao/d1"}, e)
-				}
+				requireReadsBack(t, raw, grants)
 			})
 		})
 	}
