@@ -21,14 +21,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pla
 		return hongbao.Errorf(hongbao.ClassPermanent, "load campaign %s: it wants %d shards, the deployment has %d; nothing "+
 			"was loaded", c.ID, c.Places(), s.layout.Len())
 	}
-	if progress == nil {
-		progress = func(int64) {}
-	}
-	l := &load{Store: s, c: &c, hash: hash, progress: progress}
-	for j, k := range s.layout.Places(c.ID, c.Places()) {
-		l.places = append(l.places, &place{Shard: shards.Of(s.cfg.Redis, k), number: j,
-			amounts: Deal(plan.Amounts, c.Places(), j)})
-	}
+	l := s.newLoad(&c, hash, plan.Amounts, progress)
 	// A user who has passed an empty place may come to any other one, so all are full before the first one opens.
 	for _, step := range []func(context.Context) error{l.checkWhole, l.create, l.loadCodes, l.deal, l.open} {
 		if err := step(ctx); err != nil {
@@ -65,7 +58,33 @@ type place struct {
 	*shards.Shard
 	number  int
 	amounts []hongbao.Amount // of its packets
+	sum     hongbao.Amount   // of the amounts
 	at      shards.LoadState
+}
+
+// newLoad begins a load: it deals the amounts of all packets to the places of the campaign.
+func (s *Store) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amount, progress func(loaded int64)) *load {
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	l := &load{Store: s, c: c, hash: hash, progress: progress}
+	for j, k := range s.layout.Places(c.ID, c.Places()) {
+		p := &place{Shard: shards.Of(s.cfg.Redis, k), number: j, amounts: Deal(amounts, c.Places(), j)}
+		for _, a := range p.amounts {
+			p.sum += a
+		}
+		l.places = append(l.places, p)
+	}
+	return l
+}
+
+// chunk gives the packets that follow those that a place has.
+func (l *load) chunk(p *place) *shards.Chunk {
+	step, has := int64(len(l.places)), p.at.Loaded
+	return &shards.Chunk{
+		Campaign: l.c.ID, Hash: l.hash, Before: has, First: int64(p.number) + 1 + has*step, Step: step,
+		Amounts: p.amounts[has:min(has+int64(l.cfg.Chunk), int64(len(p.amounts)))],
+	}
 }
 
 // checkWhole refuses a campaign that Redis has lost on one of its places: a load would deal that place's packets again.
@@ -121,10 +140,7 @@ func (l *load) create(ctx context.Context) error {
 	}
 	for _, p := range l.places {
 		call := &shards.CampaignCall{Campaign: l.c.ID, Hash: l.hash, Places: len(l.places), Place: p.number,
-			Share: int64(len(p.amounts)), Fields: fields}
-		for _, a := range p.amounts {
-			call.ShareAmount += a
-		}
+			Share: int64(len(p.amounts)), ShareAmount: p.sum, Fields: fields}
 		err := l.patiently(ctx, func() (err error) {
 			p.at, err = p.CreateCampaign(ctx, call)
 			return err
@@ -164,14 +180,10 @@ func (l *load) loaded() (n int64) {
 
 // deal puts the packets into the stocks, one place after the other.
 func (l *load) deal(ctx context.Context) error {
-	step := int64(len(l.places))
 	for _, p := range l.places {
 		for p.at.State == Loading && p.at.Loaded < int64(len(p.amounts)) {
 			l.progress(l.loaded())
-			chunk := &shards.Chunk{
-				Campaign: l.c.ID, Hash: l.hash, Before: p.at.Loaded, First: int64(p.number) + 1 + p.at.Loaded*step, Step: step,
-				Amounts: p.amounts[p.at.Loaded:min(p.at.Loaded+int64(l.cfg.Chunk), int64(len(p.amounts)))],
-			}
+			chunk := l.chunk(p)
 			err := l.patiently(ctx, func() (err error) {
 				p.at, err = p.LoadChunk(ctx, chunk)
 				return err

@@ -42,14 +42,7 @@ type Generation struct {
 // A place that has it already is left as it is, whatever its state. It may be killed at any point and called again, by
 // several processes at once too.
 func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
-	if progress == nil {
-		progress = func(int64) {}
-	}
-	l := &load{Store: s, c: &g.Spec, hash: g.Hash, progress: progress}
-	for j, k := range s.layout.Places(g.Spec.ID, g.Spec.Places()) {
-		l.places = append(l.places, &place{Shard: shards.Of(s.cfg.Redis, k), number: j,
-			amounts: Deal(g.Plan.Amounts[:g.Packets], g.Spec.Places(), j)})
-	}
+	l := s.newLoad(&g.Spec, g.Hash, g.Plan.Amounts[:g.Packets], progress)
 	if err := l.announce(ctx, g); err != nil {
 		return err
 	}
@@ -61,7 +54,7 @@ func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded i
 			return err
 		}
 	}
-	progress(g.Packets)
+	l.progress(g.Packets)
 	return nil
 }
 
@@ -69,10 +62,7 @@ func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded i
 func (l *load) announce(ctx context.Context, g *Generation) error {
 	for _, p := range l.places {
 		call := &shards.Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
-			Packets: g.Packets, Total: g.Total, Share: int64(len(p.amounts))}
-		for _, a := range p.amounts {
-			call.ShareAmount += a
-		}
+			Packets: g.Packets, Total: g.Total, Share: int64(len(p.amounts)), ShareAmount: p.sum}
 		if err := l.patiently(ctx, func() error { return p.Announce(ctx, call) }); err != nil {
 			return l.notAdded(g, err)
 		}
@@ -82,12 +72,12 @@ func (l *load) announce(ctx context.Context, g *Generation) error {
 
 // add deals one place's packets of a generation. The first chunk has none: its answer tells how far the place is.
 func (l *load) add(ctx context.Context, g *Generation, p *place) error {
-	step, all := int64(len(l.places)), int64(len(p.amounts))
+	all := int64(len(p.amounts))
 	for asked := false; ; asked = true {
-		chunk := &shards.Chunk{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Before: p.at.Loaded,
-			First: int64(p.number) + 1 + p.at.Loaded*step, Step: step}
-		if asked {
-			chunk.Amounts = p.amounts[p.at.Loaded:min(p.at.Loaded+int64(l.cfg.Chunk), all)]
+		chunk := l.chunk(p)
+		chunk.Generation = int64(g.Number)
+		if !asked {
+			chunk.Amounts = nil
 		}
 		before := p.at.Loaded
 		err := l.patiently(ctx, func() (err error) {
