@@ -13,15 +13,11 @@ import (
 type Status struct {
 	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
 	// paused only where it grants nothing.
-	State         string         `json:"state"`
-	Hash          string         `json:"plan_hash"`
-	Shard         int            `json:"shard"` // its home
-	Packets       int64          `json:"packets"`
-	Loaded        int64          `json:"loaded"`
-	Granted       int64          `json:"granted"`
-	GrantedAmount hongbao.Amount `json:"granted_amount"`
-	Left          int64          `json:"left"`
-	LeftAmount    hongbao.Amount `json:"left_amount"`
+	State   string `json:"state"`
+	Hash    string `json:"plan_hash"`
+	Shard   int    `json:"shard"` // its home
+	Packets int64  `json:"packets"`
+	Counts
 	// Places is how it stands on each shard, if it is dealt over several.
 	Places []PlaceStatus `json:"places,omitempty"`
 
@@ -30,8 +26,13 @@ type Status struct {
 
 // PlaceStatus is how a campaign stands on one of several shards.
 type PlaceStatus struct {
-	State         string         `json:"state"`
-	Shard         int            `json:"shard"`
+	State string `json:"state"`
+	Shard int    `json:"shard"`
+	Counts
+}
+
+// Counts are the packets of one place, or of all together.
+type Counts struct {
 	Loaded        int64          `json:"loaded"`
 	Granted       int64          `json:"granted"`
 	GrantedAmount hongbao.Amount `json:"granted_amount"`
@@ -39,44 +40,62 @@ type PlaceStatus struct {
 	LeftAmount    hongbao.Amount `json:"left_amount"`
 }
 
+func (c *Counts) add(d *Counts) {
+	c.Loaded += d.Loaded
+	c.Granted += d.Granted
+	c.GrantedAmount += d.GrantedAmount
+	c.Left += d.Left
+	c.LeftAmount += d.LeftAmount
+}
+
 // missing is the state on a place that has not got the campaign, although its home has it: the load has just begun, or
 // Redis lost it.
 const missing = "missing"
 
 // Status reads how the campaign stands; false if it is not in Redis.
-func (s *Store) Status(ctx context.Context, id string) (Status, bool, error) {
-	places, err := shards.PlacesOf(ctx, s.cfg.Redis, s.layout, id)
+func (s *Store) Status(ctx context.Context, id string) (st Status, found bool, err error) {
+	m, err := shards.Of(s.cfg.Redis, s.layout.Home(id)).CampaignFields(ctx, id)
+	if err != nil || len(m) == 0 {
+		return st, false, err
+	}
+	places, err := s.layout.PlacesIn(id, m)
 	if err != nil {
+		return st, false, err
+	}
+	st = Status{Hash: m["hash"], Shard: places[0].Index(), dealt: shards.MaxGenerations}
+	if st.Packets, err = number(id, m, "packets"); err != nil {
 		return Status{}, false, err
 	}
-	var st Status
-	for _, k := range places {
-		m, err := shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
-		if err != nil || len(m) == 0 && k == places[0] {
+	for j, k := range places {
+		if j > 0 {
+			m, err = shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
+		}
+		if err == nil {
+			err = st.addPlace(id, k, m)
+		}
+		if err != nil {
 			return Status{}, false, err
 		}
-		p := PlaceStatus{State: missing, Shard: k.Index()}
-		dealt := int64(1)
-		if len(m) > 0 {
-			if err := p.parse(id, m); err != nil {
-				return Status{}, false, err
-			}
-			if m["dealt"] != "" {
-				if dealt, err = number(id, m, "dealt"); err != nil {
-					return Status{}, false, err
-				}
-			}
-		}
-		if k == places[0] {
-			st = Status{Hash: m["hash"], Shard: k.Index(), dealt: dealt}
-			if st.Packets, err = number(id, m, "packets"); err != nil {
-				return Status{}, false, err
-			}
-		}
-		st.Places, st.dealt = append(st.Places, p), min(st.dealt, dealt)
 	}
 	st.sum()
 	return st, true, nil
+}
+
+// addPlace adds how the campaign stands on a place, by its fields there.
+func (s *Status) addPlace(id string, k shards.Keys, m map[string]string) (err error) {
+	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
+	if len(m) > 0 {
+		if err := p.parse(id, m); err != nil {
+			return err
+		}
+		if m["dealt"] != "" {
+			if dealt, err = number(id, m, "dealt"); err != nil {
+				return err
+			}
+		}
+	}
+	s.Places, s.dealt = append(s.Places, p), min(s.dealt, dealt)
+	return nil
 }
 
 func (p *PlaceStatus) parse(id string, m map[string]string) (err error) {
@@ -107,13 +126,9 @@ func (s *Status) sum() {
 	first := len(order)
 	for _, p := range s.Places {
 		first = min(first, slices.Index(order, p.State)) // one that nobody knows comes first
-		s.Loaded += p.Loaded
-		s.Granted += p.Granted
-		s.GrantedAmount += p.GrantedAmount
-		s.Left += p.Left
-		s.LeftAmount += p.LeftAmount
+		s.add(&p.Counts)
 	}
-	if s.State = s.Places[0].State; first >= 0 && len(s.Places) > 1 {
+	if s.State = s.Places[0].State; first >= 0 {
 		s.State = order[first]
 	}
 	if len(s.Places) == 1 {

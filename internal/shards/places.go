@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,6 +25,16 @@ func PlacesOf(ctx context.Context, rdb redis.Cmdable, layout *Layout, campaign s
 		return nil, fmt.Errorf("ask over which shards campaign %s is dealt: %w", campaign, Classify(err))
 	}
 	return layout.checkedPlaces(campaign, n)
+}
+
+// PlacesIn is PlacesOf for a reader who has the fields of the campaign's hash at its home already.
+func (l *Layout) PlacesIn(campaign string, fields map[string]string) ([]Keys, error) {
+	text, spread := fields[placesField]
+	if !spread {
+		return l.Places(campaign, 1), nil
+	}
+	n, _ := strconv.Atoi(text) // what is no number is no number of shards either
+	return l.checkedPlaces(campaign, n)
 }
 
 // checkedPlaces are a campaign's places by what Redis says of their number.
