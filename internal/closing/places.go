@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -18,8 +17,8 @@ import (
 // unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
 //
 // A place that does not answer, or whose clock is behind so that the window is not over there, does not keep the others
-// open. The error tells of it, and the next call closes what is left. A place that still waits for packets of a top-up is
-// not closed, unless another one is lost: then nobody can deal them any more.
+// open. The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
+// unless another place is lost: then nobody can deal them any more.
 func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
 	stored, err := c.stored(ctx, id)
 	if err != nil {
@@ -70,17 +69,14 @@ func (c *Closer) stored(ctx context.Context, id string) (ledger.StoredCampaign, 
 	return stored, err
 }
 
-// each calls all places at once, and gives what each said.
+// each calls all places at once, and gives the answer and the error of each.
 func each[T any](places []shards.Keys, call func(int, shards.Keys) (T, error)) ([]T, []error) {
 	list, errs := make([]T, len(places)), make([]error, len(places))
-	var group errgroup.Group
+	var calls sync.WaitGroup
 	for j, k := range places {
-		group.Go(func() error {
-			list[j], errs[j] = call(j, k)
-			return nil
-		})
+		calls.Go(func() { list[j], errs[j] = call(j, k) })
 	}
-	_ = group.Wait() // each has its own error
+	calls.Wait()
 	return list, errs
 }
 
@@ -134,9 +130,9 @@ func allGone(errs []error) bool {
 	return true
 }
 
-// together makes one error of those of the places: the common one if all say the same, else each with its shard. What
-// is refused comes before what is out of reach: trying again would not help. A place that the campaign has left comes
-// last: only when all others answer does it tell whether the campaign is lost there, or was refunded.
+// together makes one error of the places' errors: the common one if all say the same, else each with its shard. A
+// refusal comes before an outage, since trying again would not help. A place that the campaign has left comes last: only
+// when all others answer does it tell whether the campaign is lost there, or was refunded.
 func together(id string, places []shards.Keys, errs []error) error {
 	var list, outages, gone []error
 	same := true
