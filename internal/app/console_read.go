@@ -21,8 +21,8 @@ import (
 // consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
 const consoleCampaigns = 100
 
-// consoleSource reads what the pages of the console show; the journal as App does. A ledger that is away takes away only
-// what it has.
+// consoleSource reads for the pages of the console; the journal as App does. While the ledger is away, the pages show
+// all that comes from Redis.
 type consoleSource struct {
 	*App
 	shapes shapes

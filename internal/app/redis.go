@@ -140,8 +140,8 @@ func (a *App) checkRunID(s *shards.Server) error {
 		strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
 }
 
-// checkCoverage refuses a node of a cluster that answers nothing when some slot has no server: one node that is down would
-// stop every shard.
+// checkCoverage refuses a node of a cluster that answers nothing when some slot has no server: one node that is down
+// would stop every shard.
 func (a *App) checkCoverage(s *shards.Server) error {
 	switch where := strings.Join(a.Config.Redis.Addrs, ","); {
 	case s.NoServer > 0:

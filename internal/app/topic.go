@@ -87,8 +87,8 @@ type campaignSource struct {
 // maxTerms bounds what campaignSource remembers.
 const maxTerms = 10_000
 
-// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it. It asks the shard that the grants are
-// of.
+// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it. It asks the
+// shard of the grants.
 func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

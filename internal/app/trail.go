@@ -198,7 +198,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool) {
 	return found
 }
 
-// receiptsOn is receipts on one shard. An empty user is whoever has the packet there.
+// receiptsOn is receipts on one shard. With an empty user it looks for the one who has the packet.
 func (t *trailSearch) receiptsOn(ctx context.Context, shard *shards.Shard, user string) (found bool, err error) {
 	if user == "" {
 		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {

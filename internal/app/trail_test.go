@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A trail follows a user, or a packet, on each of the campaign's shards. What one of them does not tell is named, and the
-// other's steps are told.
+// A trail follows a user, or a packet, on each of the campaign's shards. It names a shard that can't be read, and tells
+// the steps of the other.
 func TestTrailOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

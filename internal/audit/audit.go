@@ -215,7 +215,10 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 // voided notes a grant that a person decided not to settle. While Redis has its campaign the receipts prove the grant;
 // after that nothing else might.
 func (r *run) voided(g *hongbao.Grant) {
-	if c := r.campaigns[g.Campaign]; (c == nil || !c.inRedisOn(g.Shard)) && g.Shard >= 0 && g.Shard < len(r.shards) && g.Seq > 0 {
+	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
+		return
+	}
+	if c := r.campaigns[g.Campaign]; c == nil || !c.inRedisOn(g.Shard) {
 		r.shards[g.Shard].voided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
 	}
 }

@@ -76,7 +76,8 @@ func TestSettledWhileTwoTopUpsCome(t *testing.T) {
 			base: base, share: share}
 	}
 	for generation, want := range map[int64]int64{1: 0, 2: 80} {
-		c := &campaign{on: map[int]*snapshot{0: place(generation, 25*(generation-1), 25+15*(generation-1)), 1: place(3, 40, 50)}}
+		behind := place(generation, 25*(generation-1), 25+15*(generation-1))
+		c := &campaign{on: map[int]*snapshot{0: behind, 1: place(3, 40, 50)}}
 		packets, steady := c.settled()
 		require.False(t, steady)
 		require.Equal(t, want, packets, "generation %d", generation)

@@ -145,7 +145,8 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 }
 
-// judgeMissing names the packets that are nowhere. Those of a place that has not got the campaign are not named besides.
+// judgeMissing names the packets that are nowhere. A place that has not got the campaign is named as a whole, not packet
+// by packet.
 func (r *run) judgeMissing(c *campaign) {
 	packets, _ := c.settled()
 	places := r.Space.Places(c.id, min(c.places, len(r.shards)))

@@ -20,7 +20,7 @@ func (s *snapshot) dealtTo(packet int64) int { return int((packet - 1) % int64(s
 // refilling tells that a generation was announced here and is not dealt as a whole.
 func (s *snapshot) refilling() bool { return s.dealt < s.generation }
 
-// derive tells what was granted: grabs write no counts, so it is what is not in the stock, until a close says it.
+// derive counts as granted all that is not in the stock: grabs write no counts. A close has written them.
 func (s *snapshot) derive() {
 	switch {
 	case s.over() || s.loading():
@@ -55,11 +55,12 @@ func (r *run) findPlaces() {
 	}
 }
 
-// inRedisOn tells whether what a shard has of a campaign is in Redis, so that a receipt must prove a grant there.
+// inRedisOn tells whether a shard still has its part of a campaign, so that a receipt must prove a grant there.
 func (c *campaign) inRedisOn(shard int) bool { return c.inRedis() && !c.gone[shard] }
 
-// settled is up to which packet the campaign is dealt on all its places. Snapshots are not of one instant: while a
-// generation comes, some places have not got all of it. If two came, nobody can say how far the one between is dealt.
+// settled gives the last packet up to which all places have got theirs. steady tells that no generation is coming.
+// Snapshots are not of one instant: while a generation comes, some places have not got all of it. If two came, nobody
+// can say how far the one between is dealt.
 func (c *campaign) settled() (packets int64, steady bool) {
 	var newest, before int64
 	steady = true
@@ -131,7 +132,7 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// judgeShares compares what the places were dealt with what the whole campaign has.
+// judgeShares compares the sum of the places' shares with the packets of the whole campaign.
 func (c *campaign) judgeShares(drift func(format string, args ...any)) {
 	packets, steady := c.settled()
 	if !steady || len(c.gone) > 0 {

@@ -42,8 +42,8 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 		c.strays++
 		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
 			Event: event(s.Index(), max(rc.Seq, 0)),
-			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d of place %d of %d, seqs from 1", user,
-				rc.Packet, rc.Seq, snap.packets, snap.place, snap.places)})
+			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d of place %d of %d, seqs from 1",
+				user, rc.Packet, rc.Seq, snap.packets, snap.place, snap.places)})
 		return nil
 	}
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)

@@ -31,8 +31,8 @@ type campaign struct {
 	counts Counts
 	found  map[Kind]int64 // its differences
 	sealed bool           // its grants are passed over
-	// places is over how many shards it is dealt. gone are those of several that have not got it, lostOn how many of them
-	// because a person ended it there from the ledger, stubs how many because the shard has lost it.
+	// places is the number of shards over which it is dealt. gone are the shards that have not got it, if there are
+	// several places. lostOn counts those where a person ended it from the ledger, stubs those that have lost it.
 	places        int
 	gone          map[int]bool
 	lostOn, stubs int
@@ -72,8 +72,8 @@ type snapshot struct {
 	granted                     int64
 	grantedAmount, loadedAmount hongbao.Amount
 	hold, from                  int64
-	// places is over how many shards it is dealt, place which of them this one is. share and shareAmount are what it gets
-	// of all generations up to the newest one that is announced here, base what it got before that one.
+	// places is the number of shards over which it is dealt, place the number of this one. The place gets share packets
+	// of all generations up to the newest one that is announced here, and it got base packets of those before.
 	places, place     int
 	share, base       int64
 	shareAmount       hongbao.Amount
@@ -124,7 +124,7 @@ func (s *snapshot) parse(m map[string]string) error {
 	return errors.Join(append(errs, s.parseWalk(m))...)
 }
 
-// parseWalk reads what a campaign has that is on several shards, or that has got more packets; others have none of it.
+// parseWalk reads the fields of a campaign that is on several shards, or has got more packets; others have none of them.
 func (s *snapshot) parseWalk(m map[string]string) error {
 	var errs []error
 	number := func(name string, absent, most int64) int64 {

@@ -31,7 +31,7 @@ func (s *Store) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pla
 	return nil
 }
 
-// Deal gives the amounts of the packets that are dealt to place j of n: packet i, from 0, to place i mod n, whatever its
+// Deal gives the amounts of the packets of place j of n. Packet i, from 0, goes to place i mod n, whatever its
 // generation.
 func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
 	if n == 1 {

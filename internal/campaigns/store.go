@@ -77,9 +77,9 @@ func (s *Store) Pause(ctx context.Context, id string) error { return s.move(ctx,
 // Resume opens a paused campaign. A second call is no error.
 func (s *Store) Resume(ctx context.Context, id string) error { return s.move(ctx, id, Open, Paused) }
 
-// move moves a campaign on all its places from one state to another. Where one is at neither, nothing is moved. Killed
-// on its way it has moved some: it is called again. A place that Redis has lost, or that does not answer, keeps no other
-// one from being moved, and is told.
+// move moves a campaign on all its places from one state to another. If a place is in neither, it moves none. If it is
+// killed on its way it has moved some, and is called again. It moves the others even if Redis has lost a place, or a
+// place does not answer; the error names that one.
 func (s *Store) move(ctx context.Context, id, to, from string) error {
 	places, err := shards.PlacesOf(ctx, s.cfg.Redis, s.layout, id)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
-// lease is for how long a producer goes by what it has read of a campaign, and some more: after it each one knows of a
+// lease is as long as a producer relies on its copy of a campaign, and some more: after it each producer knows of a
 // generation that was announced.
 const lease = walk.Lease + 50*time.Millisecond
 
@@ -29,15 +29,16 @@ type Generation struct {
 	Hash, PlanHash string
 	// Number is 2 for the first top-up.
 	Number int
-	// Packets and Total are what the campaign has with it. Plan has all packets up to its last one.
+	// Packets and Total are the campaign's with this generation. Plan has all packets up to its last one.
 	Packets int64
 	Total   hongbao.Amount
 	Plan    *campaign.Plan
 }
 
-// TopUp announces a generation on every place of its campaign, waits until nobody goes by what he knew before, and deals
-// its packets, chunk by chunk. Packet k goes to place (k-1) mod S, as those of every generation. A place gives them away
-// once its last chunk is there; until then who comes for one is told refilling. progress is as in Load.
+// TopUp announces a generation on every place of its campaign, waits until no producer relies on an older copy of the
+// campaign, and deals the packets, chunk by chunk. Packet k goes to place (k-1) mod S, as in every generation. A place
+// gives them away once its last chunk is there; until then grabs that find it empty are told refilling. progress is as
+// in Load.
 //
 // A place that has it already is left as it is, whatever its state. It may be killed at any point and called again, by
 // several processes at once too.

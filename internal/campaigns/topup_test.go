@@ -30,8 +30,10 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 	c.Codes, c.Limits = nil, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 	r := &rain{bundle: b, store: b.store(t, b.rdb), spec: c}
 	require.NoError(t, r.store.Load(t.Context(), c, plan, hash, nil))
-	draw := campaign.TopUp{Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
-		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}}}
+	draw := campaign.TopUp{
+		Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
+		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}},
+	}
 	added, err := draw.Plan(c)
 	require.NoError(t, err)
 	r.next = &Generation{Spec: c, Hash: hash, PlanHash: draw.Commit(), Number: 2, Packets: packets + more,

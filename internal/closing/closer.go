@@ -88,7 +88,7 @@ type Place struct {
 // Settled tells that the ledger's group has finished every grant up to the close.
 func (p *Place) Settled() bool { return p.Finished >= p.Close.Seq }
 
-// Closed is what the places had given and had left together when they were closed.
+// Closed is the sum of all places at their closes.
 func (s *Standing) Closed() (all stream.Closing) {
 	for i := range s.Places {
 		all = all.Plus(s.Places[i].Close.Close)
@@ -110,7 +110,7 @@ func (s *Standing) Missing() int64 {
 	return s.Closed().Granted - s.Held.Granted
 }
 
-// Amount is what is to be refunded, or was: what the closes tell while it settles, then what the ledger holds.
+// Amount is the amount of the refund: while the campaign settles by the closes, then by the ledger.
 func (s *Standing) Amount() hongbao.Amount {
 	switch {
 	case s.Refund != nil:
@@ -163,8 +163,8 @@ func (c *Closer) Refund(ctx context.Context, o Order) (r payment.Refund, err err
 	return r, err
 }
 
-// tryRefund goes through all steps once. The lock is held for one try only, so that one campaign that waits for its
-// settlers does not hold up the others.
+// tryRefund goes through all steps once. It holds the lock only while the ledger posts, not while the campaign waits for
+// its settlers.
 func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err error) {
 	s, err := c.Standing(ctx, o.Campaign)
 	if err == nil {

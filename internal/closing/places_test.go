@@ -172,8 +172,8 @@ func TestCloseWithASilentShard(t *testing.T) {
 		_, err = s.Refund(t.Context(), order(70, 0))
 		require.ErrorIs(t, err, payment.ErrSettling)
 		for i, other := range s.places {
-			has := strings.Contains(err.Error(), fmt.Sprintf("finished shard %d up to event 0, the close is event 2", other.Index()))
-			require.Equal(t, i >= j, has, "%v", err)
+			waits := fmt.Sprintf("finished shard %d up to event 0, the close is event 2", other.Index())
+			require.Equal(t, i >= j, strings.Contains(err.Error(), waits), "%v", err)
 		}
 		s.settleOn(k)
 	}
@@ -328,8 +328,9 @@ func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
 	s.ledger.packets = 16
-	require.NoError(t, shards.Of(s.rdb, s.places[1]).Announce(t.Context(), &shards.Announcement{Campaign: "rain", Hash: "h",
-		Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50}))
+	require.NoError(t, shards.Of(s.rdb, s.places[1]).Announce(t.Context(), &shards.Announcement{
+		Campaign: "rain", Hash: "h", Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50,
+	}))
 	_, err := s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, shards.ErrRefilling)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))

@@ -56,7 +56,8 @@ func (r *Retirer) Run(ctx context.Context) error {
 // retireCampaigns is how many campaigns of a shard are looked up at once.
 const retireCampaigns = 100
 
-// Retire takes out all whose grace is over, and gives their ids. A shard that is away keeps the others from nothing.
+// Retire takes out all whose grace is over, and gives their ids. While a shard is away, it goes on
+// with the others.
 func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
 		var away []error

@@ -286,7 +286,7 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 		})
 }
 
-// closes are what is known of the close on each shard.
+// closes gives the shard and the seq of each place's close; a place that has lost something has no seq.
 func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 	list := make([]payment.Close, len(e.places))
 	for j, p := range e.places {
@@ -303,7 +303,7 @@ func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 	return list, nil
 }
 
-// note has each shard answer ended: one that has lost something by the ledger's numbers, the others by their closes.
+// note has each shard answer ended: a shard that has lost something by the ledger's numbers, the others by their closes.
 func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 	lost := e.rest(r)
 	var errs []error
@@ -315,13 +315,13 @@ func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 			continue
 		}
 		errs = append(errs, p.EndLost(ctx, &lost))
-		// One of those that have lost something tells of all of them.
+		// The first place that has lost something tells of all of them.
 		lost = shards.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
 	}
 	return errors.Join(errs...)
 }
 
-// rest is what the ledger has of the campaign and the shards that are whole do not tell.
+// rest is the ledger's count of the campaign without the shards that are whole.
 func (e *standing) rest(r *payment.Refund) shards.LostCampaign {
 	out := shards.LostCampaign{
 		ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Loaded: e.Packets, LoadedAmount: e.Funded,

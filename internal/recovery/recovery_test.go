@@ -315,8 +315,10 @@ func TestDealtTopUpIsLost(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		w := setup(t)
 		files := w.older(t)
-		_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5,
-			Total: 50, Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", By: "ann", Why: "w"})
+		_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
+			Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5, Total: 50,
+			Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", By: "ann", Why: "w",
+		})
 		require.NoError(t, err)
 		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
 		require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Campaign(id), "generation", 2, "dealt", 2).Err())
