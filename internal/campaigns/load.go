@@ -123,7 +123,7 @@ func (l *load) checkWhole(ctx context.Context) error {
 // stateOn is the campaign's state on a place, empty if it is not there.
 func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
 	err = l.patiently(ctx, func() (err error) {
-		state, err = l.state(ctx, p.Keys, l.c.ID)
+		state, _, err = p.CampaignState(ctx, l.c.ID)
 		return err
 	})
 	if err != nil {

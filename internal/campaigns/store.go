@@ -87,7 +87,7 @@ func (s *Store) move(ctx context.Context, id, to, from string) error {
 	}
 	if len(places) > 1 {
 		for _, k := range places {
-			state, err := s.state(ctx, k, id)
+			state, _, err := shards.Of(s.cfg.Redis, k).CampaignState(ctx, id)
 			if err == nil && !slices.Contains([]string{to, from, Frozen, ""}, state) {
 				err = shards.Of(s.cfg.Redis, k).SetState(ctx, id, to, from) // says why not
 				return onPlace(err, places, k)
@@ -107,12 +107,6 @@ func onPlace(err error, places []shards.Keys, k shards.Keys) error {
 		return err
 	}
 	return fmt.Errorf("on shard %d, one of %d: %w", k.Index(), len(places), err)
-}
-
-// state is the campaign's on one place; empty if it is not there.
-func (s *Store) state(ctx context.Context, k shards.Keys, id string) (string, error) {
-	m, err := shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
-	return m["state"], err
 }
 
 // patiently repeats a call that is safe to repeat while Redis is out of reach.

@@ -332,3 +332,12 @@ func TestDealtTopUpIsLost(t *testing.T) {
 		require.Equal(t, lost, len(open) == 1)
 	}
 }
+
+// A stock that does not fit its sums keeps no shard frozen: whether Redis has lost something is told by states and seqs.
+func TestOpensWithADamagedStock(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Sums(id, 1)).Err())
+	w.restart(t, "")
+	w.opens(t)
+}

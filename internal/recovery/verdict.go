@@ -3,7 +3,6 @@ package recovery
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -125,38 +124,30 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 				continue
 			}
 			v.places[after] = c.Spec.Places()
-			has, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignFields(ctx, after)
+			state, dealt, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignState(ctx, after)
 			if err != nil {
 				return err
 			}
-			why := v.doubt(c, has["state"], ahead[after])
-			if why == "" && has["state"] == "" {
+			why := v.doubt(c, state, ahead[after])
+			if why == "" && state == "" {
 				why, err = r.elsewhere(ctx, v, c)
 			}
 			if err != nil {
 				return err
 			}
 			if why != "" {
-				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: has["state"] == "", Why: why})
-			} else if has["state"] == "" && c.State != ledger.StateRefunded {
+				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: state == "", Why: why})
+			} else if state == "" && c.State != ledger.StateRefunded {
 				v.Unloaded = append(v.Unloaded, after)
 			}
 			if why == "" && c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded {
-				v.dealt[after] = dealtTo(has)
+				v.dealt[after] = dealt
 			}
 		}
 		if len(page) < campaignsPage {
 			return nil
 		}
 	}
-}
-
-// dealtTo is the newest generation that a place has as a whole, by its campaign's fields.
-func dealtTo(fields map[string]string) int64 {
-	if n, err := strconv.ParseInt(fields["dealt"], 10, 64); err == nil {
-		return n
-	}
-	return 1
 }
 
 // elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
@@ -170,7 +161,7 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 		if v.silent[k.Index()] {
 			continue
 		}
-		has, err := shards.Of(r.cfg.Redis, k).CampaignFields(ctx, c.Spec.ID)
+		state, _, err := shards.Of(r.cfg.Redis, k).CampaignState(ctx, c.Spec.ID)
 		if hongbao.IsOutage(err) && ctx.Err() == nil && k.Index() != v.Shard {
 			v.silent[k.Index()] = true
 			continue
@@ -178,7 +169,7 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 		if err != nil {
 			return "", err
 		}
-		if state := has["state"]; state != "" && state != campaigns.Loading {
+		if state != "" && state != campaigns.Loading {
 			return fmt.Sprintf("Redis has lost it here: on shard %d it is %s", k.Index(), state), nil
 		}
 	}

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
@@ -130,4 +131,19 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
 		campaign, reply[1], from, to)
+}
+
+// CampaignState reads the campaign's state, empty if it is not there, and the newest generation that is there as a
+// whole. It reads nothing of the stock.
+func (k *Shard) CampaignState(ctx context.Context, campaign string) (state string, dealt int64, err error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "dealt").Result()
+	if err != nil {
+		return "", 0, fmt.Errorf("read the state of campaign %s: %w", campaign, Classify(err))
+	}
+	state, _ = v[0].(string)
+	text, _ := v[1].(string)
+	if dealt, err = strconv.ParseInt(text, 10, 64); err != nil {
+		return state, 1, nil //nolint:nilerr // it is absent until a top-up is dealt
+	}
+	return state, dealt, nil
 }
