@@ -97,8 +97,8 @@ func (b *bundle) id(ctx context.Context, at int) string {
 // scriptCases are all scripts, each under its name.
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
-	for _, some := range []map[string]scriptCase{grabCases(), loadCases(), endCases(), pendingCases(), keepCases(),
-		claimCases()} {
+	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), loadCases(), endCases(), pendingCases(),
+		keepCases(), claimCases()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -156,8 +156,8 @@ func dayOf(c hongbao.Campaign) string {
 	return fmt.Sprint("d", day)
 }
 
-// loadCases are those that bring a deployment and a campaign into Redis.
-func loadCases() map[string]scriptCase {
+// shardCases are those that bring a deployment into Redis, freeze a shard and open it.
+func shardCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"found": {
 			grows: true,
@@ -194,6 +194,12 @@ func loadCases() map[string]scriptCase {
 				return err
 			},
 		},
+	}
+}
+
+// loadCases are those that bring a campaign into Redis.
+func loadCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"create_campaign": {
 			grows: true,
 			keys: func(b *bundle) []string {
@@ -272,8 +278,8 @@ func endCases() map[string]scriptCase {
 				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaigns.Frozen).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Loaded: 5, LoadedAmount: 15, Granted: 2,
-					GrantedAmount: 6})
+				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Loaded: 5,
+					LoadedAmount: 15, Granted: 2, GrantedAmount: 6})
 			},
 		},
 		"purge_campaign": {

@@ -68,7 +68,7 @@ func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campai
 		return nil, err
 	}
 	left := map[string]int64{}
-	asks = asks[:0]
+	var elsewhere []leftAsk
 	for i, id := range campaigns {
 		h := homes[i]
 		places, err := layout.checkedPlaces(id, max(h.Places, 1))
@@ -77,14 +77,14 @@ func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campai
 		}
 		left[id] = h.Packets - h.granted()
 		for _, k := range places[1:] {
-			asks = append(asks, leftAsk{id, k})
+			elsewhere = append(elsewhere, leftAsk{id, k})
 		}
 	}
-	others, err := askLeft(ctx, rdb, asks)
+	others, err := askLeft(ctx, rdb, elsewhere)
 	if err != nil {
 		return nil, err
 	}
-	for i, a := range asks {
+	for i, a := range elsewhere {
 		if others[i].Packets == 0 { // not there
 			delete(left, a.campaign)
 		} else if _, whole := left[a.campaign]; whole {

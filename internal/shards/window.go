@@ -92,11 +92,11 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 // newest and dealt are the generations that are announced and dealt there, empty for the first one.
 func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest, dealt string) (bool,
 	error) {
-	generation, err := strconv.ParseInt(newest, 10, 64)
+	generation, _ := strconv.ParseInt(newest, 10, 64) // 0 for what is no number
 	switch {
 	case first > 0:
 		return false, nil
-	case err != nil || generation < 2 || generation > MaxGenerations: // it has one; the audit names what can't be right
+	case generation < 2 || generation > MaxGenerations: // it has one; the audit names what can't be right
 		return true, nil
 	case dealt != newest:
 		return false, nil
@@ -112,9 +112,9 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 	return n == 0, nil
 }
 
-// WindowOver is Window for a campaign over several shards: it is sold out when each of its places is, and frozen when each
-// of them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may be
-// something left.
+// WindowOver is Window for a campaign over several shards: it is sold out when each of its places is, and frozen when
+// each of them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may
+// be something left.
 func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign string) (Window, error) {
 	w, err := Of(rdb, layout.Home(campaign)).Window(ctx, campaign)
 	if err != nil || w.places == 1 {
