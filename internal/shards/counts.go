@@ -83,7 +83,8 @@ func (k *Shard) readStocks(ctx context.Context, campaign string, generations int
 	return fields.Val(), stocks, nil
 }
 
-// left is lua/left.lua: the packets in a stock, and their sum.
+// left is lua/left.lua once more: the packets in a stock, and their sum. A script would do for both, but the role
+// hongbao-reader (deploy/rights), which may look at a campaign, may run none.
 func (s *stockRead) left() (int64, hongbao.Amount, error) {
 	left := s.length.Val()
 	if left == 0 {
