@@ -62,10 +62,7 @@ func (c *call) takes(ask walk.Ask) bool {
 func (c *call) add(w *waiter) {
 	c.batch, c.req.Grabs = append(c.batch, w), append(c.req.Grabs, &w.grab)
 	held := w.walk.Held()
-	if c.held = append(c.held, held); len(held) > 0 {
-		c.req.Held = c.held
-	}
-	if c.req.Held != nil {
+	if c.held = append(c.held, held); len(held) > 0 || c.req.Held != nil {
 		c.req.Held = c.held
 	}
 }

@@ -197,17 +197,10 @@ func (p *Producer) drop(c *campaign) {
 // gone takes out a campaign that is not at the lane's place. Whether it is nowhere is told by its home alone: another
 // place may not have it yet, or have lost it.
 func (l *lane) gone() {
-	if l.place > 0 {
-		l.p.drop(l.campaign)
-		return
+	l.p.drop(l.campaign)
+	if l.place == 0 {
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		l.p.noteUnknown(l.id)
 	}
-	l.p.forget(l.campaign)
-}
-
-// forget takes out a campaign that is gone.
-func (p *Producer) forget(c *campaign) {
-	p.drop(c)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.noteUnknown(c.id)
 }
