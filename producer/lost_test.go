@@ -20,6 +20,21 @@ func (b *bundle) lose(t *testing.T, k shards.Keys) {
 	require.NoError(t, b.admin.Del(t.Context(), keys...).Err())
 }
 
+// impatient has undecided outcomes told at once.
+func impatient(c *producer.Config) { c.UndecidedTimeout = 0 }
+
+// asks makes each grab of a producer that of another user, whose first place on two shards is the given one.
+func asks(t *testing.T, p *producer.Producer, request string) func(place int) hongbao.Outcome {
+	t.Helper()
+	number := 0
+	return func(place int) hongbao.Outcome {
+		t.Helper()
+		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), request))
+		require.NoError(t, err)
+		return a.Outcome
+	}
+}
+
 // The home of a campaign was lost, and its shard is open again: a producer that starts then knows neither the walk nor
 // the limits. It answers frozen until the ledger has ended the campaign, and no refusal before that is final.
 func TestHomeIsLost(t *testing.T) {
@@ -36,13 +51,7 @@ func TestHomeIsLost(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
-	p := b.producer(t, nil)
-	number := 0
-	ask := func(place int) hongbao.Outcome {
-		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), ""))
-		require.NoError(t, err)
-		return a.Outcome
-	}
+	ask := asks(t, b.producer(t, nil), "")
 	require.Equal(t, hongbao.OutcomeFrozen, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 
@@ -65,21 +74,15 @@ func TestAnotherWalk(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A place that does not have the campaign says nothing of it: it was lost there, or is not loaded yet. Only the home knows
-// that a campaign is not there.
+// A place that does not have the campaign says nothing of it: it was lost there, or is not loaded yet. Only the home
+// knows that a campaign is not there.
 func TestPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 1))
 	key := b.space.Places("rain", 2)[1].Campaign("rain")
 	require.NoError(t, b.admin.Rename(t.Context(), key, key+":hidden").Err())
-	p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
-	number := 0
-	ask := func(place int) hongbao.Outcome {
-		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), "r1"))
-		require.NoError(t, err)
-		return a.Outcome
-	}
+	ask := asks(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 	require.Equal(t, hongbao.OutcomeGranted, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
@@ -87,7 +90,7 @@ func TestPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, ask(1))
 
 	require.NoError(t, b.admin.Del(t.Context(), key, b.k.Campaign("rain")).Err())
-	p = b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
+	ask = asks(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "its home says so")
 }
 
@@ -97,11 +100,7 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 1))
 	b.lose(t, b.space.Places("rain", 2)[1])
-	p := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 0 })
-	number := 0
-	for place, want := range []hongbao.Outcome{hongbao.OutcomeGranted, hongbao.OutcomeFrozen} {
-		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), "r1"))
-		require.NoError(t, err)
-		require.Equal(t, want, a.Outcome)
-	}
+	ask := asks(t, b.producer(t, impatient), "r1")
+	require.Equal(t, hongbao.OutcomeGranted, ask(0))
+	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 }
