@@ -36,8 +36,8 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	return c.wait(ctx, w)
 }
 
-// sendLoop is the other side: it sends one call for all that wait at a place, answers them or lets them go on to the next
-// place, and ends when nobody waits.
+// sendLoop is the other side: it sends one call for all that wait at a place, answers them or lets them go on to the
+// next place, and ends when nobody waits.
 func (l *lane) sendLoop() {
 	c := l.newCall()
 	for l.next(c) {

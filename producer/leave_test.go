@@ -34,7 +34,8 @@ func TestFrozenAnswersNobodyWhoLeft(t *testing.T) {
 	left, stays := wait(), wait()
 	l.waiting = []*waiter{left, stays, wait()}
 	require.False(t, l.leave(left))
-	told := &waiter{lane: l, sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeFrozen}}
+	told := wait()
+	told.sent, told.answer = true, hongbao.Answer{Outcome: hongbao.OutcomeFrozen}
 	require.True(t, l.waitAgain([]*waiter{told}, time.Second))
 	require.Empty(t, left.answer.Outcome)
 	require.Equal(t, hongbao.OutcomeFrozen, stays.answer.Outcome)

@@ -109,8 +109,8 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	}
 	lost := v[6] == lostHash
 	if lost && v[7] == "frozen" {
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its limits; "+
-			"`hongbao campaign refund-lost %s` ends it", shards.ErrFrozen, l.id, l.id)
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its "+
+			"limits; `hongbao campaign refund-lost %s` ends it", shards.ErrFrozen, l.id, l.id)
 	}
 	i := &info{codes: v[3] == "1", places: 1}
 	var err error
@@ -128,9 +128,10 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	if !ok {
 		return i, nil
 	}
-	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > min(l.p.layout.Len(), walk.MaxPlaces) {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the deployment "+
-			"has %d", l.id, places, l.p.layout.Len())
+	most := min(l.p.layout.Len(), walk.MaxPlaces)
+	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > most {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the "+
+			"deployment has %d", l.id, places, l.p.layout.Len())
 	}
 	if v[5] != walk.Version && !lost { // the walks over one that was lost find that it has ended
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its users walk over its shards by version "+

@@ -74,8 +74,8 @@ func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
 	return out
 }
 
-// A crowd of which nine in ten have one home empties all places. Everybody gets one packet until nothing is left anywhere,
-// and each winner's repeat brings his receipt.
+// A crowd of which nine in ten have one home empties all places. Everybody gets one packet until nothing is left
+// anywhere, and each winner's repeat brings his receipt.
 func TestCrowdOverPlaces(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 5)
@@ -294,7 +294,8 @@ func TestTopUpIsNoticed(t *testing.T) {
 		for j, k := range places {
 			mine := numbers(5, 10, n, j)
 			chunk := &shards.Chunk{
-				Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, 4, n, j))), First: mine[0], Step: int64(n),
+				Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, 4, n, j))), First: mine[0],
+				Step: int64(n),
 			}
 			for range mine {
 				chunk.Amounts = append(chunk.Amounts, 10)

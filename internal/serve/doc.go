@@ -12,8 +12,8 @@
 //
 // The control listener has what Deps.Control gives, administration; without it there is none.
 //
-// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. Neither of the first two asks Redis: an
-// outage of Redis must not take every process out of its load balancer at once.
+// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. Neither of the first two asks Redis:
+// an outage of Redis must not take every process out of its load balancer at once.
 //
 // A user comes from a verified JWT, or a gateway vouches for him, by a signature or with an API key. Each fact that a
 // limit counts by has a declared source of the same kinds. The body of a user's own request has no word in either. A key

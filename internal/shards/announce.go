@@ -62,14 +62,14 @@ func refusedAnnouncement(a *Announcement, why, state string, newest int64) error
 	case state == stateFrozen:
 		return LostError(a.Campaign)
 	case why == "state":
-		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: it is %s, and only one that is "+
-			"open or paused gets more packets", a.Generation, a.Campaign, state)
+		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: it is %s, and only one that "+
+			"is open or paused gets more packets", a.Generation, a.Campaign, state)
 	case why == "plan":
 		return hongbao.Errorf(hongbao.ClassConflict, "announce generation %d of campaign %s: another plan is in Redis; "+
 			"nothing was changed", a.Generation, a.Campaign)
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: generation %d is the newest one "+
-		"there, and the next one comes when that one is dealt", a.Generation, a.Campaign, newest)
+	return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: generation %d is the newest "+
+		"one there, and the next one comes when that one is dealt", a.Generation, a.Campaign, newest)
 }
 
 // generations tells how many generations of a campaign were announced on the shard; 1 if it is not there.

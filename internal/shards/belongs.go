@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AskBelongs asks in a pipeline whose a shard is, by its meta. Once the pipeline was carried out the answer tells: Broken
-// if it belongs to another deployment or was founded with another number of shards, ErrFrozen if it is not there. Only
-// then the key of the prefix is asked, which may lie on another server: one that is away is no matter of this shard. It
-// writes nothing.
+// AskBelongs asks in a pipeline whose a shard is, by its meta. Once the pipeline was carried out the answer tells:
+// Broken if it belongs to another deployment or was founded with another number of shards, ErrFrozen if it is not
+// there. Only then the key of the prefix is asked, which may lie on another server: one that is away is no matter of
+// this shard. It writes nothing.
 func AskBelongs(ctx context.Context, rdb redis.UniversalClient, pipe redis.Pipeliner, layout *Layout,
 	k Keys) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}

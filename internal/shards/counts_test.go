@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// What was granted is told exactly, in packets and in money, wherever in a chunk the stock stands; a close says the same.
+// What was granted is told exactly, in packets and in money, wherever in a chunk the stock stands; a close says the
+// same.
 func TestCountsOfWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -175,8 +175,8 @@ func checkSchema(key string, has map[string]string) error {
 	return nil
 }
 
-// ReadShards tells what each shard was founded as; nil for one that is not there. The error names those whose server does
-// not answer; what the others said comes with it.
+// ReadShards tells what each shard was founded as; nil for one that is not there. The error names those whose server
+// does not answer; what the others said comes with it.
 func ReadShards(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]*Founded, error) {
 	out, away, err := readShards(ctx, rdb, layout)
 	if err != nil {
@@ -199,7 +199,8 @@ func readShards(ctx context.Context, rdb redis.UniversalClient,
 	pipe := rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, layout.Len())
 	for i := range cmds {
-		cmds[i] = pipe.HMGet(ctx, layout.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField, shardsField)
+		cmds[i] = pipe.HMGet(ctx, layout.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField,
+			shardsField)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	out = make([]*Founded, len(cmds))
@@ -227,15 +228,16 @@ func readShards(ctx context.Context, rdb redis.UniversalClient,
 
 // Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
 // missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
-// nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what needs
-// them fails, the others go on.
+// nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what
+// needs them fails, the others go on.
 func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 	deployment string) (m Mark, away error, err error) { //nolint:staticcheck // two errors: one does not hinder
 	m, n, found, err := ReadMark(ctx, rdb, layout)
 	all, silent, failed := readShards(ctx, rdb, layout)
 	_, cluster := rdb.(*redis.ClusterClient)
 	if some := cluster && len(silent) < len(all) && hongbao.IsOutage(failed); some {
-		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent), failed)
+		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
+			failed)
 		failed = nil
 		if hongbao.IsOutage(err) { // the prefix is marked on the same node: each shard says the same of itself
 			m, n, found, err = markOf(layout, all)

@@ -170,7 +170,8 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))
 	}
-	args = append(args, deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding, "shard", k.Keys.Index())
+	args = append(args, deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding,
+		"shard", k.Keys.Index())
 	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
 	if err != nil {
 		return false, fmt.Errorf("script open on %s: %w", k.Keys.Meta(), Classify(err))

@@ -159,14 +159,18 @@ func TestAnnounceRefuses(t *testing.T) {
 		says  string
 		class hongbao.Class
 	}{
-		"unknown":          {func(_ *bundle, a *shards.Announcement) { a.Campaign = "snow" }, "not in Redis", hongbao.ClassPermanent},
-		"loading":          {state("loading"), "it is loading", hongbao.ClassPermanent},
-		"closed":           {state("closed"), "it is closed", hongbao.ClassPermanent},
-		"refunded":         {state("refunded"), "it is refunded", hongbao.ClassPermanent},
-		"frozen":           {state("frozen"), shards.ErrLost.Error(), hongbao.ClassPermanent},
-		"the first one":    {func(_ *bundle, a *shards.Announcement) { a.Generation = 1 }, "want 2 to 64", hongbao.ClassPermanent},
-		"not the next":     {func(_ *bundle, a *shards.Announcement) { a.Generation = 3 }, "generation 1 is the newest", hongbao.ClassPermanent},
-		"another plan":     {func(_ *bundle, a *shards.Announcement) { a.Hash = "other" }, "another plan", hongbao.ClassConflict},
+		"unknown": {func(_ *bundle, a *shards.Announcement) { a.Campaign = "snow" }, "not in Redis",
+			hongbao.ClassPermanent},
+		"loading":  {state("loading"), "it is loading", hongbao.ClassPermanent},
+		"closed":   {state("closed"), "it is closed", hongbao.ClassPermanent},
+		"refunded": {state("refunded"), "it is refunded", hongbao.ClassPermanent},
+		"frozen":   {state("frozen"), shards.ErrLost.Error(), hongbao.ClassPermanent},
+		"the first one": {func(_ *bundle, a *shards.Announcement) { a.Generation = 1 }, "want 2 to 64",
+			hongbao.ClassPermanent},
+		"not the next": {func(_ *bundle, a *shards.Announcement) { a.Generation = 3 }, "generation 1 is the newest",
+			hongbao.ClassPermanent},
+		"another plan": {func(_ *bundle, a *shards.Announcement) { a.Hash = "other" }, "another plan",
+			hongbao.ClassConflict},
 		"less than it has": {func(_ *bundle, a *shards.Announcement) { a.Share = 4 }, "HBSTOCK", hongbao.ClassBroken},
 		"another plan of the generation": {func(b *bundle, a *shards.Announcement) {
 			require.NoError(t, shards.Of(b.rdb, b.k).Announce(t.Context(), a))
@@ -217,7 +221,8 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 	k := shards.Of(b.rdb, b.k)
 	fields := []string{"from", "1", "to", "9999999999998", "user_campaign", "2", "user_day", "", "user_hour", "",
 		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", "3", "total", "9"}
-	create := &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields, Places: 2, Place: 1, Share: 1, ShareAmount: 4}
+	create := &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields, Places: 2, Place: 1, Share: 1,
+		ShareAmount: 4}
 	_, err := k.CreateCampaign(t.Context(), create)
 	require.NoError(t, err)
 	require.ErrorContains(t, k.SetState(t.Context(), "rain", campaigns.Open, campaigns.Loading), "not all its packets")

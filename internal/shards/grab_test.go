@@ -300,8 +300,8 @@ func (h *history) deal(t *testing.T) {
 	if h.r.IntN(2) == 0 {
 		n = h.r.IntN(n + 1)
 	}
-	c := &shards.Chunk{Campaign: m.spec.ID, Hash: h.hash(t), Generation: m.newest, Before: m.loaded, First: m.numbered + step,
-		Step: step, Amounts: m.coming[:n]}
+	c := &shards.Chunk{Campaign: m.spec.ID, Hash: h.hash(t), Generation: m.newest, Before: m.loaded,
+		First: m.numbered + step, Step: step, Amounts: m.coming[:n]}
 	m.deal(n, step)
 	for range 2 {
 		at, err := shards.Of(h.b.rdb, h.k).LoadChunk(t.Context(), c)

@@ -27,8 +27,8 @@ type Held struct {
 	places string // over how many shards the campaign is dealt, as Redis has it
 }
 
-// UserHeld reads what a user holds on one place. ErrNotInRedis (Permanent) if the campaign is not there, with ErrLost as
-// well if Redis has lost something of it and may have lost his receipts: the ledger has them.
+// UserHeld reads what a user holds on one place. ErrNotInRedis (Permanent) if the campaign is not there, with ErrLost
+// as well if Redis has lost something of it and may have lost his receipts: the ledger has them.
 func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
@@ -38,8 +38,8 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 	return list[0], errs[0]
 }
 
-// UserHeldOver reads what a user holds in a campaign, on each of its places in their order. If one of them fails there is
-// an error: who is told of the others alone would miss receipts. list then has what was read.
+// UserHeldOver reads what a user holds in a campaign, on each of its places in their order. If one of them fails there
+// is an error: who is told of the others alone would miss receipts. list then has what was read.
 func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign, user string) (list []Held,
 	err error) {
 	home, err := Of(rdb, layout.Home(campaign)).UserHeld(ctx, campaign, user)

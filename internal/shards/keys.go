@@ -124,8 +124,8 @@ func (k Keys) Meta() string { return k.tag + "meta" }
 func (k Keys) Events() string { return k.tag + "events" }
 
 // Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. revision
-// is what grabs go by: the hash of the plan, and behind a dot the newest generation that is announced here (generation);
-// dealt is the newest one that is here as a whole.
+// is what grabs go by: the hash of the plan, and behind a dot the newest generation that is announced here
+// (generation); dealt is the newest one that is here as a whole.
 func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
 
 // Stock is a list: the campaign's packets that nobody has, "number amount", in the order of the draw.

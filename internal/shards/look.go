@@ -56,8 +56,8 @@ func address(node redis.UniversalClient) string {
 	return "redis"
 }
 
-// Left tells how many packets of each campaign nobody has, on all its places; a campaign that Redis does not have, or has
-// not whole, is left out.
+// Left tells how many packets of each campaign nobody has, on all its places; a campaign that Redis does not have, or
+// has not whole, is left out.
 func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaigns []string) (map[string]int64, error) {
 	asks := make([]leftAsk, len(campaigns))
 	for i, id := range campaigns {

@@ -28,8 +28,8 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
 	Memory, MaxMemory int64
-	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. False if CONFIG
-	// GET is not allowed. NoServer counts the slots that belong to no node.
+	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. False if
+	// CONFIG GET is not allowed. NoServer counts the slots that belong to no node.
 	FullCoverage bool
 	NoServer     int
 	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
@@ -48,8 +48,8 @@ func (s *Server) promoted() string {
 // NoEviction is the one maxmemory-policy that keeps every receipt.
 const NoEviction = "noeviction"
 
-// Inspect asks a Redis server, or each primary of a cluster, what its settings are. What the others of a cluster said comes
-// with the error of one that is away.
+// Inspect asks a Redis server, or each primary of a cluster, what its settings are. What the others of a cluster said
+// comes with the error of one that is away.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	return askEach(ctx, rdb, inspect)
 }

@@ -73,13 +73,13 @@ func parseTerms(reply []string) (*Terms, error) {
 		return nil, broken
 	}
 	t := &Terms{factNames: reply[1], oneEach: reply[6] == "1"}
-	var err1, err2, err3, err error
+	var err1, err2, err3, err4 error
 	t.from, err1 = strconv.ParseInt(reply[3][26:], 10, 64)
 	t.places, err2 = strconv.Atoi(reply[4])
 	t.newest, err3 = strconv.ParseInt(reply[5], 10, 64)
-	rest := reply[8:]
-	if t.byUser, err = strconv.Atoi(reply[7]); errors.Join(err, err1, err2, err3) != nil || t.byUser < 0 || len(rest) < 4*t.byUser ||
-		(len(rest)-4*t.byUser)%5 != 0 {
+	t.byUser, err4 = strconv.Atoi(reply[7])
+	err, rest := errors.Join(err1, err2, err3, err4), reply[8:]
+	if err != nil || t.byUser < 0 || len(rest) < 4*t.byUser || (len(rest)-4*t.byUser)%5 != 0 {
 		return nil, broken
 	}
 	var bounds, leave []string

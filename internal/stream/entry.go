@@ -79,8 +79,8 @@ var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongba
 func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 
 // ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. It has one field.
-// The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for a grant a
-// line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
+// The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for a
+// grant a line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
 //
 // An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {

@@ -16,7 +16,8 @@ type Course struct {
 
 // NewCourse is the course of a campaign over 1 to MaxPlaces places, of which a user may hold so many packets.
 func NewCourse(campaign string, places int, hold int64) *Course {
-	return &Course{places: places, hold: hold, key: hash(hash(fnvOffset, campaign), "/")} // no id of a campaign has a slash
+	key := hash(hash(fnvOffset, campaign), "/") // no id of a campaign has a slash
+	return &Course{places: places, hold: hold, key: key}
 }
 
 // Places is on how many shards the campaign lies.

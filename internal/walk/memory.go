@@ -2,8 +2,9 @@ package walk
 
 import "time"
 
-// Lease is for how long it is known that no newer generation is dealt, after a shard's revision was read and counted from
-// before it was asked. A top-up announces its generation on every shard, and waits for longer than that before it deals.
+// Lease is for how long it is known that no newer generation is dealt, after a shard's revision was read and counted
+// from before it was asked. A top-up announces its generation on every shard, and waits for longer than that before it
+// deals.
 const Lease = 250 * time.Millisecond
 
 // Memory is what a producer remembers of a campaign's places. Its owner locks it.

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // tick is the time between two steps. A dozen of them is a lease.
 const tick = walk.Lease / 12
 
-// world is one campaign on a real Redis with the real scripts, many users, and producers that run the walk. One task goes
-// on at a time, to its next call of Redis; which one the seed decides.
+// world is one campaign on a real Redis with the real scripts, many users, and producers that run the walk. One task
+// goes on at a time, to its next call of Redis; which one the seed decides.
 type world struct {
 	rng    *rand.Rand
 	rdb    *redis.Client
@@ -201,7 +201,8 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 
 // step asks the walk's next place. The producer does the same in its calls; each planted bug is a lapse here or in what
 // else calls Redis.
-func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict, error) {
+func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict,
+	error) {
 	asked := w.now
 	if w.bug == "an ended lease" {
 		asked = time.Time{}

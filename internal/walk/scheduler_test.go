@@ -180,7 +180,8 @@ func (w *world) check() error {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return err
 	}
-	s := state{packets: map[string]string{}, count: map[string]int64{}, today: map[string]int64{}, requests: map[string]bool{}}
+	s := state{packets: map[string]string{}, count: map[string]int64{}, today: map[string]int64{},
+		requests: map[string]bool{}}
 	for _, c := range asked {
 		fields := c.fields.Val()
 		loaded, err := strconv.Atoi(fields[0].(string))
@@ -249,8 +250,8 @@ func (s *state) judge(w *world) error {
 }
 
 // The walk over real scripts, under a scheduler that lets tasks stall, answers get lost, places fall silent, producers
-// start anew, the sponsor add packets, places pause, end and go back in time: whatever happens, each packet stands once,
-// nobody gets more than his limit, a winner is never told anything else, and sold_out is true.
+// start anew, the sponsor add packets, places pause, end and go back in time: whatever happens, each packet stands
+// once, nobody gets more than his limit, a winner is never told anything else, and sold_out is true.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -24,7 +24,8 @@ type topUp struct {
 func (w *world) topUp() {
 	n := int64(1 + w.rng.IntN(5))
 	w.generation++
-	u := &topUp{world: w, generation: w.generation, first: w.c.Packets + 1, last: w.c.Packets + n, packets: w.c.Packets + n}
+	u := &topUp{world: w, generation: w.generation, first: w.c.Packets + 1, last: w.c.Packets + n,
+		packets: w.c.Packets + n}
 	w.c.Packets += n
 	for _, k := range w.places {
 		loaded, _ := w.rdb.HGet(context.Background(), k.Keys.Campaign(w.c.ID), "loaded").Int64()

@@ -10,8 +10,8 @@ import (
 // Verdict says what becomes of a grab after an answer.
 type Verdict int
 
-// The verdicts. Told: the answer is the grab's. Undecided: the same place is to be asked again. Onward: Ask names what is
-// to be asked next.
+// The verdicts. Told: the answer is the grab's. Undecided: the same place is to be asked again. Onward: Ask names what
+// is to be asked next.
 const (
 	Told Verdict = iota
 	Undecided
@@ -89,8 +89,8 @@ func (w *Walk) place(at int) int {
 	return w.course.home(w.user) // nobody has gone further without an order
 }
 
-// Decided takes what the script of the place said; Emptied has told m before that. The answer may be changed, and is the
-// grab's if the verdict is Told.
+// Decided takes what the script of the place said; Emptied has told m before that. The answer may be changed, and is
+// the grab's if the verdict is Told.
 func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	w.script = false
 	switch a.Outcome {
