@@ -82,51 +82,27 @@ func TestCrowdOverPlaces(t *testing.T) {
 	const packets, users, places = 900, 1500, 4
 	b.load(t, over(places, packets, 1))
 	producers := []*producer.Producer{b.producer(t, nil), b.producer(t, nil)}
-	var granted, soldOut atomic.Int64
-	var wg sync.WaitGroup
-	all := make(chan string, users)
+	all := make([]*hongbao.Grab, users)
 	number := 0
-	for i := range users {
-		all <- homed(places, max(0, i%30-26), &number) // 27 of 30 at place 0
+	for i := range all {
+		all[i] = grab(homed(places, max(0, i%30-26), &number), "r") // 27 of 30 at place 0
 	}
-	close(all)
-	won := sync.Map{}
-	for i := range 64 {
-		wg.Go(func() {
-			for user := range all {
-				g := grab(user, "r")
-				a, err := producers[i%2].Grab(t.Context(), g)
-				switch {
-				case err != nil:
-					t.Error(err)
-				case a.Outcome == hongbao.OutcomeGranted:
-					granted.Add(1)
-					won.Store(user, a.Receipts[0])
-				case a.Outcome == hongbao.OutcomeSoldOut:
-					soldOut.Add(1)
-				default:
-					t.Errorf("user %s: %s", user, a.Outcome)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.EqualValues(t, packets, granted.Load())
-	require.EqualValues(t, users-packets, soldOut.Load())
+	won, soldOut := race(t, 64, all, producers...)
+	require.Len(t, won, packets)
+	require.Equal(t, users-packets, soldOut)
 	grants := b.granted(t)
 	require.Len(t, grants, packets)
 	for user, g := range grants {
 		require.Len(t, g, 1, user)
-		receipt, _ := won.Load(user)
 		for _, p := range producers {
 			a, err := p.Grab(t.Context(), grab(user, "r"))
 			require.NoError(t, err)
 			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
-			require.Equal(t, receipt, a.Receipts[0])
+			require.Equal(t, won[user], a.Receipts[0])
 			a, err = p.Grab(t.Context(), grab(user, "another"))
 			require.NoError(t, err)
 			require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
-			require.Equal(t, []hongbao.Receipt{receipt.(hongbao.Receipt)}, a.Receipts)
+			require.Equal(t, []hongbao.Receipt{won[user]}, a.Receipts)
 		}
 	}
 }

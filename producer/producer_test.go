@@ -25,6 +25,39 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	}
 }
 
+// race has callers make grabs of different users, by producers in turn. It tells what each winner got, and how many
+// came too late; there is no other answer.
+func race(t *testing.T, callers int, grabs []*hongbao.Grab, producers ...*producer.Producer) (
+	won map[string]hongbao.Receipt, soldOut int) {
+	t.Helper()
+	won = map[string]hongbao.Receipt{}
+	var mu sync.Mutex
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(len(grabs)); n = next.Add(1) {
+				g := grabs[n-1]
+				a, err := producers[i%len(producers)].Grab(t.Context(), g)
+				mu.Lock()
+				switch {
+				case err != nil:
+					t.Error(err)
+				case a.Outcome == hongbao.OutcomeGranted:
+					won[g.User] = a.Receipts[0]
+				case a.Outcome == hongbao.OutcomeSoldOut:
+					soldOut++
+				default:
+					t.Errorf("user %s: %s", g.User, a.Outcome)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return won, soldOut
+}
+
 // 512 callers, more than there are packets for: exact counts, one packet a user, and calls are shared.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
@@ -32,28 +65,13 @@ func TestCrowd(t *testing.T) {
 	const packets, users = 6000, 8192
 	b.load(t, spec("rain", packets))
 	p := b.producer(t, nil)
-	var granted, soldOut atomic.Int64
-	var wg sync.WaitGroup
-	for w := range 512 {
-		wg.Go(func() {
-			for u := w; u < users; u += 512 {
-				a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", u), ""))
-				switch {
-				case err != nil:
-					t.Error(err)
-				case a.Outcome == hongbao.OutcomeGranted:
-					granted.Add(1)
-				case a.Outcome == hongbao.OutcomeSoldOut:
-					soldOut.Add(1)
-				default:
-					t.Errorf("user %d: %s", u, a.Outcome)
-				}
-			}
-		})
+	all := make([]*hongbao.Grab, users)
+	for u := range all {
+		all[u] = grab(fmt.Sprintf("u%d", u), "")
 	}
-	wg.Wait()
-	require.EqualValues(t, packets, granted.Load())
-	require.EqualValues(t, users-packets, soldOut.Load())
+	won, soldOut := race(t, 512, all, p)
+	require.Len(t, won, packets)
+	require.Equal(t, users-packets, soldOut)
 	grants := b.grants(t)
 	require.Len(t, grants, packets)
 	for user, g := range grants {
