@@ -128,7 +128,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	if !ok {
 		return i, nil
 	}
-	most := min(l.p.layout.Len(), walk.MaxPlaces)
+	most := min(l.p.layout.Len(), hongbao.MaxCampaignShards)
 	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > most {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the "+
 			"deployment has %d", l.id, places, l.p.layout.Len())

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 // States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
@@ -154,6 +155,9 @@ func redisFields(c *hongbao.Campaign) ([]string, error) {
 	}
 	if c.Codes != nil {
 		fields = append(fields, shards.CodesField, "1")
+	}
+	if c.Places() > 1 {
+		fields = append(fields, "walk", walk.Version)
 	}
 	return fields, nil
 }

@@ -35,10 +35,6 @@ type CampaignCall struct {
 	Fields []string
 }
 
-// walkVersion is the version of the order of a campaign's places and of each user's walk over them: walk.Version, which
-// is not imported here. A producer refuses campaigns of another one.
-const walkVersion = "1"
-
 // CreateCampaign puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
@@ -49,8 +45,8 @@ func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState,
 		args = append(args, f)
 	}
 	if c.Places > 1 {
-		args = append(args, "places", c.Places, "place", c.Place, "walk", walkVersion, "share", c.Share,
-			"share_amount", int64(c.ShareAmount))
+		args = append(args, "places", c.Places, "place", c.Place, "share", c.Share, "share_amount",
+			int64(c.ShareAmount))
 	}
 	reply, err := k.run(ctx, createCampaignScript, keys, args)
 	if err != nil {

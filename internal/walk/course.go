@@ -4,9 +4,6 @@ package walk
 // whose first place changed while it is open could get more than their limit.
 const Version = "1"
 
-// MaxPlaces is how many places a generation has at most.
-const MaxPlaces = 64
-
 // Course is what all walks of a campaign have in common.
 type Course struct {
 	places int
@@ -14,7 +11,8 @@ type Course struct {
 	key    uint64
 }
 
-// NewCourse is the course of a campaign over 1 to MaxPlaces places, of which a user may hold so many packets.
+// NewCourse is the course of a campaign over 1 to hongbao.MaxCampaignShards places, of which a user may hold so many
+// packets.
 func NewCourse(campaign string, places int, hold int64) *Course {
 	key := hash(hash(fnvOffset, campaign), "/") // no id of a campaign has a slash
 	return &Course{places: places, hold: hold, key: key}
