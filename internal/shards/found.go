@@ -231,7 +231,7 @@ func readShards(ctx context.Context, rdb redis.UniversalClient,
 // nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what
 // needs them fails, the others go on.
 func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
-	deployment string) (m Mark, away error, err error) { //nolint:staticcheck // two errors: one does not hinder
+	deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
 	m, n, found, err := ReadMark(ctx, rdb, layout)
 	all, silent, failed := readShards(ctx, rdb, layout)
 	_, cluster := rdb.(*redis.ClusterClient)
