@@ -150,8 +150,11 @@ func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []stmt {
 	}
 }
 
-const insertTransfer = `INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
+const (
+	moveMoney      = `UPDATE account SET balance = balance + $2 WHERE id = $1`
+	insertTransfer = `INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+)
 
 // same never says what the seeds are.
 func (c *Campaign) same(has *StoredCampaign) error {
@@ -188,6 +191,27 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 func campaignByID(id string) question[StoredCampaign] {
 	return question[StoredCampaign]{"read campaign " + id + " from the ledger",
 		`SELECT ` + campaignColumns + ` FROM campaign WHERE id = $1`, []any{id}, scanCampaign}
+}
+
+// mustRead reads a campaign within a transaction; without it the error is ErrNoCampaign.
+func mustRead(ctx context.Context, t txn, id string) (StoredCampaign, error) {
+	c, found, err := campaignByID(id).first(ctx, t)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
+	}
+	return c, err
+}
+
+// lockCampaign is mustRead with the campaign's rows in hand. Every settler takes the pool's row before the campaign's:
+// with it nothing is granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote
+// for a credit.
+func lockCampaign(ctx context.Context, t txn, id string) (StoredCampaign, error) {
+	err := t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
+		stmt{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{id}})
+	if err != nil {
+		return StoredCampaign{}, err
+	}
+	return mustRead(ctx, t, id)
 }
 
 // Campaign gives a campaign; false if the ledger does not have it.

@@ -88,30 +88,19 @@ func (l *Ledger) refundOnce(
 	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
 ) (refund payment.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		// The pool's row is what every settler of the campaign takes before the campaign's: with it in hand nothing
-		// is granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote for a
-		// credit.
-		pool := PoolAccount(campaign)
-		locks := []stmt{{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{pool}},
-			{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{campaign}}}
-		if err := t.run(ctx, locks...); err != nil {
-			return nil, err
-		}
-		c, found, err := campaignByID(campaign).first(ctx, t)
-		if err == nil && !found {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
-		}
+		c, err := lockCampaign(ctx, t, campaign)
 		if err != nil {
 			return nil, err
 		}
 		if c.State == StateRefunded {
+			var found bool
 			refund, found, err = readRefund(ctx, t, campaign)
 			return nil, errors.Join(err, mustExist(found, campaign))
 		}
 		if refund, err = decide(ctx, t, &c); err != nil {
 			return nil, err
 		}
-		return postRefund(&refund, pool), nil
+		return postRefund(&refund), nil
 	})
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: %w", campaign, err)
@@ -254,13 +243,12 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, err
 
 // postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards
 // are the keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
-func postRefund(r *payment.Refund, pool string) []stmt {
-	sponsor, transfer := SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
+func postRefund(r *payment.Refund) []stmt {
+	pool, sponsor, transfer := PoolAccount(r.Campaign), SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
 	home := r.Closes[0]
-	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
 	stmts := []stmt{
-		{sql: move, args: []any{pool, -amount}},
+		{sql: moveMoney, args: []any{pool, -amount}},
 		{sql: `UPDATE campaign SET refunded = refunded + $2, state = $3 WHERE id = $1`, args: []any{r.Campaign, amount,
 			string(StateRefunded)}},
 		{sql: insertTransfer, args: []any{transfer, "refund", r.Campaign, pool, sponsor, amount, int64(0), int64(0), now}},
@@ -272,7 +260,7 @@ func postRefund(r *payment.Refund, pool string) []stmt {
 		stmts = append(stmts, stmt{sql: `INSERT INTO refund_close (campaign, place, shard, close_seq)
 			VALUES ($1, $2, $3, $4)`, args: []any{r.Campaign, int64(i) + 1, int64(c.Shard), c.Seq}})
 	}
-	return append(stmts, stmt{sql: move, args: []any{sponsor, amount}})
+	return append(stmts, stmt{sql: moveMoney, args: []any{sponsor, amount}})
 }
 
 // closeRow is a row of the closes of the places after the first.
@@ -335,13 +323,10 @@ func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, e
 		if err := t.run(ctx, reveal); err != nil {
 			return nil, err
 		}
-		var found bool
 		var err error
-		switch c, found, err = campaignByID(campaign).first(ctx, t); {
+		switch c, err = mustRead(ctx, t, campaign); {
 		case err != nil:
 			return nil, err
-		case !found:
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
 		case c.State != StateRefunded:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its seed stays secret until it is closed and refunded",
 				ErrNotRefunded)

@@ -99,7 +99,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 		return StoredTopUp{}, err
 	}
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		c, list, err := lockForTopUp(ctx, t, o.Campaign)
+		c, list, err := lockWithTopUps(ctx, t, o.Campaign)
 		if err != nil {
 			return nil, err
 		}
@@ -121,15 +121,9 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 	return stored, nil
 }
 
-// lockForTopUp reads a campaign and its top-ups under the locks that a settler and a refund take, in their order.
-func lockForTopUp(ctx context.Context, t txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
-	err = t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
-		stmt{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{id}})
-	if err != nil {
-		return c, nil, err
-	}
-	c, found, err := campaignByID(id).first(ctx, t)
-	if err = errors.Join(err, noCampaign(found || err != nil)); err == nil {
+// lockWithTopUps is lockCampaign that also reads the campaign's top-ups.
+func lockWithTopUps(ctx context.Context, t txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
+	if c, err = lockCampaign(ctx, t, id); err == nil {
 		list, err = topUpsOf(id).in(ctx, t)
 	}
 	return c, list, err
@@ -188,11 +182,10 @@ func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	const move = `UPDATE account SET balance = balance + $2 WHERE id = $1`
 	sponsor, pool := SponsorAccount(spec.Sponsor, spec.Currency), PoolAccount(spec.ID)
 	total, now := int64(s.Total), s.Created.UnixMilli()
 	return []stmt{
-		{sql: move, args: []any{pool, total}},
+		{sql: moveMoney, args: []any{pool, total}},
 		{sql: `UPDATE campaign SET packets = packets + $2, funded = funded + $3 WHERE id = $1`,
 			args: []any{spec.ID, s.Packets, total}},
 		{sql: `INSERT INTO generation (campaign, generation, order_id, expected, first_packet, packets, total, split, seed,
@@ -202,7 +195,7 @@ func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]stmt, error) {
 				s.Seed[:], s.Hash, s.By, s.Why, now}},
 		{sql: insertTransfer, args: []any{fmt.Sprintf("funding:%s:%d", spec.ID, s.Generation), "funding", spec.ID, sponsor,
 			pool, total, int64(0), int64(0), now}},
-		{sql: move, args: []any{sponsor, -total}},
+		{sql: moveMoney, args: []any{sponsor, -total}},
 	}, nil
 }
 
@@ -284,7 +277,7 @@ func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 
 func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) error {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		c, list, err := lockForTopUp(ctx, t, campaign)
+		c, list, err := lockWithTopUps(ctx, t, campaign)
 		switch {
 		case errors.Is(err, ErrNoCampaign):
 			return nil, nil
@@ -306,18 +299,10 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
 		func(ctx context.Context, t txn) (list []StoredTopUp, err error) {
-			var found bool
-			if c, found, err = campaignByID(id).first(ctx, t); err != nil || !found {
-				return nil, errors.Join(err, noCampaign(found || err != nil))
+			if c, err = mustRead(ctx, t, id); err != nil {
+				return nil, err
 			}
 			return topUpsOf(id).in(ctx, t)
 		})
 	return c, list, err
-}
-
-func noCampaign(found bool) error {
-	if found {
-		return nil
-	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
 }
