@@ -64,18 +64,7 @@ func (c *Campaign) check() error {
 	if err := hongbao.CheckID(s.Sponsor); err != nil {
 		bad("sponsor: %w", err)
 	}
-	if s.Total < 0 || s.Total > hongbao.MaxAmount {
-		bad("the total is %d: want 0 to %d", s.Total, hongbao.MaxAmount)
-	}
-	if s.Packets < 1 || s.Packets > hongbao.MaxPackets {
-		bad("%d packets: want 1 to %d", s.Packets, hongbao.MaxPackets)
-	}
-	if c.Hash == "" {
-		bad("the plan's hash is empty")
-	}
-	if c.Seed == [32]byte{} {
-		bad("the seed is all zeros: draw 32 random bytes")
-	}
+	errs = append(errs, checkPlan(s.Packets, s.Total, c.Hash, c.Seed)...)
 	var has hongbao.Campaign
 	if err := json.Unmarshal(c.Canonical, &has); err != nil {
 		bad("the canonical form is not JSON: %w", err)
@@ -88,6 +77,24 @@ func (c *Campaign) check() error {
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %.80q can't be put into the ledger: %w", s.ID,
 		errors.Join(errs...))
+}
+
+// checkPlan checks what the specification and each top-up of a campaign have.
+func checkPlan(packets int64, total hongbao.Amount, hash string, seed [32]byte) (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if total < 0 || total > hongbao.MaxAmount {
+		bad("the total is %d: want 0 to %d", total, hongbao.MaxAmount)
+	}
+	if packets < 1 || packets > hongbao.MaxPackets {
+		bad("%d packets: want 1 to %d", packets, hongbao.MaxPackets)
+	}
+	if hash == "" {
+		bad("the plan's hash is empty")
+	}
+	if seed == [32]byte{} {
+		bad("the seed is all zeros: draw 32 random bytes")
+	}
+	return errs
 }
 
 // CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. The same again

@@ -72,15 +72,7 @@ func (o *TopUp) check() error {
 	if o.Expect < 0 || o.Expect > hongbao.MaxAmount {
 		bad("the expected total is %d: want 0 to %d", o.Expect, hongbao.MaxAmount)
 	}
-	if o.Total < 0 || o.Total > hongbao.MaxAmount {
-		bad("the total is %d: want 0 to %d", o.Total, hongbao.MaxAmount)
-	}
-	if o.Packets < 1 || o.Packets > hongbao.MaxPackets {
-		bad("%d packets: want 1 to %d", o.Packets, hongbao.MaxPackets)
-	}
-	if o.Hash == "" || o.Seed == [32]byte{} {
-		bad("the plan's hash is empty, or the seed is all zeros: draw 32 random bytes")
-	}
+	errs = append(errs, checkPlan(o.Packets, o.Total, o.Hash, o.Seed)...)
 	if err := checkWord(o.By, o.Why); err != nil {
 		errs = append(errs, err)
 	}
