@@ -29,10 +29,7 @@ const archiveColumns = `campaign, file, sha256, grants, amount, archived_at, del
 func scanArchive(s scan) (a Archive, err error) {
 	var archived, deleted int64
 	err = s(&a.Campaign, &a.File, &a.SHA256, &a.Grants, &a.Amount, &archived, &deleted)
-	a.Archived = time.UnixMilli(archived).UTC()
-	if deleted != 0 {
-		a.Deleted = time.UnixMilli(deleted).UTC()
-	}
+	a.Archived, a.Deleted = atMilli(archived), atMilli(deleted)
 	return a, err
 }
 

@@ -211,14 +211,10 @@ func scanTopUp(s scan) (o StoredTopUp, err error) {
 	return o, nil
 }
 
+// topUpsOf asks for what was added to a campaign, in the order of the generations.
 func topUpsOf(campaign string) question[StoredTopUp] {
 	return question[StoredTopUp]{"read the top-ups of campaign " + campaign,
 		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
-}
-
-// TopUps gives what was added to a campaign, in the order of the generations.
-func (l *Ledger) TopUps(ctx context.Context, campaign string) ([]StoredTopUp, error) {
-	return topUpsOf(campaign).all(ctx, l)
 }
 
 // OpenTopUps lists the top-ups that are not dealt yet, of campaigns that are not refunded.
@@ -240,8 +236,8 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 	return nil
 }
 
-// TopUpsLost notes that Redis has a campaign's packets up to a generation only: those behind it are to be dealt again. A
-// repeat changes nothing.
+// TopUpsLost notes that Redis has a campaign's packets up to a generation only. The later generations are to be dealt
+// again. A repeat changes nothing.
 func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		return []stmt{{sql: `UPDATE generation SET state = 'announced', dealt_at = 0 WHERE campaign = $1 AND generation > $2
@@ -261,8 +257,8 @@ func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, false)
 }
 
-// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost something: a top-up that is not dealt never will
-// be, and its money goes back with the rest.
+// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost something. A top-up that is not dealt never will
+// be then, and its money goes back with the rest.
 func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, true)
 }
@@ -287,7 +283,8 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 	return nil
 }
 
-// CampaignWithTopUps gives a campaign and what was added to it, on one snapshot. ErrNoCampaign if it is not there.
+// CampaignWithTopUps gives a campaign and what was added to it, in the order of the generations, on one snapshot.
+// ErrNoCampaign if it is not there.
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
 		func(ctx context.Context, t txn) (list []StoredTopUp, err error) {

@@ -78,7 +78,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	}
 	require.Zero(t, adding())
 	f.tops(t, added("rain", 3, 15, 1))
-	list, err := f.ledger.TopUps(t.Context(), "rain")
+	_, list, err := f.ledger.CampaignWithTopUps(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.False(t, list[0].Dealt.IsZero())
