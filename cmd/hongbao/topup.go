@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -9,9 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 func topUpCmd() *cobra.Command {
@@ -70,7 +67,7 @@ func topUpCmd() *cobra.Command {
 // topUp adds the packets. Those of a campaign that is not loaded yet come with its load.
 func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
 	out, err := a.TopUp(cmd.Context(), o)
-	if err != nil && (out == nil || !errors.Is(err, campaigns.ErrTopUpWaits) || errors.Is(err, shards.ErrLost)) {
+	if err != nil && (out == nil || !app.TopUpWaits(err)) {
 		return err
 	}
 	return printAnswer(cmd, out, func(w io.Writer) error {

@@ -194,7 +194,8 @@ func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err err
 	return out, err
 }
 
-// TopUp adds packets to a campaign and deals them. ErrTopUpWaits says that they are ordered, and can't be dealt yet.
+// TopUp adds packets to a campaign and deals them. Of an error that comes with an answer TopUpWaits tells more: the
+// packets are ordered, and can't be dealt yet.
 func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	out, err := a.OrderTopUp(ctx, o)
 	if err != nil {
@@ -211,6 +212,12 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return out, err
 }
 
+// TopUpWaits tells whether packets that were ordered only wait for their campaign's load. Where Redis has lost something
+// of the campaign they would wait for ever.
+func TopUpWaits(err error) bool {
+	return errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost)
+}
+
 // DealTopUps brings what was added to a campaign into Redis. Redis says what is there, and not the ledger: it may have
 // lost what was dealt once. It may be killed anywhere, and called by many at once: the next one goes on.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
@@ -223,7 +230,7 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 		return err
 	}
 	dealt, err := store.Dealt(ctx, id)
-	if errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost) {
+	if TopUpWaits(err) {
 		err = cmp.Or(a.notLost(ctx, store, id), err) // else it waits for a load that is refused
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // topUpBody is the body of a top-up.
@@ -70,7 +67,7 @@ func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	name := fmt.Sprintf("top-up of %s, generation %d", id, ordered.Generation)
 	final, err := c.long(ctx, answer, &job{name: name, needs: ledgerNeeded,
 		do: func(ctx context.Context, own *app.App) (any, error) { return answer, own.DealTopUps(ctx, id) }})
-	if errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost) {
+	if app.TopUpWaits(err) {
 		return later{answer}, nil
 	}
 	return final, err
