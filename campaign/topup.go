@@ -45,14 +45,35 @@ func (t *TopUp) Commit() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// Check tells whether the top-up of campaign c can be drawn, by the rules of NewPlan, and draws nothing. What is wrong
+// comes as one *SpecError.
+func (t *TopUp) Check(c hongbao.Campaign) error {
+	c, err := t.of(c)
+	if err != nil {
+		return err
+	}
+	var p problems
+	check(&c, &p)
+	return p.err()
+}
+
 // Plan draws the packets of the top-up of campaign c, by the rules of NewPlan. Index 0 is the first one of the top-up.
 func (t *TopUp) Plan(c hongbao.Campaign) (*Plan, error) {
+	c, err := t.of(c)
+	if err != nil {
+		return nil, err
+	}
+	return NewPlan(c, t.Seed)
+}
+
+// of gives campaign c with the packets of the top-up alone.
+func (t *TopUp) of(c hongbao.Campaign) (hongbao.Campaign, error) {
 	if t.Campaign != c.ID {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a top-up of campaign %.80q is none of campaign %.80q",
+		return c, hongbao.Errorf(hongbao.ClassPermanent, "a top-up of campaign %.80q is none of campaign %.80q",
 			t.Campaign, c.ID)
 	}
 	c.Packets, c.Total, c.Split = t.Packets, t.Total, t.Split
-	return NewPlan(c, t.Seed)
+	return c, nil
 }
 
 // DisclosedTopUp is what a Disclosure tells of a top-up.

@@ -45,6 +45,7 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	t.Parallel()
 	c := randomCampaign(10_000, 100, 1, 300)
 	one := addedTo(t, c, 1)[0]
+	require.NoError(t, one.Check(c))
 	got, err := one.Plan(c)
 	require.NoError(t, err)
 	c.Packets, c.Total = one.Packets, one.Total
@@ -55,9 +56,11 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	one.Total = 5 * 301
 	_, err = one.Plan(c)
 	require.ErrorContains(t, err, "budget_too_large", "the bounds are those of the campaign")
+	require.Equal(t, err, one.Check(c))
 	one.Campaign = "snow"
 	_, err = one.Plan(c)
 	require.ErrorContains(t, err, "snow")
+	require.Equal(t, err, one.Check(c))
 }
 
 // A plan that is held learns of packets that were added since; nothing is read again for those that it has.

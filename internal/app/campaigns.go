@@ -273,10 +273,7 @@ func (a *App) Resume(ctx context.Context, id string) error {
 
 // Show tells how a campaign stands in the ledger and in Redis.
 func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
-	c, added, err := a.ledger.CampaignWithTopUps(ctx, id)
-	if errors.Is(err, ledger.ErrNoCampaign) {
-		err = errNoCampaign(id)
-	}
+	c, added, err := a.campaignWithTopUps(ctx, id)
 	if err != nil {
 		return out, err
 	}

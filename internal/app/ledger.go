@@ -126,6 +126,15 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 	return c, err
 }
 
+// campaignWithTopUps is campaign that also reads what was added to it.
+func (a *App) campaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
+	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
+	if errors.Is(err, ledger.ErrNoCampaign) {
+		err = errNoCampaign(id)
+	}
+	return c, stored, err
+}
+
 func errNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
 		"campaign %.80q: %w: `hongbao campaign create` makes it, `hongbao campaign list` shows those that are there", id,

@@ -92,43 +92,54 @@ func timeOf(t time.Time) *time.Time {
 // that differ by less do not matter.
 const windowRest = 5 * time.Second
 
-// topUp checks an order, and gives it with a seed of its own. One that stands in the ledger already is given as it is.
-func (a *App) topUp(ctx context.Context, o *TopUpOrder) (c ledger.StoredCampaign, order ledger.TopUp, has *TopUp,
-	err error) {
-	c, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
-	if errors.Is(err, ledger.ErrNoCampaign) {
-		err = errNoCampaign(o.Campaign)
-	}
-	if err != nil {
-		return c, order, nil, err
-	}
-	before := c.Hash
-	order = ledger.TopUp{Campaign: o.Campaign, ID: o.ID, Expect: o.Expect, Generation: len(stored) + 2, Packets: o.Packets,
-		Total: o.Total, Split: c.Spec.Split, Seed: campaign.NewSeed(), By: o.By, Why: o.Why}
-	if order.Split.Mode == hongbao.SplitTiers {
-		order.Split.Tiers = o.Tiers
-	} else if len(o.Tiers) > 0 {
-		return c, order, nil, hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %s: it is split by mode %s, and the "+
-			"order gives tiers; leave them out", o.Campaign, order.Split.Mode)
-	}
-	for i := range stored {
-		if before = stored[i].Hash; stored[i].ID == o.ID {
-			one := topUpOf(&c, &stored[i])
-			has = &one
+// draft is an order that was checked, with a seed of its own, and how its campaign stands.
+type draft struct {
+	order    ledger.TopUp
+	campaign ledger.StoredCampaign
+	stored   []ledger.StoredTopUp
+}
+
+// same gives the top-up that stands in the ledger under the order's id already; nil if there is none.
+func (d *draft) same() *TopUp {
+	for i := range d.stored {
+		if s := &d.stored[i]; s.ID == d.order.ID {
+			has := topUpOf(&d.campaign, s)
+			return &has
 		}
 	}
-	draw := campaign.TopUp{Campaign: o.Campaign, Generation: order.Generation, Packets: o.Packets, Total: o.Total,
-		Split: order.Split, Before: before, Seed: order.Seed}
-	if order.Hash = draw.Commit(); has != nil {
-		return c, order, has, nil
+	return nil
+}
+
+// draft checks an order. One that stands in the ledger already is checked there.
+func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
+	c, stored, err := a.campaignWithTopUps(ctx, o.Campaign)
+	if err != nil {
+		return nil, err
 	}
-	if err := a.mayTopUp(ctx, &c); err != nil {
-		return c, order, nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	d := &draft{campaign: c, stored: stored, order: ledger.TopUp{Campaign: o.Campaign, ID: o.ID, Expect: o.Expect,
+		Generation: len(stored) + 2, Packets: o.Packets, Total: o.Total, Split: c.Spec.Split, Seed: campaign.NewSeed(),
+		By: o.By, Why: o.Why}}
+	if d.order.Split.Mode == hongbao.SplitTiers {
+		d.order.Split.Tiers = o.Tiers
+	} else if len(o.Tiers) > 0 {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %s: it is split by mode %s, and the order gives "+
+			"tiers; leave them out", o.Campaign, d.order.Split.Mode)
 	}
-	if _, err := draw.Plan(c.Spec); err != nil {
-		return c, order, nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	before := c.Hash
+	if n := len(stored); n > 0 {
+		before = stored[n-1].Hash
 	}
-	return c, order, nil, nil
+	draw := drawOf(&d.order, before)
+	if d.order.Hash = draw.Commit(); d.same() != nil {
+		return d, nil
+	}
+	if err = a.mayTopUp(ctx, &c); err == nil {
+		err = draw.Check(c.Spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
+	}
+	return d, nil
 }
 
 // mayTopUp refuses what the ledger does not know of.
@@ -156,18 +167,19 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 
 // TryTopUp tells what an order would do that expects what the campaign is funded with; nothing is changed.
 func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
-	c, order, has, err := a.topUp(ctx, &o)
-	if err != nil || has != nil {
-		return has, err
-	}
-	_, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
-	if order.Expect = c.Funded; err == nil {
-		err = order.Allowed(&c, stored)
-	}
+	d, err := a.draft(ctx, &o)
 	if err != nil {
+		return nil, err
+	}
+	if has := d.same(); has != nil {
+		return has, nil
+	}
+	c := &d.campaign
+	d.order.Expect = c.Funded
+	if err := d.order.Allowed(c, d.stored); err != nil {
 		return nil, fmt.Errorf("top up campaign %s: %w", o.Campaign, err)
 	}
-	out := topUpOf(&c, &ledger.StoredTopUp{TopUp: order, First: c.Packets + 1})
+	out := topUpOf(c, &ledger.StoredTopUp{TopUp: d.order, First: c.Packets + 1})
 	out.Hash = ""
 	return &out, nil
 }
@@ -178,16 +190,16 @@ func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err err
 		func(ctx context.Context, e *access.Entry) error {
 			e.Details = map[string]any{"id": o.ID, "packets": o.Packets, "total": o.Total, "expect": o.Expect, "by": o.By,
 				"why": o.Why}
-			c, order, _, err := a.topUp(ctx, &o)
+			d, err := a.draft(ctx, &o)
 			if err != nil {
 				return err
 			}
-			stored, err := a.ledger.TopUp(ctx, order)
+			stored, err := a.ledger.TopUp(ctx, d.order)
 			if err != nil {
 				return err
 			}
 			e.Details["generation"], e.Details["plan_hash"] = stored.Generation, stored.Hash
-			one := topUpOf(&c, &stored)
+			one := topUpOf(&d.campaign, &stored)
 			out = &one
 			return nil
 		})
@@ -341,12 +353,16 @@ func (a *App) dealOpenTopUps(ctx context.Context) error {
 func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
 	before, list := c.Hash, make([]campaign.TopUp, len(stored))
 	for i := range stored {
-		o := &stored[i]
-		list[i] = campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
-			Split: o.Split, Before: before, Seed: o.Seed}
-		before = o.Hash
+		list[i] = drawOf(&stored[i].TopUp, before)
+		before = stored[i].Hash
 	}
 	return list
+}
+
+// drawOf is the draw of a top-up. before is the hash of the generation before.
+func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
+	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
+		Split: o.Split, Before: before, Seed: o.Seed}
 }
 
 // topUps reads what was added to a campaign.
