@@ -77,13 +77,13 @@ func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error
 				"seed or specification were exchanged after the start", hash, strings.Join(hashes, ", "))
 		}
 	}
-	plan, err := NewPlan(c, seed)
-	for i := 0; err == nil && i < len(d.TopUps); i++ {
-		var more *Plan
-		if more, err = d.TopUps[i].verify(c, i+2, hashes[i]); err == nil {
-			plan.Amounts = append(plan.Amounts, more.Amounts...)
+	topUps := make([]TopUp, len(d.TopUps))
+	for i := range d.TopUps {
+		if topUps[i], err = d.TopUps[i].verify(c, i+2, hashes[i]); err != nil {
+			return c, nil, err
 		}
 	}
+	plan, err := NewPlan(c, seed, topUps...)
 	return c, plan, err
 }
 

@@ -1,6 +1,9 @@
 package campaign
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/hongbao-project/hongbao"
 )
 
@@ -11,23 +14,49 @@ type Plan struct {
 	Amounts []hongbao.Amount
 }
 
-// NewPlan cuts the campaign's total into packets and shuffles them. The same campaign and seed give the same plan on
-// every machine and in every version; docs/campaigns.md has the rules. An invalid campaign gives a *SpecError, and a
-// seed of zeros is refused. It takes 8 bytes a packet, and a few seconds for ten million.
-func NewPlan(c hongbao.Campaign, seed Seed) (*Plan, error) {
-	var p problems
-	check(&c, &p)
-	if err := p.err(); err != nil {
+// NewPlan cuts the campaign's total into packets and shuffles them. Behind them it draws the packets of the top-ups that
+// are given: all that the campaign has, in their order. The same campaign and seeds give the same plan on every machine
+// and in every version; docs/campaigns.md has the rules. An invalid campaign gives a *SpecError, and a seed of zeros is
+// refused. It takes 8 bytes a packet, and a few seconds for ten million.
+func NewPlan(c hongbao.Campaign, seed Seed, topUps ...TopUp) (*Plan, error) {
+	if err := drawable(&c, seed); err != nil {
 		return nil, err
-	}
-	if seed == (Seed{}) {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent,
-			"the seed of campaign %.80q is all zero, so it was never set: take one from NewSeed", c.ID)
 	}
 	s := newStream(seed)
 	amounts := cut(&c, s)
 	shuffle(amounts, s)
-	return &Plan{Amounts: amounts}, nil
+	return (&Plan{Amounts: amounts}).with(c, topUps)
+}
+
+// drawable tells why the packets of a campaign can't be drawn.
+func drawable(c *hongbao.Campaign, seed Seed) error {
+	var p problems
+	check(c, &p)
+	if err := p.err(); err != nil {
+		return err
+	}
+	if seed == (Seed{}) {
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"the seed of campaign %.80q is all zero, so it was never set: take one from NewSeed", c.ID)
+	}
+	return nil
+}
+
+// with gives a plan that has the top-ups, too. Those that p has already are not drawn again. Others may read p meanwhile.
+func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
+	out, first := &Plan{Amounts: slices.Clip(p.Amounts)}, c.Packets
+	for i := range topUps {
+		t := &topUps[i]
+		if first == int64(len(out.Amounts)) {
+			more, err := t.plan(c)
+			if err != nil {
+				return nil, fmt.Errorf("generation %d: %w", t.Generation, err)
+			}
+			out.Amounts = append(out.Amounts, more.Amounts...)
+		}
+		first += t.Packets
+	}
+	return out, nil
 }
 
 // Amount is what the packet with this number holds; false if there is no such packet.

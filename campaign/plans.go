@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/hongbao-project/hongbao"
@@ -165,32 +164,14 @@ func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, 
 	}
 	plan := short
 	if plan == nil {
-		plan, err = NewPlan(c, seed)
-	}
-	if err == nil {
+		plan, err = NewPlan(c, seed, added...)
+	} else {
 		plan, err = plan.with(c, added)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making the plan of campaign %.80q: %w", campaign, err)
 	}
 	return plan, nil
-}
-
-// with gives a plan that has the top-ups, too. Others may read p meanwhile.
-func (p *Plan) with(c hongbao.Campaign, added []TopUp) (*Plan, error) {
-	out, first := &Plan{Amounts: slices.Clip(p.Amounts)}, c.Packets
-	for i := range added {
-		t := &added[i]
-		if first == int64(len(out.Amounts)) {
-			more, err := t.Plan(c)
-			if err != nil {
-				return nil, fmt.Errorf("generation %d: %w", t.Generation, err)
-			}
-			out.Amounts = append(out.Amounts, more.Amounts...)
-		}
-		first += t.Packets
-	}
-	return out, nil
 }
 
 // hold keeps a plan and lets go of those that were used longest ago. p.mu is held.

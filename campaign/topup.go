@@ -45,20 +45,17 @@ func (t *TopUp) Commit() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Check tells whether the top-up of campaign c can be drawn, by the rules of NewPlan, and draws nothing. What is wrong
-// comes as one *SpecError.
+// Check refuses a top-up of campaign c whose packets can't be drawn, as NewPlan does. It draws nothing.
 func (t *TopUp) Check(c hongbao.Campaign) error {
 	c, err := t.of(c)
 	if err != nil {
 		return err
 	}
-	var p problems
-	check(&c, &p)
-	return p.err()
+	return drawable(&c, t.Seed)
 }
 
-// Plan draws the packets of the top-up of campaign c, by the rules of NewPlan. Index 0 is the first one of the top-up.
-func (t *TopUp) Plan(c hongbao.Campaign) (*Plan, error) {
+// plan draws the packets of the top-up of campaign c, by the rules of NewPlan. Index 0 is the first one of the top-up.
+func (t *TopUp) plan(c hongbao.Campaign) (*Plan, error) {
 	c, err := t.of(c)
 	if err != nil {
 		return nil, err
@@ -85,29 +82,26 @@ type DisclosedTopUp struct {
 	Seed string `json:"seed"`
 }
 
-// verify recomputes a draw: generation is what it must be, before the hash of the one before.
-func (d *DisclosedTopUp) verify(c hongbao.Campaign, generation int, before string) (*Plan, error) {
-	var t TopUp
+// verify gives the top-up, whose packets can be drawn. generation is what it must be, before the hash of the one before.
+func (d *DisclosedTopUp) verify(c hongbao.Campaign, generation int, before string) (t TopUp, err error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(d.Canonical)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&t); err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d can't be read: %w", generation, err)
+		return t, hongbao.Errorf(hongbao.ClassConflict, "generation %d can't be read: %w", generation, err)
 	}
 	if string(t.Canonical()) != d.Canonical || t.Campaign != c.ID || t.Generation != generation || t.Before != before {
-		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d is not in its canonical form, not that of campaign "+
+		return t, hongbao.Errorf(hongbao.ClassConflict, "generation %d is not in its canonical form, not that of campaign "+
 			"%.80q, or does not follow the generation before", generation, c.ID)
 	}
-	var err error
 	if t.Seed, err = ParseSeed(d.Seed); err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
+		return t, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
 	}
 	if want := t.Commit(); want != d.Hash {
-		return nil, hongbao.Errorf(hongbao.ClassConflict, "the hash of generation %d is %.80q, its text and seed give %s: "+
+		return t, hongbao.Errorf(hongbao.ClassConflict, "the hash of generation %d is %.80q, its text and seed give %s: "+
 			"one of the three was changed", generation, d.Hash, want)
 	}
-	plan, err := t.Plan(c)
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
+	if err := t.Check(c); err != nil {
+		return t, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
 	}
-	return plan, nil
+	return t, nil
 }

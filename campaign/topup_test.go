@@ -46,19 +46,21 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	c := randomCampaign(10_000, 100, 1, 300)
 	one := addedTo(t, c, 1)[0]
 	require.NoError(t, one.Check(c))
-	got, err := one.Plan(c)
+	got, err := one.plan(c)
 	require.NoError(t, err)
 	c.Packets, c.Total = one.Packets, one.Total
 	want, err := NewPlan(c, one.Seed)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
+	one.Seed = Seed{}
+	require.ErrorContains(t, one.Check(c), "all zero")
 	one.Total = 5 * 301
-	_, err = one.Plan(c)
+	_, err = one.plan(c)
 	require.ErrorContains(t, err, "budget_too_large", "the bounds are those of the campaign")
 	require.Equal(t, err, one.Check(c))
 	one.Campaign = "snow"
-	_, err = one.Plan(c)
+	_, err = one.plan(c)
 	require.ErrorContains(t, err, "snow")
 	require.Equal(t, err, one.Check(c))
 }
@@ -93,7 +95,7 @@ func TestPlansLearnOfTopUps(t *testing.T) {
 	require.False(t, ok)
 	for _, n := range []int64{1, 3} {
 		for i := has.Load(); i < n; i++ {
-			more, err := added[i].Plan(c)
+			more, err := added[i].plan(c)
 			require.NoError(t, err)
 			amounts = append(amounts, more.Amounts...)
 		}
@@ -103,6 +105,9 @@ func TestPlansLearnOfTopUps(t *testing.T) {
 		require.Equal(t, before+1, asked.Load())
 	}
 	require.Len(t, amounts, 40)
+	whole, err = NewPlan(c, testSeed(t), added...)
+	require.NoError(t, err)
+	require.Equal(t, amounts, whole.Amounts)
 	require.EqualValues(t, 40, p.packets, "a plan is held once")
 	_, ok, err = p.Amount(t.Context(), c.ID, 41)
 	require.NoError(t, err)

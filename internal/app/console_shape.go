@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
@@ -94,7 +95,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 		if err != nil {
 			return out, err
 		}
-		p, err := planOf(c, added)
+		p, err := campaign.NewPlan(c.Spec, c.Seed, added...)
 		if err != nil {
 			return out, err
 		}

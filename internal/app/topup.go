@@ -276,7 +276,7 @@ func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.S
 				"and seed give %s: one of the three was changed", i+2, c.Spec.ID, stored[i].Hash, has)
 		}
 	}
-	plan, err := planOf(c, draws)
+	plan, err := campaign.NewPlan(c.Spec, c.Seed, draws...)
 	if err != nil {
 		return err
 	}
@@ -369,18 +369,6 @@ func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
 func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
 	c, stored, err := l.CampaignWithTopUps(ctx, id)
 	return drawsOf(&c, stored), err
-}
-
-// planOf draws all packets of a campaign, with those that were added to it.
-func planOf(c *ledger.StoredCampaign, added []campaign.TopUp) (*campaign.Plan, error) {
-	plan, err := campaign.NewPlan(c.Spec, c.Seed)
-	for i := 0; err == nil && i < len(added); i++ {
-		var more *campaign.Plan
-		if more, err = added[i].Plan(c.Spec); err == nil {
-			plan.Amounts = append(plan.Amounts, more.Amounts...)
-		}
-	}
-	return plan, err
 }
 
 // disclosed tells the draws of what was added.

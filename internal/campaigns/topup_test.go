@@ -34,7 +34,9 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 		Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
 		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}},
 	}
-	added, err := draw.Plan(c)
+	of := c // with the packets of the top-up alone
+	of.Packets, of.Total, of.Split = draw.Packets, draw.Total, draw.Split
+	added, err := campaign.NewPlan(of, draw.Seed)
 	require.NoError(t, err)
 	r.next = &Generation{Spec: c, Hash: hash, PlanHash: draw.Commit(), Number: 2, Packets: packets + more,
 		Total: c.Total + draw.Total, Plan: &campaign.Plan{Amounts: slices.Concat(plan.Amounts, added.Amounts)}}
