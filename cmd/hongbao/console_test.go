@@ -75,6 +75,25 @@ func (v *visitor) sees(path string, parts ...string) string {
 	return text
 }
 
+// events opens a page's stream, and gives what waits until its next line with a text.
+func (v *visitor) events(page string) (next func(text string)) {
+	v.t.Helper()
+	events := v.open(http.MethodGet, "/events?page="+page)
+	v.t.Cleanup(func() { _ = events.Body.Close() })
+	require.Equal(v.t, "text/event-stream", events.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(events.Body)
+	lines.Buffer(nil, 1<<20)
+	return func(text string) {
+		v.t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		require.Fail(v.t, "the stream ended", "before %q", text)
+	}
+}
+
 // sumOf adds up the numbers that a pattern finds.
 func sumOf(text, pattern string) (sum int) {
 	for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -132,32 +151,19 @@ func TestConsolePages(t *testing.T) {
 
 	d.ok("campaign", "close", "rain", "--early")
 	d.quiet()
-	var ending app.Ending
-	require.NoError(t, json.Unmarshal([]byte(d.ok("campaign", "close", "rain", "--early", "--json")), &ending))
+	ending := decided[app.Ending](t, d.ok("campaign", "close", "rain", "--early", "--json"))
 	d.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(int64(ending.Amount)))
 	d.ok("campaign", "reveal", "rain")
 	page = v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the plan, which is revealed", "First grant",
 		"The plan is revealed</strong>")
 	at := strings.Index(page, `id="h-time"`)
-	require.EqualValues(t, 12, sumOf(page[at:], `<title>[^<]*: (\d+)</title>`), "the timeline has each grant once")
+	require.Equal(t, 12, sumOf(page[at:], `<title>[^<]*: (\d+)</title>`), "the timeline has each grant once")
 	amounts := page[strings.Index(page, `id="d-spread"`):at]
-	require.EqualValues(t, 12, sumOf(amounts, `<td class="n">(\d+)</td><td class="n">`), "what was paid")
-	require.EqualValues(t, 20, sumOf(amounts, `</td><td class="n">(\d+)</td></tr>`), "beside the whole plan")
+	require.Equal(t, 12, sumOf(amounts, `<td class="n">(\d+)</td><td class="n">`), "what was paid")
+	require.Equal(t, 20, sumOf(amounts, `</td><td class="n">(\d+)</td></tr>`), "beside the whole plan")
 	w.stop(syscall.SIGTERM)
 
-	events := v.open(http.MethodGet, "/events?page=/sinks")
-	defer events.Body.Close()
-	require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
-	lines := bufio.NewScanner(events.Body)
-	lines.Buffer(nil, 1<<20)
-	next := func(text string) {
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), text) {
-				return
-			}
-		}
-		require.Fail(t, "the stream ended", "before %q", text)
-	}
+	next := v.events("/sinks")
 	next("event: live")
 	next("event: live")
 	g.Signal(syscall.SIGTERM) // it drains

@@ -167,7 +167,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	folder := filepath.Join(t.TempDir(), "kept")
-	require.NoError(t, os.Mkdir(folder, 0o755)) //nolint:gosec // what a person has made is open to everybody
+	require.NoError(t, os.Mkdir(folder, 0o755)) // what a person has made is open to everybody
 	first := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
 	info, err := os.Stat(folder)
 	require.NoError(t, err)

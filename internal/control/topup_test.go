@@ -29,7 +29,7 @@ func TestTopUp(t *testing.T) {
 			hash := added.Hash
 			d.post("treasurer", path, order).OK(t, http.StatusOK, &added)
 			require.Equal(t, hash, added.Hash, "the same order under another key")
-			require.EqualValues(t, 2, added.Generation)
+			require.Equal(t, 2, added.Generation)
 			require.EqualValues(t, 11, added.First)
 			require.EqualValues(t, 1_700, added.Funded)
 
