@@ -14,10 +14,10 @@ type Plan struct {
 	Amounts []hongbao.Amount
 }
 
-// NewPlan cuts the campaign's total into packets and shuffles them. Behind them it draws the packets of the top-ups that
-// are given: all that the campaign has, in their order. The same campaign and seeds give the same plan on every machine
-// and in every version; docs/campaigns.md has the rules. An invalid campaign gives a *SpecError, and a seed of zeros is
-// refused. It takes 8 bytes a packet, and a few seconds for ten million.
+// NewPlan cuts the campaign's total into packets and shuffles them. Behind them it draws the packets of the top-ups
+// that are given: all that the campaign has, in their order. The same campaign and seeds give the same plan on every
+// machine and in every version; docs/campaigns.md has the rules. An invalid campaign gives a *SpecError, and a seed of
+// zeros is refused. It takes 8 bytes a packet, and a few seconds for ten million.
 func NewPlan(c hongbao.Campaign, seed Seed, topUps ...TopUp) (*Plan, error) {
 	if err := drawable(&c, seed); err != nil {
 		return nil, err
@@ -42,7 +42,8 @@ func drawable(c *hongbao.Campaign, seed Seed) error {
 	return nil
 }
 
-// with gives a plan that has the top-ups, too. Those that p has already are not drawn again. Others may read p meanwhile.
+// with gives a plan that has the top-ups, too. Those that p has already are not drawn again. Others may read p
+// meanwhile.
 func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
 	out, first := &Plan{Amounts: slices.Clip(p.Amounts)}, c.Packets
 	for i := range topUps {

@@ -82,7 +82,8 @@ type DisclosedTopUp struct {
 	Seed string `json:"seed"`
 }
 
-// verify gives the top-up, whose packets can be drawn. generation is what it must be, before the hash of the one before.
+// verify gives the top-up, whose packets can be drawn. generation is what it must be, before the hash of the one
+// before.
 func (d *DisclosedTopUp) verify(c hongbao.Campaign, generation int, before string) (t TopUp, err error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(d.Canonical)))
 	dec.DisallowUnknownFields()

@@ -15,11 +15,14 @@ func archiveCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "archive CAMPAIGN...", Short: "Move the grants of sealed campaigns from the ledger to CSV files",
-		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it, reads the file back and compares number, " +
-			"sum and\nSHA-256, and then deletes the grants from the ledger, chunk by chunk. Balances, transfers and the seal stay, " +
-			"so audits\nhold as before; receipts say where the grants are. Only campaigns that `hongbao audit --seal` has sealed are " +
+		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it, reads the file back and compares " +
+			"number, sum and\n" +
+			"SHA-256, and then deletes the grants from the ledger, chunk by chunk. Balances, transfers and the seal stay, so " +
+			"audits\n" +
+			"hold as before; receipts say where the grants are. Only campaigns that `hongbao audit --seal` has sealed are " +
 			"taken.\nKilled anywhere, the same command goes on; it needs the same folder.",
-		Example: "  hongbao archive spring-rain --dir /srv/archive\n  hongbao archive spring-rain autumn-rain --dir /srv/archive",
+		Example: "  hongbao archive spring-rain --dir /srv/archive\n" +
+			"  hongbao archive spring-rain autumn-rain --dir /srv/archive",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return app.Usage("give at least one CAMPAIGN (see `%s --help`)", cmd.CommandPath())

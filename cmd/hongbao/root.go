@@ -44,8 +44,8 @@ func root() *cobra.Command {
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
-	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), archiveCmd(), doctorCmd(),
-		healthCmd(), manCmd())
+	cmd.AddCommand(replayCmd(), deadCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), archiveCmd(),
+		doctorCmd(), healthCmd(), manCmd())
 	complete(cmd)
 	return cmd
 }

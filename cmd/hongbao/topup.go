@@ -28,8 +28,8 @@ func topUpCmd() *cobra.Command {
 			"their way, some 0.3 s and the time of a load, who comes for one is told refilling. A campaign that is split by " +
 			"tiers needs --tier.",
 		Example: "  hongbao campaign top-up spring-rain --packets 100 --total 20000\n" +
-			"  hongbao campaign top-up spring-rain --packets 100 --total 20000 --expect 100000 --id second-rain --by ann --why " +
-			"\"the crowd is large\"",
+			"  hongbao campaign top-up spring-rain --packets 100 --total 20000 --expect 100000 --id second-rain --by ann " +
+			"--why \"the crowd is large\"",
 		Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Campaign = args[0]
@@ -55,8 +55,8 @@ func topUpCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.Int64Var(&o.Packets, "packets", 0, "how many packets are added")
 	f.Var((*amountFlag)(&o.Total), "total", "what they hold together, in minor units")
-	f.Var((*amountFlag)(&o.Expect), "expect", "what the campaign is funded with so far, in minor units; it must be exactly "+
-		"right")
+	f.Var((*amountFlag)(&o.Expect), "expect", "what the campaign is funded with so far, in minor units; it must be "+
+		"exactly right")
 	f.StringVar(&o.ID, "id", "", "id of the order, chosen by you: the same again changes nothing")
 	f.StringArrayVar(&tiers, "tier", nil, "AMOUNTxPACKETS of a campaign that is split by tiers; may be repeated")
 	f.StringVar(&o.By, "by", "", "who decides")

@@ -20,12 +20,12 @@ import (
 
 // order is a top-up of campaign rain by the command line.
 func order(packets, total, expect int64, id string) []string {
-	return []string{"campaign", "top-up", "rain", "--packets", fmt.Sprint(packets), "--total", fmt.Sprint(total), "--expect",
-		fmt.Sprint(expect), "--id", id, "--by", "ann", "--why", "the crowd is large"}
+	return []string{"campaign", "top-up", "rain", "--packets", fmt.Sprint(packets), "--total", fmt.Sprint(total),
+		"--expect", fmt.Sprint(expect), "--id", id, "--by", "ann", "--why", "the crowd is large"}
 }
 
-// A crowd grabs a campaign until it is sold out, the sponsor adds packets, the crowd gets these, and nobody more than he
-// may; then the campaign's whole life goes on to its disclosure. On one shard, and on three.
+// A crowd grabs a campaign until it is sold out, the sponsor adds packets, the crowd gets these, and nobody more than
+// he may; then the campaign's whole life goes on to its disclosure. On one shard, and on three.
 func TestTopUpOfASoldOutCampaign(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 3} {
@@ -176,8 +176,8 @@ func TestTopUpOfALostCampaign(t *testing.T) {
 	d.ok(act...)
 }
 
-// Redis has lost a campaign of which the ledger has paid something: it can't be loaded again, so nothing is added to it,
-// and what was added before does not wait for a load.
+// Redis has lost a campaign of which the ledger has paid something: it can't be loaded again, so nothing is added to
+// it, and what was added before does not wait for a load.
 func TestTopUpOfAForgottenCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -37,8 +37,8 @@ type Removed struct {
 }
 
 // archiveColumns are the columns of a file. docs/archive.md tells of each.
-var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "seq", "epoch", "request_id", "granted_at",
-	"code"}
+var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "seq", "epoch", "request_id",
+	"granted_at", "code"}
 
 // archiveChunk is how many packets are deleted in one transaction.
 const archiveChunk = 10_000

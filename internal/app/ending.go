@@ -141,8 +141,8 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	return out, err
 }
 
-// closedBefore gives the end of a campaign whose window is open, if it is closed, and else refuses. Redis is not asked to
-// close it: its clock may be ahead, and the ledger would still take a top-up.
+// closedBefore gives the end of a campaign whose window is open, if it is closed, and else refuses. Redis is not asked
+// to close it: its clock may be ahead, and the ledger would still take a top-up.
 func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
 	out, err := a.Standing(ctx, c.Spec.ID)
 	if errors.Is(err, shards.ErrNotClosed) {
@@ -177,7 +177,9 @@ type recordedRefund struct {
 }
 
 // Refund implements closing.Ledger.
-func (b *recordedRefund) Refund(ctx context.Context, closes []stream.Entry, missing int64) (r payment.Refund, err error) {
+func (b *recordedRefund) Refund(
+	ctx context.Context, closes []stream.Entry, missing int64,
+) (r payment.Refund, err error) {
 	err = b.Together(ctx, func(ctx context.Context) error {
 		if r, err = b.Ledger.Refund(ctx, closes, missing); err != nil {
 			return err

@@ -76,8 +76,8 @@ func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
 
 // Text tells it to a person.
 func (t *TopUp) Text() string {
-	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\nplan hash %s (publish it)\n",
-		t.Campaign, t.Generation, t.First, t.First+t.Packets-1, money.Text(t.Total, t.Currency),
+	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\n"+
+		"plan hash %s (publish it)\n", t.Campaign, t.Generation, t.First, t.First+t.Packets-1, money.Text(t.Total, t.Currency),
 		money.Text(t.Funded, t.Currency), t.Hash)
 }
 
@@ -224,8 +224,8 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return out, err
 }
 
-// TopUpWaits tells whether packets that were ordered only wait for their campaign's load. Where Redis has lost something
-// of the campaign they would wait for ever.
+// TopUpWaits tells whether packets that were ordered only wait for their campaign's load. Where Redis has lost
+// something of the campaign they would wait for ever.
 func TopUpWaits(err error) bool {
 	return errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost)
 }
@@ -294,9 +294,10 @@ func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.S
 	return nil
 }
 
-// beginClose has the ledger take no top-up of a campaign any more, after what was added to it is in Redis. Where a shard
-// does not answer, and the ledger says that all was dealt, the close goes on: it looks at each shard itself. Where Redis
-// has lost something of the campaign, nothing can be dealt any more: the shards that are whole are closed without it.
+// beginClose has the ledger take no top-up of a campaign any more, after what was added to it is in Redis. Where a
+// shard does not answer, and the ledger says that all was dealt, the close goes on: it looks at each shard itself.
+// Where Redis has lost something of the campaign, nothing can be dealt any more: the shards that are whole are closed
+// without it.
 func (a *App) beginClose(ctx context.Context, id string) error {
 	begin, dealing := a.ledger.BeginClose, a.DealTopUps(ctx, id)
 	if errors.Is(dealing, shards.ErrLost) {

@@ -48,7 +48,9 @@ func (c *Console) hidden(r *http.Request, a access.Action, campaign string) {
 }
 
 // campaignOf gives the campaign of the path, if the caller may see it.
-func (c *Console) campaignOf(w http.ResponseWriter, r *http.Request, who *access.Caller, a access.Action) (string, bool) {
+func (c *Console) campaignOf(
+	w http.ResponseWriter, r *http.Request, who *access.Caller, a access.Action,
+) (string, bool) {
 	id := r.PathValue("id")
 	err := hongbao.CheckCampaignID(id)
 	if err == nil && who.Sees(id) {

@@ -59,7 +59,8 @@ type LetterOrder struct {
 	DryRun bool
 }
 
-// TopUpOrder is a wish to add packets to a campaign. Expect is what it was funded with on the page, ID was drawn with it.
+// TopUpOrder is a wish to add packets to a campaign. Expect is what it was funded with on the page, ID was drawn with
+// it.
 type TopUpOrder struct {
 	Campaign, ID, Tiers, Why string
 	Packets                  int64

@@ -55,7 +55,8 @@ func seconds(s float64) string { return lasts(time.Duration(s * float64(time.Sec
 // states are the words of the states.
 var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
-	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing", "closed": "Closed", "refunded": "Refunded",
+	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
+	"closed": "Closed", "refunded": "Refunded",
 }
 
 func state(s string) string {

@@ -43,8 +43,9 @@ func (l *Ledger) Archived(ctx context.Context, campaign string) (Archive, bool, 
 	return archiveOf(campaign).one(ctx, l)
 }
 
-// refuseArchived is an error if the grants of a campaign are not in the ledger any more, or are being deleted. It is asked
-// after the rows were read: deleting begins when the archive is noted, so if it is not noted yet none was missing.
+// refuseArchived is an error if the grants of a campaign are not in the ledger any more, or are being deleted. It is
+// asked after the rows were read: deleting begins when the archive is noted, so if it is not noted yet none was
+// missing.
 func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 	a, found, err := l.Archived(ctx, campaign)
 	if err != nil || !found {
@@ -54,8 +55,8 @@ func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 }
 
 func (a *Archive) refusal() error {
-	return hongbao.Errorf(hongbao.ClassPermanent, "%w: since %s the grants of campaign %s are in the file %s (SHA-256 %s), "+
-		"and not in the ledger; look there", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File, a.SHA256)
+	return hongbao.Errorf(hongbao.ClassPermanent, "%w: since %s the grants of campaign %s are in the file %s "+
+		"(SHA-256 %s), and not in the ledger; look there", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File, a.SHA256)
 }
 
 // NoteArchive notes in which file the grants of a sealed campaign are; from then on DeleteArchived may delete them. The
@@ -106,8 +107,8 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 	case err != nil:
 		return false, err
 	case !sealed:
-		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` makes one once it is "+
-			"refunded and has left Redis", ErrNotSealable)
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` makes one once "+
+			"it is refunded and has left Redis", ErrNotSealable)
 	case a.Grants != grants || int64(a.Amount) != amount:
 		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants with %d, the seal says %d with %d: "+
 			"nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)

@@ -154,8 +154,8 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal an archive is a loss")
 }
 
-// Another process archives the campaign between two questions of one that reads: that gets all the rows or is told where
-// they are, and never fewer.
+// Another process archives the campaign between two questions of one that reads: that gets all the rows or is told
+// where they are, and never fewer.
 func testArchiveAmongReaders(t *testing.T, f *fixture) {
 	inner := f.ledger.store
 	for id, read := range map[string]func(id string) (int, error){

@@ -30,9 +30,9 @@ func (d Difference) String() string {
 // their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
 //
 // Users are compared by sums over 2^18 groups of accounts; only where a group differs everything is read once more,
-// sealed or not, and its accounts are looked at one by one. Grants of archived campaigns can't be read: a group that has
-// some is named as a whole. Two errors that make each other up are missed if they
-// fall into one group: once in 262,144 times.
+// sealed or not, and its accounts are looked at one by one. Grants of archived campaigns can't be read: a group that
+// has some is named as a whole. Two errors that make each other up are missed if they fall into one group: once in
+// 262,144 times.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
@@ -308,6 +308,6 @@ func (b *book) compareGroup(group, paid int64) {
 			delete(b.suspects, id)
 		}
 	}
-	b.equal(fmt.Sprintf("group %d of accounts, with %s", group, example), "their grants, also archived ones, + paid from the "+
-		"reserve = their balances", paid, balance)
+	b.equal(fmt.Sprintf("group %d of accounts, with %s", group, example),
+		"their grants, also archived ones, + paid from the reserve = their balances", paid, balance)
 }

@@ -106,7 +106,8 @@ func (r *dayReader) read(ctx context.Context, t txn) error {
 
 func (r *dayReader) broken(format string, args ...any) error {
 	return hongbao.Errorf(hongbao.ClassBroken,
-		"the ledger does not agree with itself: campaign %s: %s; run `hongbao audit`", r.campaign, fmt.Sprintf(format, args...))
+		"the ledger does not agree with itself: campaign %s: %s; run `hongbao audit`",
+		r.campaign, fmt.Sprintf(format, args...))
 }
 
 // transfers adds up the campaign's transfers, and keeps those of the day that are not batches of grants.

@@ -165,6 +165,7 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund_close WHERE shard = $1
-			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1) AS seen`, []any{int64(shard)}, number}.one(ctx, l)
+			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1) AS seen`,
+		[]any{int64(shard)}, number}.one(ctx, l)
 	return seq, err
 }

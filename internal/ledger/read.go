@@ -26,8 +26,8 @@ func scanGrantCode(s scan) (hongbao.Grant, error) {
 }
 
 // EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
-// back as it is. An archived campaign is refused (ErrArchived) at the end, when fn may have been called for some of
-// its grants. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger does
+// back as it is. An archived campaign is refused (ErrArchived) at the end, when fn may have been called for some of its
+// grants. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger does
 // not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
 	err := l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
@@ -89,8 +89,8 @@ func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongb
 	return list, nil
 }
 
-// PacketGrant gives the grant of one packet of a campaign; false if the ledger has none. An archived campaign is refused
-// (ErrArchived).
+// PacketGrant gives the grant of one packet of a campaign; false if the ledger has none. An archived campaign is
+// refused (ErrArchived).
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
 	g, found, err := question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
 		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)

@@ -134,8 +134,8 @@ func (o *TopUp) same(has *StoredTopUp) error {
 	if o.Packets == has.Packets && o.Total == has.Total && o.Expect == has.Expect && string(mine) == string(its) {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q has added %d packets with %d to %d; a new top-up needs "+
-		"a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q has added %d packets with %d to %d; a new top-up "+
+		"needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
 }
 
 // Allowed tells why an order can't be carried out as a campaign stands with its top-ups.
@@ -257,8 +257,8 @@ func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, false)
 }
 
-// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost something. A top-up that is not dealt never will
-// be then, and its money goes back with the rest.
+// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost something. A top-up that is not dealt never
+// will be then, and its money goes back with the rest.
 func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, true)
 }
