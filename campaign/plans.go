@@ -15,7 +15,7 @@ import (
 type PlansConfig struct {
 	// Source finds a campaign's specification and seed. Many may call it at once. Required.
 	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, error)
-	// TopUps finds what was added to a campaign, with the seeds, in the order of the generations. It is asked when a
+	// TopUps finds a campaign's top-ups, with their seeds, in the order of the generations. It is asked when a
 	// plan is made, and again when a packet is asked for that the plan does not have. Nil if campaigns have none.
 	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
 	// Packets of all plans that a settler holds in memory, 8 bytes each.
@@ -47,7 +47,7 @@ type heldPlan struct {
 type call struct {
 	done  chan struct{}
 	plan  *Plan
-	short *Plan // what was held: it lacks what was added since
+	short *Plan // the plan that was held; it lacks the newest top-ups
 	err   error
 	again bool // whoever made it was called off: those who waited do it themselves
 }
@@ -142,7 +142,7 @@ func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 	f.again = f.err != nil && ctx.Err() != nil
 }
 
-// make makes a plan, or what a short one lacks.
+// make makes a plan. It draws only what a short one lacks.
 func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, error) {
 	c, seed, err := p.source(ctx, campaign)
 	var added []TopUp

@@ -48,7 +48,7 @@ func verifyCmd() *cobra.Command {
 			"and --hash says which one was published before the start; give those of top-ups, too. With --grants each grant " +
 			"that\n" +
 			"`hongbao tail` printed is compared with the plan. It needs no configuration and asks no server: anyone can run " +
-			"it. Exit code 0 if all fits, 3 if anything differs.",
+			"it. Exit code\n0 if all fits, 3 if anything differs.",
 		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
 			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants " +
 			"grants.jsonl",

@@ -97,7 +97,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	}
 	err = store.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
 	if err == nil {
-		err = a.DealTopUps(ctx, id) // what was added before it was loaded
+		err = a.DealTopUps(ctx, id) // those that were ordered before the load
 	}
 	return c.Spec, err
 }
@@ -170,7 +170,7 @@ type Shown struct {
 		// Codes is how many packets have a code: all, once the campaign is created to the end.
 		Codes int64 `json:"codes,omitempty"`
 	} `json:"ledger"`
-	// TopUps are what was added to it, each with the hash that commits to its draw.
+	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
 	TopUps []TopUp           `json:"top_ups,omitempty"`
 	Redis  *campaigns.Status `json:"redis"`
 }

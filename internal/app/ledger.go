@@ -126,7 +126,7 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 	return c, err
 }
 
-// campaignWithTopUps is campaign that also reads what was added to it.
+// campaignWithTopUps is campaign that also reads the top-ups.
 func (a *App) campaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {

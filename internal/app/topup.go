@@ -49,7 +49,7 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 	return list, nil
 }
 
-// TopUp is what was added to a campaign, or would be.
+// TopUp is a generation of packets that was added to a campaign, or would be.
 type TopUp struct {
 	Campaign   string         `json:"campaign"`
 	ID         string         `json:"id"`
@@ -142,7 +142,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	return d, nil
 }
 
-// mayTopUp refuses what the ledger does not know of.
+// mayTopUp refuses a top-up for what Redis and the clock tell: the ledger does not know of it.
 func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if left := time.Until(c.Spec.To); left < windowRest {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
@@ -230,8 +230,8 @@ func TopUpWaits(err error) bool {
 	return errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost)
 }
 
-// DealTopUps brings what was added to a campaign into Redis. Redis says what is there, and not the ledger: it may have
-// lost what was dealt once. It may be killed anywhere, and called by many at once: the next one goes on.
+// DealTopUps brings a campaign's top-ups into Redis. Redis says which of them are there, and not the ledger: Redis may
+// have lost packets that were dealt once. It may be killed anywhere, and called by many at once: the next one goes on.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if err != nil || len(stored) == 0 || c.State == ledger.StateRefunded {
@@ -294,10 +294,9 @@ func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.S
 	return nil
 }
 
-// beginClose has the ledger take no top-up of a campaign any more, after what was added to it is in Redis. Where a
-// shard does not answer, and the ledger says that all was dealt, the close goes on: it looks at each shard itself.
-// Where Redis has lost something of the campaign, nothing can be dealt any more: the shards that are whole are closed
-// without it.
+// beginClose deals the campaign's top-ups, and then has the ledger take no more of them. Where a shard does not answer,
+// and the ledger says that all was dealt, the close goes on: it looks at each shard itself. Where Redis has lost
+// something of the campaign, nothing can be dealt any more: the shards that are whole are closed without it.
 func (a *App) beginClose(ctx context.Context, id string) error {
 	begin, dealing := a.ledger.BeginClose, a.DealTopUps(ctx, id)
 	if errors.Is(dealing, shards.ErrLost) {
@@ -320,7 +319,8 @@ const (
 	topUpTold = time.Minute
 )
 
-// dealTopUps has a worker deal what was ordered by somebody who was killed, or before the campaign was loaded.
+// dealTopUps has a worker deal the top-ups that nobody else brings to an end: whoever ordered one was killed, or could
+// not deal it yet.
 func (a *App) dealTopUps(ctx context.Context) error {
 	if a.Config.Ledger.DSN == "" {
 		return nil
@@ -350,7 +350,7 @@ func (a *App) dealOpenTopUps(ctx context.Context) error {
 	return err
 }
 
-// drawsOf are the draws of what was added to a campaign.
+// drawsOf are the draws of a campaign's top-ups.
 func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
 	before, list := c.Hash, make([]campaign.TopUp, len(stored))
 	for i := range stored {
@@ -366,13 +366,13 @@ func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
 		Split: o.Split, Before: before, Seed: o.Seed}
 }
 
-// topUps reads what was added to a campaign.
+// topUps reads the draws of a campaign's top-ups.
 func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
 	c, stored, err := l.CampaignWithTopUps(ctx, id)
 	return drawsOf(&c, stored), err
 }
 
-// disclosed tells the draws of what was added.
+// disclosed publishes the draws of top-ups.
 func disclosed(added []campaign.TopUp) (list []campaign.DisclosedTopUp) {
 	for i := range added {
 		t := &added[i]

@@ -191,8 +191,8 @@ func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]stmt, error) {
 	}, nil
 }
 
-const topUpQuery = `SELECT campaign, generation, order_id, expected, first_packet, packets, total, split, seed, plan_hash,
-	decided_by, why, created_at, dealt_at FROM generation`
+const topUpQuery = `SELECT campaign, generation, order_id, expected, first_packet, packets, total, split, seed,
+	plan_hash, decided_by, why, created_at, dealt_at FROM generation`
 
 func scanTopUp(s scan) (o StoredTopUp, err error) {
 	var generation, created, dealt int64
@@ -211,7 +211,7 @@ func scanTopUp(s scan) (o StoredTopUp, err error) {
 	return o, nil
 }
 
-// topUpsOf asks for what was added to a campaign, in the order of the generations.
+// topUpsOf asks for a campaign's top-ups, in the order of the generations.
 func topUpsOf(campaign string) question[StoredTopUp] {
 	return question[StoredTopUp]{"read the top-ups of campaign " + campaign,
 		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
@@ -283,7 +283,7 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 	return nil
 }
 
-// CampaignWithTopUps gives a campaign and what was added to it, in the order of the generations, on one snapshot.
+// CampaignWithTopUps gives a campaign and its top-ups, in the order of the generations, on one snapshot.
 // ErrNoCampaign if it is not there.
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
