@@ -249,9 +249,10 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		}
 	}
 	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Sinks: r.cfg.Sinks, Places: v.places}
+		Sinks: r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)
+		again.Places[c.Campaign] = c.places
 	}
 	opened, err := k.Reopen(ctx, r.cfg.Space, again)
 	if err == nil && !opened {

@@ -31,7 +31,6 @@ type Verdict struct {
 	Unloaded []string `json:"unloaded,omitempty"`
 
 	state  shards.Frozen
-	places map[string]int   // on how many shards a campaign is
 	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
 	silent map[int]bool     // shards that did not answer
 }
@@ -41,6 +40,8 @@ type Doubt struct {
 	Campaign string `json:"campaign"`
 	Missing  bool   `json:"missing"` // Redis has lost it
 	Why      string `json:"why"`
+
+	places int // on how many shards it is
 }
 
 // Known is the highest event that anybody knows.
@@ -57,7 +58,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1,
-		Epoch: max(z.Epoch, 0), state: z, places: map[string]int{}, dealt: map[string]int64{}, silent: map[int]bool{}}
+		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}}
 	if !z.Frozen {
 		return v, nil
 	}
@@ -123,31 +124,45 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) {
 				continue
 			}
-			v.places[after] = c.Spec.Places()
-			state, dealt, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignState(ctx, after)
-			if err != nil {
+			if err := r.askCampaign(ctx, v, c, ahead[after]); err != nil {
 				return err
-			}
-			why := v.doubt(c, state, ahead[after])
-			if why == "" && state == "" {
-				why, err = r.elsewhere(ctx, v, c)
-			}
-			if err != nil {
-				return err
-			}
-			if why != "" {
-				v.Campaigns = append(v.Campaigns, Doubt{Campaign: after, Missing: state == "", Why: why})
-			} else if state == "" && c.State != ledger.StateRefunded {
-				v.Unloaded = append(v.Unloaded, after)
-			}
-			if why == "" && c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded {
-				v.dealt[after] = dealt
 			}
 		}
 		if len(page) < campaignsPage {
 			return nil
 		}
 	}
+}
+
+// askCampaign compares a campaign of the ledger with the shard's part of it in Redis. ahead tells that the ledger has
+// grants of it that Redis has lost.
+func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign, ahead bool) error {
+	id := c.Spec.ID
+	state, dealt, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignState(ctx, id)
+	if err != nil {
+		return err
+	}
+	missing := state == ""
+	why := v.doubt(c, state, ahead)
+	if why == "" && missing {
+		if why, err = r.elsewhere(ctx, v, c); err != nil {
+			return err
+		}
+	}
+	switch {
+	case why != "":
+		v.Campaigns = append(v.Campaigns, Doubt{Campaign: id, Missing: missing, Why: why, places: c.Spec.Places()})
+		return nil
+	case c.State == ledger.StateRefunded:
+		return nil
+	}
+	if missing {
+		v.Unloaded = append(v.Unloaded, id)
+	}
+	if c.Packets > c.Spec.Packets {
+		v.dealt[id] = dealt
+	}
+	return nil
 }
 
 // elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
