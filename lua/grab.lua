@@ -190,7 +190,7 @@ elseif wanted > 0 and not refusal and not refilling then
 	packets = call('LRANGE', KEYS[4], '0', format('%d', wanted - 1))
 end
 
--- what a user is told who has receipts, here or on other places; nothing if he may get another packet
+-- the answer to a user who has receipts, here or on other places; nothing if he may get another packet
 local told
 if winners > 0 or held or away == 1 then
 	local begins = {}

@@ -184,7 +184,7 @@ func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 	return answers, err
 }
 
-// secure makes sure that what may be told as granted is as safe as the campaign promises, and adds the codes.
+// secure makes sure that the receipts that may be told are as safe as the campaign promises, and adds their codes.
 func (c *call) secure(ctx context.Context) error {
 	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt

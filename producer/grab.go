@@ -195,7 +195,7 @@ func (l *lane) judge(c *call) {
 		} else {
 			r.verdict = w.walk.Decided(l.memory, now, &r.answer)
 		}
-		if r.verdict == walk.Onward && !w.left { // who has left can repeat his grab
+		if r.verdict == walk.Onward && !w.left { // a caller who has left can repeat his grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w)
 		}

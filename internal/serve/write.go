@@ -60,7 +60,7 @@ func appendTime(to []byte, t time.Time) []byte {
 	return append(t.AppendFormat(append(to, '"'), time.RFC3339Nano), '"')
 }
 
-// appendText leaves to encoding/json what it writes otherwise than as it is.
+// appendText leaves a text to encoding/json if anything in it must be escaped.
 func appendText(to []byte, text string) []byte {
 	for i := range len(text) {
 		switch c := text[i]; {

@@ -56,7 +56,7 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.Seq
 	return read()
 }
 
-// askProgress asks for what Progress gives by a pipeline, and gives what reads the answers.
+// askProgress asks for what Progress gives by a pipeline, and returns the function that reads the answers.
 func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group string,
 	ranges []stream.SeqRange) func() (Progress, error) {
 	read := make([]func() (Bitset, error), len(ranges))
@@ -96,7 +96,7 @@ func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) 
 	return p.Done[0], nil
 }
 
-// readBits asks for the bits of a range by a pipeline, and gives what reads the answers.
+// readBits asks for the bits of a range by a pipeline, and returns the function that reads the answers.
 func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r stream.SeqRange) func() (Bitset,
 	error) {
 	type piece struct {

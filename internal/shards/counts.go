@@ -18,8 +18,8 @@ const (
 	grantedAmountField = "granted_amount"
 )
 
-// CampaignFields reads the campaign's hash; empty if it is not there. Where the hash has no counts of what was granted,
-// they are put in: they are exact, and of the same instant.
+// CampaignFields reads the campaign's hash; empty if it is not there. It adds granted and granted_amount where the hash
+// does not have them: they are exact, and of the same instant.
 func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
 	for {
 		generations, err := k.generations(ctx, campaign)

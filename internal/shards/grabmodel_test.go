@@ -18,7 +18,7 @@ type model struct {
 	places     int
 	newest     int64            // generation that was announced
 	dealt      int64            // generation that is here as a whole
-	coming     []hongbao.Amount // what of the newest one is not here yet
+	coming     []hongbao.Amount // packets of the newest one that are not here yet
 	numbered   int64            // number of the last packet
 	loaded     int64
 	loadedSum  hongbao.Amount

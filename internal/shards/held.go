@@ -39,7 +39,7 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 }
 
 // UserHeldOver reads what a user holds in a campaign, on each of its places in their order. If one of them fails there
-// is an error: who is told of the others alone would miss receipts. list then has what was read.
+// is an error: a caller told of the others alone would miss receipts. list then has what was read.
 func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign, user string) (list []Held,
 	err error) {
 	home, err := Of(rdb, layout.Home(campaign)).UserHeld(ctx, campaign, user)
@@ -47,7 +47,7 @@ func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout
 	if err != nil || home.places == "" {
 		return list, err
 	}
-	n, _ := strconv.Atoi(home.places) // what is no number is no number of shards either
+	n, _ := strconv.Atoi(home.places) // 0 for a text that is no number
 	places, err := layout.checkedPlaces(campaign, n)
 	if err != nil {
 		return list, err
@@ -92,8 +92,8 @@ func heldOn(ctx context.Context, node redis.UniversalClient, places []Keys, camp
 	return list, errs
 }
 
-// askHeld asks in a pipeline what a user holds, and gives what reads the answer. server is the INFO that was asked for
-// ahead of it.
+// askHeld asks in a pipeline what a user holds, and returns the function that reads the answer. server is the INFO that
+// was asked for ahead of it.
 func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
 	campaign, user string) func() (Held, error) {
 	open, text := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Receipts(campaign), user)

@@ -72,7 +72,7 @@ func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campai
 	for i, id := range campaigns {
 		h := homes[i]
 		places, err := layout.checkedPlaces(id, max(h.Places, 1))
-		if h.Packets == 0 || err != nil { // the audit names what can't be right
+		if h.Packets == 0 || err != nil { // the audit names the field
 			continue
 		}
 		left[id] = h.Packets - h.granted()
@@ -135,7 +135,7 @@ func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]
 	}
 	answers := make([]leftAnswer, len(asks))
 	for i := range cmds {
-		if cmds[i].Scan(&answers[i]) != nil { // what can't be read tells nothing; the audit names it
+		if cmds[i].Scan(&answers[i]) != nil { // an answer that can't be read tells nothing; the audit names it
 			answers[i] = leftAnswer{}
 		}
 		for g := int64(2); g <= min(answers[i].Generation, MaxGenerations); g++ {

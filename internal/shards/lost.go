@@ -31,7 +31,7 @@ const (
 )
 
 // LostCampaign is what the ledger says of a campaign that Redis has lost. Packets and Total are of the whole campaign,
-// the rest is what a shard is to tell of it, as others tell theirs.
+// the other fields are the part that one shard is to tell.
 type LostCampaign struct {
 	ID            string
 	Packets       int64

@@ -14,8 +14,8 @@ import (
 // placesField is the field of a campaign's hash that says over how many shards it is dealt; it is absent for one.
 const placesField = "places"
 
-// PlacesOf reads at a campaign's home over which shards it is dealt, in their order. It is its home alone if it is not
-// there: who knows its specification goes by that, with Layout.Places.
+// PlacesOf reads at a campaign's home over which shards it is dealt, in their order. A campaign that is not there
+// gives its home alone: a caller that has its specification goes by that, with Layout.Places.
 func PlacesOf(ctx context.Context, rdb redis.Cmdable, layout *Layout, campaign string) ([]Keys, error) {
 	n, err := rdb.HGet(ctx, layout.Home(campaign).Campaign(campaign), placesField).Int()
 	if errors.Is(err, redis.Nil) {
@@ -33,7 +33,7 @@ func (l *Layout) PlacesIn(campaign string, fields map[string]string) ([]Keys, er
 	if !spread {
 		return l.Places(campaign, 1), nil
 	}
-	n, _ := strconv.Atoi(text) // what is no number is no number of shards either
+	n, _ := strconv.Atoi(text) // 0 for a text that is no number
 	return l.checkedPlaces(campaign, n)
 }
 

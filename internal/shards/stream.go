@@ -23,8 +23,8 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 }
 
 // ReadNewAhead is ReadNew and then Progress, in one round trip, for events that are likely to come. The progress is nil
-// if it could not be read. While a slot of a cluster moves, the two may change places: what is older than the entries
-// refutes none of them.
+// if it could not be read. While a slot of a cluster moves, the two may change places: a progress that is older than
+// the entries refutes none of them.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
 	pipe := k.rdb.Pipeline()

@@ -96,7 +96,7 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 	switch {
 	case first > 0:
 		return false, nil
-	case generation < 2 || generation > MaxGenerations: // it has one; the audit names what can't be right
+	case generation < 2 || generation > MaxGenerations: // it has one; the audit names another number
 		return true, nil
 	case dealt != newest:
 		return false, nil

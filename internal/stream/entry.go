@@ -54,7 +54,7 @@ type Closing struct {
 	LeftAmount    hongbao.Amount
 }
 
-// Plus is what two shards had given and had left together.
+// Plus adds up what two shards have granted and have left.
 func (c Closing) Plus(d Closing) Closing {
 	return Closing{c.Granted + d.Granted, c.GrantedAmount + d.GrantedAmount, c.Left + d.Left, c.LeftAmount + d.LeftAmount}
 }

@@ -68,7 +68,7 @@ func (w *world) someGrab() *hongbao.Grab {
 	return g
 }
 
-// goOn takes one task to its next call. If it came to its end, what judges it is returned.
+// goOn takes one task to its next call. If it came to its end, goOn returns the function that judges it.
 func (w *world) goOn() (ends func() error) {
 	ready := slices.DeleteFunc(slices.Clone(w.tasks), func(t *task) bool { return t.stalls.After(w.now) })
 	if len(ready) == 0 {
@@ -115,7 +115,7 @@ func (w *world) misfortune() {
 	}
 }
 
-// rollBack takes a place back to a time before some of its grants. What Redis lost is found by its next start, which
+// rollBack takes a place back to a time before some of its grants. The next start finds the loss and
 // freezes the place; the bug lets it go on.
 func (w *world) rollBack(place *shards.Shard) bool {
 	ctx, id := context.Background(), w.c.ID

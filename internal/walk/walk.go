@@ -24,7 +24,7 @@ type Walk struct {
 	user, request string
 	generation    int64
 	at            int  // which place of his order
-	asked         bool // a script has answered: what it did not know of was not dealt then
+	asked         bool // a script has answered: a generation that it did not know of was not dealt then
 	script        bool // receipts are not enough at the present place
 
 	order   []uint8 // empty until he leaves his first place
