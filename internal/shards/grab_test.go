@@ -114,7 +114,11 @@ func (h *history) spec() hongbao.Campaign {
 	for _, by := range []string{"user", "channel", "device"} {
 		for _, per := range []hongbao.Period{hongbao.PerDay, hongbao.PerCampaign, hongbao.PerHour} {
 			if (by != "user" || per != hongbao.PerCampaign) && r.IntN(4) == 0 {
-				c.Limits = append(c.Limits, hongbao.Limit{By: by, Per: per, Max: 1 + r.Int64N(12)})
+				most := int64(12)
+				if by == "user" && r.IntN(4) > 0 {
+					most = 2 // few users get more packets in an hour
+				}
+				c.Limits = append(c.Limits, hongbao.Limit{By: by, Per: per, Max: 1 + r.Int64N(most)})
 			}
 		}
 	}
