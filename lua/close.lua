@@ -31,7 +31,8 @@ if damage or half_closed then
 	return damage or half_closed
 end
 local function answer(seq, at, epoch, granted, amount)
-	return { 'closed', c[1], seq, at, epoch, granted, amount, string.format('%.0f', c[3] - granted), string.format('%.0f', c[4] - amount) }
+	return { 'closed', c[1], seq, at, epoch, granted, amount, string.format('%.0f', c[3] - granted),
+		string.format('%.0f', c[4] - amount) }
 end
 if closed[1] then
 	return answer(unpack(closed))

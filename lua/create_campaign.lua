@@ -11,8 +11,8 @@ local has, damage = whole(KEYS[2], 'state', 'loaded', 'hash')
 if damage then
 	return damage
 end
-local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) + redis.call('HLEN', KEYS[6]) +
-	redis.call('LLEN', KEYS[7])
+local leftover = redis.call('LLEN', KEYS[3]) + redis.call('HLEN', KEYS[4]) + redis.call('HLEN', KEYS[5]) +
+	redis.call('HLEN', KEYS[6]) + redis.call('LLEN', KEYS[7])
 if has[1] then
 	return { has[1], has[2], has[3] }
 end

@@ -25,8 +25,9 @@ if not first and not later or has[3] ~= ARGV[1] or has[2] ~= ARGV[3] then
 	return { has[1] or '', has[2] or '0', has[3] or '', has[1] and not first and has[1] ~= 'loading' and tostring(dealt) or '0' }
 end
 local loaded, amount = string.format('%.0f', has[2] + #ARGV - 4), string.format('%.0f', has[4] + ARGV[4])
-if stocked ~= has[2] - (later and walk[5] or 0) then
-	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. has[2] - (later and walk[5] or 0))
+local wanted = has[2] - (later and walk[5] or 0)
+if stocked ~= wanted then
+	return redis.error_reply('HBSTOCK the stock has ' .. stocked .. ' packets, the campaign says ' .. wanted)
 end
 local last = later and loaded == walk[3]
 if later and tonumber(loaded) > tonumber(walk[3]) or last and amount ~= walk[4] then

@@ -41,7 +41,8 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 	}
 	m := &model{
 		spec: c, zone: zone, state: campaigns.Open, maxBacklog: 1e6, places: 1, newest: 1,
-		stock: map[int64][]hongbao.Receipt{}, receipts: map[string][]hongbao.Receipt{}, counters: map[string]map[string]int64{},
+		stock: map[int64][]hongbao.Receipt{}, receipts: map[string][]hongbao.Receipt{},
+		counters: map[string]map[string]int64{},
 	}
 	m.coming = plan.Amounts
 	m.deal(len(m.coming), 1)
