@@ -83,9 +83,6 @@ func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
 
 // tryTopUp tells what would happen.
 func tryTopUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
-	if o.ID == "" {
-		o.ID = "none"
-	}
 	out, err := a.TryTopUp(cmd.Context(), o)
 	if err != nil {
 		return err

@@ -229,9 +229,11 @@ func TestTopUpBeforeTheLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.ok("campaign", "create", spec(t, "rain", 10, 1_000))
-	require.Contains(t, d.ok(order(5, 500, 1_000, "more")...), "next: hongbao campaign load rain")
+	require.Contains(t, d.ok(order(5, 500, 1_000, "none")...), "next: hongbao campaign load rain")
 	d.ok("campaign", "load", "rain")
-	require.Contains(t, d.ok(order(5, 500, 1_000, "more")...), "\ndealt ")
+	require.Contains(t, d.ok(order(5, 500, 1_000, "none")...), "\ndealt ")
+	r := d.refused(2, order(5, 500, 0, "")[:7], "--expect 1500")
+	require.Contains(t, r.out, "it would get generation 3", "an order without an id is no other one")
 	require.Equal(t, 15, d.crowdOf("rain", 0, 20))
 }
 
