@@ -87,6 +87,9 @@ func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, err
 		taken, held, err := l.home(call).TakeLock(ctx, call)
 		if err != nil {
 			l.release(ctx, call) // it may be ours, and nobody would renew it
+			if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+				<-ctx.Done() // the client, which gives up at the deadline, may be a moment ahead of ctx
+			}
 			if ctx.Err() != nil {
 				err = fmt.Errorf("wait for lock %s: %w: %w", call.Name, context.Cause(ctx), err)
 			}

@@ -98,6 +98,26 @@ func TestRenewedWhileHeld(t *testing.T) {
 	require.False(t, b.held(t), "released after an error too")
 }
 
+// ahead tells a deadline before the context ends.
+type ahead struct {
+	context.Context
+	at time.Time
+}
+
+func (c ahead) Deadline() (time.Time, bool) { return c.at, true }
+
+// The client of Redis gives up at a deadline, and the context may end a moment later. The error tells of the wait.
+func TestDeadlineBeforeTheContextEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := b.locks(t, time.Second).Do(ahead{ctx, time.Now().Add(-time.Millisecond)}, "refund",
+		func(context.Context) error { panic("no call can have been in time") })
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "wait for lock refund")
+}
+
 // Whoever loses his lock is told, and does not take the new owner's away.
 func TestLossIsNoticed(t *testing.T) {
 	t.Parallel()
