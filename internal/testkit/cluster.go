@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// clusterNode are the lines of redis.conf of a cluster's node. A primary that is silent for two seconds has failed. What
-// has no server touches its own slots only, which Hongbao demands.
+// clusterNode are the lines of redis.conf of a cluster's node. A primary that is silent for two seconds has failed.
+// A slot without a server stops no other slot: Hongbao demands that.
 func clusterNode(bus int) map[string]string {
 	return map[string]string{
 		"cluster-enabled": "yes", "cluster-port": strconv.Itoa(bus), "cluster-config-file": "nodes.conf",
@@ -170,53 +170,6 @@ func (c *RedisCluster) whole(ctx context.Context) error {
 	return nil
 }
 
-// says asks a node again and again until its answer has every part.
-func (r *RedisServer) says(ctx context.Context, question string, parts ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return poll(ctx, r.current(), func(ctx context.Context) error {
-		text, err := r.order(ctx, words(question)...)
-		for _, part := range parts {
-			if err == nil && !strings.Contains(text, part) {
-				err = fmt.Errorf("%s at %s: no %s: %w", question, r.Addr, part, errNotYet)
-			}
-		}
-		return err
-	})
-}
-
-func words(question string) (order []any) {
-	for _, word := range strings.Fields(question) {
-		order = append(order, word)
-	}
-	return order
-}
-
-// order has a node carry out one command.
-func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
-	client := redis.NewClient(r.Options())
-	defer client.Close()
-	text, err := client.Do(ctx, args...).Text()
-	if err != nil {
-		return "", fmt.Errorf("%v at %s: %w", args, r.Addr, err)
-	}
-	return text, nil
-}
-
-// Order has a server carry out one command, its words separated by spaces, and gives the answer, a text.
-func (r *RedisServer) Order(t testing.TB, command string) string {
-	t.Helper()
-	return must(t, func() (string, error) { return r.order(t.Context(), words(command)...) })
-}
-
-// Says asks a server again and again until its answer has every part.
-func (r *RedisServer) Says(t testing.TB, question string, parts ...string) {
-	t.Helper()
-	if err := r.says(t.Context(), question, parts...); err != nil {
-		t.Fatalf("testkit: %v", err)
-	}
-}
-
 // Client connects to the cluster; it is closed at the test's end.
 func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
@@ -246,125 +199,6 @@ func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
 			n.Says(t, "CLUSTER INFO", "cluster_state:ok")
 		}
 	}
-}
-
-// sentinelReplicas and sentinels are how many of each a RedisSentinels has.
-const (
-	sentinelReplicas = 2
-	sentinels        = 3
-)
-
-// RedisSentinels is a primary that two replicas follow and three sentinels watch.
-type RedisSentinels struct {
-	Primary   *RedisServer // when it started
-	Replicas  [sentinelReplicas]*RedisServer
-	Sentinels [sentinels]*RedisServer
-}
-
-// StartRedisSentinels starts them and returns when the sentinels know each other and both replicas. The caller closes
-// them. Of the options Args and Binary count.
-func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentinels, err error) {
-	s := &RedisSentinels{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if s.Primary, err = StartRedis(ctx, opts); err != nil {
-		return nil, err
-	}
-	var all errgroup.Group
-	replica := opts
-	replica.ReplicaOf = s.Primary
-	for i := range s.Replicas {
-		all.Go(func() (err error) {
-			if s.Replicas[i], err = StartRedis(ctx, replica); err == nil {
-				err = s.Replicas[i].says(ctx, "INFO replication", "master_link_status:up")
-			}
-			return err
-		})
-	}
-	if err = all.Wait(); err != nil {
-		return nil, err
-	}
-	for i := range s.Sentinels { // a sentinel asks for replicas every ten seconds: they must be there
-		all.Go(func() (err error) {
-			s.Sentinels[i], err = StartRedis(ctx, RedisOptions{Binary: opts.Binary, Watches: s.Primary, Quorum: 2})
-			return err
-		})
-	}
-	if err = all.Wait(); err != nil {
-		return nil, err
-	}
-	for _, n := range s.Sentinels {
-		if err = n.says(ctx, "INFO sentinel", "status=ok,address="+s.Primary.Addr+
-			fmt.Sprintf(",slaves=%d,sentinels=%d", sentinelReplicas, sentinels)); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// NewRedisSentinels are the test's own, closed at its end.
-func NewRedisSentinels(t testing.TB, opts RedisOptions) *RedisSentinels {
-	t.Helper()
-	return closing(t, must(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
-}
-
-// Addrs are the addresses of the sentinels.
-func (s *RedisSentinels) Addrs() (addrs []string) {
-	for _, n := range s.Sentinels {
-		addrs = append(addrs, n.Addr)
-	}
-	return addrs
-}
-
-// Close ends every server and removes its folder.
-func (s *RedisSentinels) Close() (err error) {
-	for _, n := range append(append(s.Sentinels[:sentinels:sentinels], s.Primary), s.Replicas[:]...) {
-		if n != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}
-	return err
-}
-
-// Client connects by the sentinels; it is closed at the test's end.
-func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions)) *redis.Client {
-	t.Helper()
-	o := &redis.FailoverOptions{
-		MasterName: SentinelName, SentinelAddrs: s.Addrs(), DialerRetries: 1, ContextTimeoutEnabled: true,
-		DisableIdentity: true,
-	}
-	if change != nil {
-		change(o)
-	}
-	client := redis.NewFailoverClient(o)
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Errorf("close the client of the sentinels: %v", err)
-		}
-	})
-	return client
-}
-
-// AwaitPromotion waits until one of the replicas is the primary, for the sentinels too, and gives it.
-func (s *RedisSentinels) AwaitPromotion(t testing.TB) (promoted *RedisServer) {
-	t.Helper()
-	Eventually(t, startTimeout, func() bool {
-		for _, r := range s.Replicas {
-			text, err := r.order(t.Context(), "INFO", "replication")
-			if err == nil && strings.Contains(text, "role:master") {
-				promoted = r
-				return true
-			}
-		}
-		return false
-	}, "a replica is promoted")
-	for _, n := range s.Sentinels {
-		n.Says(t, "INFO sentinel", "address="+promoted.Addr)
-	}
-	return promoted
 }
 
 // slotKeys is how many keys of a slot are asked for at once.

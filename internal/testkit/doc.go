@@ -6,8 +6,8 @@
 // process's shared server, which starts at first use; Prefix, the fresh database and Topic keep tests that share it
 // apart. NewRedis, NewPostgres, NewMariaDB and NewKafka give a server of the test's own that it may kill, freeze and
 // restart. StartRedis, StartPostgres, StartMariaDB and StartKafka are the same without a testing.TB. NewRedisCluster is
-// three masters, each with a replica; NewRedisSentinels is a primary with two replicas that three sentinels watch. StartProgram runs the program under test, or any
-// other, beside them.
+// three masters, each with a replica; NewRedisSentinels is a primary with two replicas that three sentinels watch.
+// StartProgram runs the program under test, or any other, beside them.
 //
 // A package whose tests use it has
 //

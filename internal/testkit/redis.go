@@ -58,7 +58,8 @@ type RedisProgram struct {
 	Path          string // empty: it is not here
 }
 
-// RedisPrograms are those that Hongbao is tested with: the one in PATH, and those that scripts/setup.sh servers fetches.
+// RedisPrograms finds the programs that Hongbao is tested with: the one in PATH, and the two that
+// `scripts/setup.sh servers` fetches.
 func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 	base, err := fetched()
 	if err != nil {
@@ -140,18 +141,6 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 	return b.String()
 }
 
-// SentinelName is what a sentinel calls the master that it watches.
-const SentinelName = "main"
-
-// sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look
-// like one.
-func sentinelConf(dir string, port int, opts RedisOptions) string {
-	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // made by loopback
-	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s %d\nsentinel "+
-		"down-after-milliseconds %[3]s 3000\n"+
-		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort, max(opts.Quorum, 1))
-}
-
 // Options are those of a client for tests: one try for each command, contexts obeyed.
 func (r *RedisServer) Options() *redis.Options {
 	return &redis.Options{
@@ -197,4 +186,52 @@ func (r *RedisServer) answers(ctx context.Context) error {
 		return fmt.Errorf("redis at %s is process %s, want %d: %w", r.Addr, got, r.Pid(), errStranger)
 	}
 	return nil
+}
+
+// says asks a server again and again until its answer has every part.
+func (r *RedisServer) says(ctx context.Context, question string, parts ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return poll(ctx, r.current(), func(ctx context.Context) error {
+		text, err := r.order(ctx, words(question)...)
+		for _, part := range parts {
+			if err == nil && !strings.Contains(text, part) {
+				err = fmt.Errorf("%s at %s: no %s: %w", question, r.Addr, part, errNotYet)
+			}
+		}
+		return err
+	})
+}
+
+// words are the arguments of a command, of which no one has a space.
+func words(command string) (order []any) {
+	for _, word := range strings.Fields(command) {
+		order = append(order, word)
+	}
+	return order
+}
+
+// order has a server carry out one command.
+func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
+	client := redis.NewClient(r.Options())
+	defer client.Close()
+	text, err := client.Do(ctx, args...).Text()
+	if err != nil {
+		return "", fmt.Errorf("%v at %s: %w", args, r.Addr, err)
+	}
+	return text, nil
+}
+
+// Order has a server carry out one command, its words separated by spaces, and gives the answer, a text.
+func (r *RedisServer) Order(t testing.TB, command string) string {
+	t.Helper()
+	return must(t, func() (string, error) { return r.order(t.Context(), words(command)...) })
+}
+
+// Says asks a server again and again until its answer has every part.
+func (r *RedisServer) Says(t testing.TB, question string, parts ...string) {
+	t.Helper()
+	if err := r.says(t.Context(), question, parts...); err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
 }

@@ -1,0 +1,144 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+// SentinelName is what a sentinel calls the master that it watches.
+const SentinelName = "main"
+
+// sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look
+// like one.
+func sentinelConf(dir string, port int, opts RedisOptions) string {
+	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // made by loopback
+	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s %d\nsentinel "+
+		"down-after-milliseconds %[3]s 3000\n"+
+		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort, max(opts.Quorum, 1))
+}
+
+// sentinelReplicas and sentinels are how many of each a RedisSentinels has.
+const (
+	sentinelReplicas = 2
+	sentinels        = 3
+)
+
+// RedisSentinels is a primary that two replicas follow and three sentinels watch.
+type RedisSentinels struct {
+	Primary   *RedisServer // when it started
+	Replicas  [sentinelReplicas]*RedisServer
+	Sentinels [sentinels]*RedisServer
+}
+
+// StartRedisSentinels starts them and returns when the sentinels know each other and both replicas. The caller closes
+// them. Of the options Args and Binary count.
+func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentinels, err error) {
+	s := &RedisSentinels{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.Primary, err = StartRedis(ctx, opts); err != nil {
+		return nil, err
+	}
+	var all errgroup.Group
+	replica := opts
+	replica.ReplicaOf = s.Primary
+	for i := range s.Replicas {
+		all.Go(func() (err error) {
+			if s.Replicas[i], err = StartRedis(ctx, replica); err == nil {
+				err = s.Replicas[i].says(ctx, "INFO replication", "master_link_status:up")
+			}
+			return err
+		})
+	}
+	if err = all.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range s.Sentinels { // a sentinel asks for replicas every ten seconds: they must be there
+		all.Go(func() (err error) {
+			s.Sentinels[i], err = StartRedis(ctx, RedisOptions{Binary: opts.Binary, Watches: s.Primary, Quorum: 2})
+			return err
+		})
+	}
+	if err = all.Wait(); err != nil {
+		return nil, err
+	}
+	for _, n := range s.Sentinels {
+		if err = n.says(ctx, "INFO sentinel", "status=ok,address="+s.Primary.Addr+
+			fmt.Sprintf(",slaves=%d,sentinels=%d", sentinelReplicas, sentinels)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// NewRedisSentinels are the test's own, closed at its end.
+func NewRedisSentinels(t testing.TB, opts RedisOptions) *RedisSentinels {
+	t.Helper()
+	return closing(t, must(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
+}
+
+// Addrs are the addresses of the sentinels.
+func (s *RedisSentinels) Addrs() (addrs []string) {
+	for _, n := range s.Sentinels {
+		addrs = append(addrs, n.Addr)
+	}
+	return addrs
+}
+
+// Close ends every server and removes its folder.
+func (s *RedisSentinels) Close() (err error) {
+	for _, n := range append(append(s.Sentinels[:sentinels:sentinels], s.Primary), s.Replicas[:]...) {
+		if n != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}
+	return err
+}
+
+// Client connects by the sentinels; it is closed at the test's end.
+func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions)) *redis.Client {
+	t.Helper()
+	o := &redis.FailoverOptions{
+		MasterName: SentinelName, SentinelAddrs: s.Addrs(), DialerRetries: 1, ContextTimeoutEnabled: true,
+		DisableIdentity: true,
+	}
+	if change != nil {
+		change(o)
+	}
+	client := redis.NewFailoverClient(o)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Errorf("close the client of the sentinels: %v", err)
+		}
+	})
+	return client
+}
+
+// AwaitPromotion waits until one of the replicas is the primary, for the sentinels too, and gives it.
+func (s *RedisSentinels) AwaitPromotion(t testing.TB) (promoted *RedisServer) {
+	t.Helper()
+	Eventually(t, startTimeout, func() bool {
+		for _, r := range s.Replicas {
+			text, err := r.order(t.Context(), "INFO", "replication")
+			if err == nil && strings.Contains(text, "role:master") {
+				promoted = r
+				return true
+			}
+		}
+		return false
+	}, "a replica is promoted")
+	for _, n := range s.Sentinels {
+		n.Says(t, "INFO sentinel", "address="+promoted.Addr)
+	}
+	return promoted
+}
