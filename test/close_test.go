@@ -91,9 +91,7 @@ durability: fast
 
 func (e *ending) file(name, text string) string {
 	e.t.Helper()
-	path := filepath.Join(e.t.TempDir(), name)
-	require.NoError(e.t, os.WriteFile(path, []byte(text), 0o600))
-	return path
+	return writeFile(e.t, name, text)
 }
 
 func (e *ending) command(args ...string) *exec.Cmd {

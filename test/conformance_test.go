@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -22,7 +21,8 @@ import (
 )
 
 // everyServer makes TestServers run each server in each topology, and compare docs/compatibility.md: make test-servers.
-var everyServer = flag.Bool("servers", false, "run TestServers with every server, and not only Redis from PATH on a cluster")
+var everyServer = flag.Bool("servers", false,
+	"run TestServers with every server, and not only Redis from PATH on a cluster")
 
 // topologies are those of redis.mode, as the table has them.
 var topologies = []string{configs.Standalone, configs.Sentinel, configs.Cluster}
@@ -130,7 +130,8 @@ func (l *life) grab(program testkit.RedisProgram) {
 		before := l.waits()
 		home := l.homeOf(id)
 		for i := range lifePeople {
-			g := &hongbao.Grab{Campaign: id, User: user(i), RequestID: "r", Facts: map[string]string{"device": fmt.Sprint("d", i%2)}}
+			g := &hongbao.Grab{Campaign: id, User: user(i), RequestID: "r",
+				Facts: map[string]string{"device": fmt.Sprint("d", i%2)}}
 			first, err := p.Grab(t.Context(), g)
 			require.NoError(t, err)
 			again, err := p.Grab(t.Context(), g)
@@ -168,9 +169,7 @@ func (l *life) homeOf(campaign string) string {
 	if l.at.cluster == nil {
 		return l.at.primaries[0].Addr
 	}
-	node, err := shards.NodeOf(l.t.Context(), l.rdb, l.layout.Home(campaign))
-	require.NoError(l.t, err)
-	return node.(*redis.Client).Options().Addr
+	return l.primaryOf(l.layout.Home(campaign).Index()).Addr
 }
 
 // waits counts the calls of WAIT and WAITAOF on each primary.

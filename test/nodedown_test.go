@@ -94,7 +94,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	}
 	for _, args := range needAll {
 		code, text := s.run(args...)
-		if code == 0 || !strings.Contains(text, "shard "+string(rune('0'+down))) {
+		if code == 0 || !strings.Contains(text, fmt.Sprintf("shard %d", down)) {
 			t.Errorf("%v ends with %d and does not name the shard: %s", args, code, text)
 		}
 	}

@@ -68,8 +68,8 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression str
 	require.NoError(t, err)
 	pub, err := publish.New(publish.Config{
 		Brokers: []string{broker.Addr}, ClientID: "test", Topic: topic, Partitions: 2, Deployment: "test", Worker: "w1",
-		BatchGrants: 100, BatchBytes: 1_000_000, Compression: compression, DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second,
-		IdleTimeout: time.Minute,
+		BatchGrants: 100, BatchBytes: 1_000_000, Compression: compression,
+		DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
 	}, claims, &shards.Reader{Redis: b.rdb, Layout: b.layout})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -293,7 +294,9 @@ func (c *people) right(t *testing.T) {
 
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
-	return (&ending{t: t}).file(name, text)
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // startTime is how long a server, a worker or a step of it may take at most.
