@@ -4,14 +4,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -22,7 +18,7 @@ type job struct {
 	pods, callers, n        int
 }
 
-// peers are those that make bench runs. Each prints its rates, most important first.
+// peers are the libraries that make bench runs. Each prints its rates, most important first.
 var peers = map[string]func(context.Context, job) ([]float64, error){
 	"rueidis": func(ctx context.Context, j job) ([]float64, error) {
 		rate, err := grabs(ctx, j.addr, j.sha, j.pods, j.callers, j.n)
@@ -70,22 +66,13 @@ func grabs(ctx context.Context, addr, sha string, pods, callers, n int) (float64
 		defer c.Close()
 		clients[i] = c
 	}
-	errs := make([]error, pods*callers)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	start := time.Now()
-	for w := range errs {
-		c := clients[w%pods]
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n) && errs[w] == nil; i = next.Add(1) - 1 {
-				errs[w] = c.Do(ctx, c.B().Evalsha().Sha1(sha).Numkeys(4).
-					Key("{s}stock", "{s}consumed", "{s}map", fmt.Sprintf("u%08d", i)).Build()).Error()
-				if rueidis.IsRedisNil(errs[w]) { // nothing is left: the classic script's refusal
-					errs[w] = nil
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
+	return each(pods*callers, n, func(caller, i int) error {
+		c := clients[caller%pods]
+		err := c.Do(ctx, c.B().Evalsha().Sha1(sha).Numkeys(4).
+			Key("{s}stock", "{s}consumed", "{s}map", fmt.Sprintf("u%08d", i)).Build()).Error()
+		if rueidis.IsRedisNil(err) { // nothing is left: the classic script's refusal
+			return nil
+		}
+		return err
+	})
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// grant is the text of a message: what Hongbao's record says, made the same way.
+// grant is the text of a message, as in Hongbao's record.
 func grant(i int) []byte {
 	return fmt.Appendf(nil, `{"campaign":"bench-0","packet":%d,"user":"u%08d","amount":500,"shard":0,"seq":%d,"epoch":1,`+
 		`"time":"2026-11-22T10:00:00.000Z","request_id":"r%05d"}`, i+1, i, i+1, i%100_000)
 }
 
 // each calls do for 0..n-1 from so many goroutines, and gives the rate.
-func each(callers, n int, do func(i int) error) (float64, error) {
+func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	errs := make([]error, callers)
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -32,7 +32,7 @@ func each(callers, n int, do func(i int) error) (float64, error) {
 	for w := range errs {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n && errs[w] == nil; i = int(next.Add(1)) - 1 {
-				errs[w] = do(i)
+				errs[w] = do(w, i)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func (c *counter) wait(n int, start time.Time) (float64, error) {
 func asynqTasks(_ context.Context, j job) ([]float64, error) {
 	opt := asynq.RedisClientOpt{Addr: j.addr, PoolSize: j.callers + 10}
 	client := asynq.NewClient(opt)
-	in, err := each(j.callers, j.n, func(i int) error {
+	in, err := each(j.callers, j.n, func(_, i int) error {
 		_, err := client.Enqueue(asynq.NewTask("grant", grant(i)))
 		return err
 	})
@@ -110,7 +110,7 @@ func fill(j job) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rate, err := each(j.callers, j.n, func(i int) error {
+	rate, err := each(j.callers, j.n, func(_, i int) error {
 		return p.Publish(stream, message.NewMessage(watermill.NewUUID(), grant(i)))
 	})
 	return rate, errors.Join(err, p.Close())
