@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Machine is what a row was measured on, and when.
+// Machine is the machine that measured a row, with the date.
 type Machine struct {
 	Date   string `json:"date"`
 	Commit string `json:"commit"`
@@ -24,7 +25,7 @@ type Machine struct {
 	Cores  int    `json:"cores"`
 	Kernel string `json:"kernel"`
 	Memory string `json:"memory"`
-	// Versions of what took part, by name.
+	// Versions of the programs and libraries that took part, by name.
 	Versions map[string]string `json:"versions"`
 	// Busy is the share of the processors that others used in the second before the row began. Stolen is the share that
 	// the machine's host took away since it started.
@@ -55,12 +56,8 @@ func look(ctx context.Context) (Machine, error) {
 		}
 	}
 	before := processorTime()
-	pause := time.NewTimer(time.Second)
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
+	if !retry.Pause(ctx, time.Second) {
 		return m, ctx.Err()
-	case <-pause.C:
 	}
 	after := processorTime()
 	if all := after.all - before.all; all > 0 {
@@ -113,7 +110,7 @@ func field(path, name string) string {
 
 var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// version gives what a program says of itself.
+// version asks a program for its version.
 func version(ctx context.Context, program string, args ...string) string {
 	return cmp.Or(versionText.FindString(firstLine(ctx, program, args...)), "none")
 }

@@ -39,9 +39,10 @@ var rows = []row{
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},
 	{"receipts", receiptsRow},
-	queueRow(queue{"peer_asynq", "asynq", "asynq, whose tasks are each retried and archived by themselves: at least once", 256}),
-	queueRow(queue{"peer_watermill_redis", "watermill-redis", "watermill-redisstream, consumers of one group, each of which takes a " +
-		"message when it has acknowledged the one before: at least once", 64}),
+	queueRow(queue{"peer_asynq", "asynq",
+		"asynq, whose tasks are each retried and archived by themselves: at least once", 256}),
+	queueRow(queue{"peer_watermill_redis", "watermill-redis", "watermill-redisstream, consumers of one group, each of which " +
+		"takes a message when it has acknowledged the one before: at least once", 64}),
 	{"peer_watermill_kafka", queueKafkaRow},
 }
 
@@ -88,7 +89,7 @@ func main() {
 	}
 }
 
-// run measures rows. Each is written when it is there, beside those that were measured before.
+// run measures rows. It writes the results of each at once, and keeps the results of all other rows as they were.
 func run(ctx context.Context, o options, names string) error {
 	if o.rounds < 3 || o.scale <= 0 {
 		return errors.New("want -rounds of at least 3 and a -scale above 0")

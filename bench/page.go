@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// The tables of the README stand between these lines, and nobody else writes there.
+// The table of a README stands between these lines; only writePages writes there.
 const (
 	tableBegin = "<!-- bench -->\n"
 	tableEnd   = "<!-- /bench -->"
 )
 
-// readmes are those that have the table.
+// readmes are the files with the table.
 var readmes = []string{"README.md", "README.zh-CN.md"}
 
 // writePages writes the tables of the READMEs, and docs/bench.md, by the results.
@@ -50,12 +50,13 @@ func withTable(text, table string) (string, error) {
 	before, rest, begun := strings.Cut(text, tableBegin)
 	_, after, ended := strings.Cut(rest, tableEnd)
 	if !begun || !ended {
-		return "", fmt.Errorf("it has no lines %q and %q: put them where the table belongs", strings.TrimSpace(tableBegin), tableEnd)
+		return "", fmt.Errorf("it has no lines %q and %q: put them where the table belongs", strings.TrimSpace(tableBegin),
+			tableEnd)
 	}
 	return before + tableBegin + table + tableEnd + after, nil
 }
 
-// readmeTable has the rows of which something is promised.
+// readmeTable has the rows that have a promise.
 func readmeTable(results []Result) string {
 	var b strings.Builder
 	b.WriteString("| row | ours | baseline | unit | ratio | promised | measured |\n|---|---|---|---|---|---|---|\n")
@@ -139,7 +140,7 @@ func page(results []Result) string {
 	return b.String()
 }
 
-// machines lists what the rows were measured on: one line for those that have it in common.
+// machines lists the machines, each once, with the rows that it measured.
 func machines(b *strings.Builder, results []Result) {
 	rows, order := map[string][]string{}, []string{}
 	for i := range results {
