@@ -20,15 +20,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// poster books a batch of grants, and end closes its connections.
+// poster books a batch of grants.
 type poster func(ctx context.Context, grants []hongbao.Grant) error
 
 // database is a kind of server to settle at.
 type database struct {
 	about string
-	// fresh makes an empty database.
+	// fresh makes an empty database, and drop drops it.
 	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
-	// bare makes a loop's poster to the ledger's tables, plain one to tables of its own; plain may be nil.
+	// poster makes a bare loop's poster to the ledger's tables, plain one to tables of its own; plain may be nil. end
+	// closes a poster's connections.
 	poster, plain func(ctx context.Context, dsn string) (post poster, end func() error, err error)
 	close         func() error
 }
@@ -40,21 +41,14 @@ func ledgerConfig(driver ledger.Driver, dsn string) ledger.Config {
 	}
 }
 
-// startPostgres starts one that does not lose what it has confirmed.
-func startPostgres(ctx context.Context) (*testkit.PostgresServer, error) {
+// postgresDatabase starts a PostgreSQL that loses nothing that it has confirmed.
+func postgresDatabase(ctx context.Context) (*database, error) {
 	pg, err := testkit.StartPostgres(ctx, testkit.PostgresOptions{Settings: map[string]string{
-		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "512MB", "max_wal_size": "4GB",
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "512MB",
+		"max_wal_size": "4GB",
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
-	}
-	return pg, nil
-}
-
-func postgresDatabase(ctx context.Context) (*database, error) {
-	pg, err := startPostgres(ctx)
-	if err != nil {
-		return nil, err
 	}
 	return &database{
 		about: "PostgreSQL with fsync", close: pg.Close, poster: postgresPoster, plain: postgresPlain,
@@ -221,7 +215,8 @@ func sqlitePoster(_ context.Context, path string) (poster, func() error, error) 
 		if err != nil {
 			return err
 		}
-		for _, s := range transaction(columns(grants), `ON CONFLICT (id) DO UPDATE SET balance = balance + excluded.balance`) {
+		for _, s := range transaction(columns(grants),
+			`ON CONFLICT (id) DO UPDATE SET balance = balance + excluded.balance`) {
 			if _, err := tx.ExecContext(ctx, s.sql, s.args...); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
 )
 
 // fixture is a Redis of the row's own, AOF everysec.
@@ -79,6 +80,41 @@ func (r *fixture) load(ctx context.Context, layout *shards.Layout, c hongbao.Cam
 	hash := campaign.Commit(c, seed)
 	err = store.Load(ctx, c, plan, hash, nil)
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}, err
+}
+
+// newProducer makes a producer of grabs that are sent to a Redis by rdb.
+func newProducer(rdb *redis.Client, layout *shards.Layout) (*producer.Producer, error) {
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, layout.Space, "bench"
+	return producer.New(cfg)
+}
+
+// grabbing gives use a producer, and closes it afterwards.
+func (r *fixture) grabbing(ctx context.Context, layout *shards.Layout, use func(p *producer.Producer) error) error {
+	p, err := newProducer(r.rdb, layout)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(p), p.Close(ctx))
+}
+
+// userGrab is a user's grab in campaign bench.
+func userGrab(i int) *hongbao.Grab { return &hongbao.Grab{Campaign: "bench", User: user(i)} }
+
+// deviceGrab is the same with a device, which spec's limits ask for. Two users share one.
+func deviceGrab(i int) *hongbao.Grab {
+	g := userGrab(i)
+	g.Facts = map[string]string{"device": fmt.Sprintf("d%07d", i/2)}
+	return g
+}
+
+// grab makes a grab, which must end in the outcome want.
+func grab(ctx context.Context, p *producer.Producer, g *hongbao.Grab, want hongbao.Outcome) error {
+	a, err := p.Grab(ctx, g)
+	if err == nil && a.Outcome != want {
+		err = fmt.Errorf("user %s got %s", g.User, a.Outcome)
+	}
+	return err
 }
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }

@@ -150,16 +150,24 @@ func (r *fixture) classicStock(ctx context.Context, n int) (sha string, err erro
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return "", fmt.Errorf("empty redis: %w", err)
 	}
+	if err := r.classicPackets(ctx, "{s}stock", n); err != nil {
+		return "", err
+	}
+	return r.rdb.ScriptLoad(ctx, classic).Result()
+}
+
+// classicPackets puts n packets into a list.
+func (r *fixture) classicPackets(ctx context.Context, key string, n int) error {
 	for i := 0; i < n; i += 5000 {
 		var packets []any
 		for j := i; j < min(i+5000, n); j++ {
 			packets = append(packets, fmt.Sprintf(`{"id":%d,"money":%d}`, j+1, 100+j%801))
 		}
-		if err := r.rdb.RPush(ctx, "{s}stock", packets...).Err(); err != nil {
-			return "", fmt.Errorf("load the classic list: %w", err)
+		if err := r.rdb.RPush(ctx, key, packets...).Err(); err != nil {
+			return fmt.Errorf("load the classic list: %w", err)
 		}
 	}
-	return r.rdb.ScriptLoad(ctx, classic).Result()
+	return nil
 }
 
 func (r *fixture) classicGrabs(ctx context.Context, f fleet, n int, m *meter) error {
@@ -185,12 +193,9 @@ func (r *fixture) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error
 		return err
 	}
 	return m.measure(ctx, peer, n, func() (float64, error) {
-		rates, err := runPeer(ctx, "-addr", r.server.Addr, "-sha", sha, "-pods", strconv.Itoa(f.pods), "-callers",
+		rate, _, err := runPeer(ctx, "-addr", r.server.Addr, "-sha", sha, "-pods", strconv.Itoa(f.pods), "-callers",
 			strconv.Itoa(f.callers), "-n", strconv.Itoa(n))
-		if err != nil {
-			return 0, err
-		}
-		return rates[0], nil
+		return rate, err
 	})
 }
 
@@ -223,27 +228,17 @@ func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err e
 		}
 		err = errors.Join(err, end())
 	}()
-	grab := func(pod, i int) error {
-		a, err := producers[pod].Grab(ctx, &hongbao.Grab{
-			Campaign: "bench", User: user(i), Facts: map[string]string{"device": fmt.Sprintf("d%07d", i/2)},
-		})
-		if err == nil && a.Outcome != hongbao.OutcomeGranted {
-			err = fmt.Errorf("user %d got %s", i, a.Outcome)
-		}
-		return err
-	}
+	once := func(pod, i int) error { return grab(ctx, producers[pod], deviceGrab(i), hongbao.OutcomeGranted) }
 	for pod := range clients { // each has looked at the campaign before the clock runs
 		if err != nil {
 			return err
 		}
-		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = clients[pod], layout.Space, "bench"
-		p, err1 := producer.New(cfg)
+		p, err1 := newProducer(clients[pod], layout)
 		if err1 != nil {
 			return err1
 		}
 		producers = append(producers, p)
-		err = grab(pod, n+pod)
+		err = once(pod, n+pod)
 	}
-	return m.measure(ctx, ours, n, func() (float64, error) { return f.crowd(n, grab) })
+	return m.measure(ctx, ours, n, func() (float64, error) { return f.crowd(n, once) })
 }

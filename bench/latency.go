@@ -12,7 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -29,7 +29,8 @@ var percentiles = []float64{50, 75, 90, 95, 99, 99.5, 99.9}
 // omission).
 type openLoop struct {
 	rate float64
-	// closed, if not 0, has so many grabs made by 256 callers who each wait for their answers instead: as fast as it goes.
+	// closed, if not 0, has so many grabs made by 256 callers who each wait for their answers instead: as fast as it
+	// goes.
 	closed int
 
 	start time.Time
@@ -58,8 +59,7 @@ func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) 
 		due += time.Duration(rand.ExpFloat64() / l.rate * float64(time.Second))
 		at := due
 		if wait := at - time.Since(l.start); wait > 0 {
-			pause := time.NewTimer(wait)
-			<-pause.C
+			retry.Pause(ctx, wait)
 		}
 		wg.Go(func() {
 			err := do(ctx, i)
@@ -68,7 +68,7 @@ func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) 
 			defer l.mu.Unlock()
 			failed = errors.Join(failed, err)
 			if l.counted(i) {
-				_ = l.hist.RecordValue(max(1, took.Microseconds())) // what is above a minute is a failure, told by do
+				_ = l.hist.RecordValue(max(1, took.Microseconds())) // do fails a call that takes above a minute
 			}
 		})
 	}
@@ -104,26 +104,28 @@ func latencyGrabRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{Name: "latency_grab", Unit: "ms (p99)", Want: 3, Below: true, Beside: map[string]float64{}}
 	load, err := r.halfLoad(ctx, o)
-	var runs [2][]float64
 	all := []*hdrhistogram.Histogram{newHistogram(), newHistogram()}
-	for range o.rounds {
-		for i, do := range []func(context.Context, *openLoop) error{r.ourLatency, r.classicLatency} {
-			if err == nil {
-				if err = do(ctx, load); err == nil {
-					runs[i] = append(runs[i], p(load.hist, 99))
-					all[i].Merge(load.hist)
-				}
+	p99 := func(i int, do func(context.Context, *openLoop) error) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) {
+			if err := do(ctx, load); err != nil {
+				return 0, err
 			}
+			all[i].Merge(load.hist)
+			return p(load.hist, 99), nil
 		}
+	}
+	if err == nil {
+		err = res.inTurn(ctx, o.rounds, p99(1, r.classicLatency), p99(0, r.ourLatency))
 	}
 	if err = errors.Join(err, r.close()); err != nil {
 		return nil, err
 	}
-	res.compare(runs[0], runs[1])
-	res.HowOurs = fmt.Sprintf("p99 of grabs through one producer at %.0f grabs/s, half of what the slower of the two reaches here "+
-		"with 256 callers; callers come at random times, whether those before have their answers or not, and a latency "+
-		"counts from the time at which the caller was to come; %s a round, the first %s not counted", load.rate, loadFor, warmFor)
-	res.HowBaseline = "one EVALSHA of the classic script for each caller, by go-redis with at most 64 connections, at the same load"
+	res.HowOurs = fmt.Sprintf("p99 of grabs through one producer at %.0f grabs/s, half of what the slower of the two "+
+		"reaches here with 256 callers; callers come at random times, whether those before have their answers or not, "+
+		"and a latency counts from the time at which the caller was to come; %s a round, the first %s not counted",
+		load.rate, loadFor, warmFor)
+	res.HowBaseline = "one EVALSHA of the classic script for each caller, by go-redis with at most 64 connections, at " +
+		"the same load"
 	for i, name := range []string{"ours", "bare EVALSHA"} {
 		for _, at := range []float64{50, 99, 99.9} {
 			res.Beside[fmt.Sprintf("%s, p%v, ms", name, at)] = p(all[i], at)
@@ -148,8 +150,11 @@ func (r *fixture) ourLatency(ctx context.Context, l *openLoop) error {
 	if _, err := r.load(ctx, layout, spec("bench", l.n()+1)); err != nil {
 		return err
 	}
-	return r.grabbing(ctx, layout, func(grab func(ctx context.Context, i int) error) error {
-		return errors.Join(grab(ctx, l.n()), l.run(ctx, grab))
+	return r.grabbing(ctx, layout, func(p *producer.Producer) error {
+		once := func(ctx context.Context, i int) error {
+			return grab(ctx, p, deviceGrab(i), hongbao.OutcomeGranted)
+		}
+		return errors.Join(once(ctx, l.n()), l.run(ctx, once))
 	})
 }
 
@@ -161,25 +166,4 @@ func (r *fixture) classicLatency(ctx context.Context, l *openLoop) error {
 	return l.run(ctx, func(ctx context.Context, i int) error {
 		return r.rdb.EvalSha(ctx, sha, []string{"{s}stock", "{s}consumed", "{s}map", user(i)}).Err()
 	})
-}
-
-// grabbing has use grab in campaign bench through a producer.
-func (r *fixture) grabbing(ctx context.Context, layout *shards.Layout,
-	use func(grab func(ctx context.Context, i int) error) error) error {
-	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, layout.Space, "bench"
-	producer, err := producer.New(cfg)
-	if err != nil {
-		return err
-	}
-	err = use(func(ctx context.Context, i int) error {
-		a, err := producer.Grab(ctx, &hongbao.Grab{
-			Campaign: "bench", User: user(i), Facts: map[string]string{"device": fmt.Sprintf("d%07d", i/2)},
-		})
-		if err == nil && a.Outcome != hongbao.OutcomeGranted {
-			err = fmt.Errorf("user %d got %s", i, a.Outcome)
-		}
-		return err
-	})
-	return errors.Join(err, producer.Close(ctx))
 }

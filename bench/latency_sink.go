@@ -17,10 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
 )
 
-// latecome is how long after the last grab a grant may come to its sink. Else it is lost.
+// latecome is how long after the last grab a grant may come to its sink. A later one counts as lost.
 const latecome = time.Minute
 
 // arrivals notes when each user had his answer, and when a sink had his grant.
@@ -33,7 +33,8 @@ type arrivals struct {
 }
 
 func newArrivals(n int) *arrivals {
-	a := &arrivals{start: time.Now(), answered: make([]atomic.Int64, n), done: make([]atomic.Int64, n), all: make(chan struct{})}
+	a := &arrivals{start: time.Now(), answered: make([]atomic.Int64, n), done: make([]atomic.Int64, n),
+		all: make(chan struct{})}
 	a.left.Store(int64(n))
 	return a
 }
@@ -47,7 +48,7 @@ func (a *arrivals) arrived(user string) {
 	}
 }
 
-// histogram has what passed from answer to sink of those who count. A sink may be quicker than the answer's way back.
+// histogram has the times from answer to sink, after the warm-up. A sink may be quicker than the answer's way back.
 func (a *arrivals) histogram(l *openLoop) *hdrhistogram.Histogram {
 	h := newHistogram()
 	for i := range l.n() {
@@ -75,7 +76,7 @@ func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// toSink grabs at the load while a consumer brings what was granted to a handler.
+// toSink has people grab at the load, while a consumer brings their grants to a handler.
 func (r *fixture) toSink(ctx context.Context, layout *shards.Layout, group string, h hongbao.Handler, l *openLoop,
 	a *arrivals) error {
 	cfg := consumer.DefaultConfig()
@@ -88,9 +89,9 @@ func (r *fixture) toSink(ctx context.Context, layout *shards.Layout, group strin
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(running) }()
-	err = r.grabbing(ctx, layout, func(grab func(ctx context.Context, i int) error) error {
+	err = r.grabbing(ctx, layout, func(p *producer.Producer) error {
 		return l.run(ctx, func(ctx context.Context, i int) error {
-			err := grab(ctx, i)
+			err := grab(ctx, p, deviceGrab(i), hongbao.OutcomeGranted)
 			a.answered[i].Store(int64(time.Since(a.start)))
 			return err
 		})
@@ -118,9 +119,9 @@ func latencyRow(ctx context.Context, o options, name, what string,
 	load := &openLoop{rate: float64(len(full.done)) / full.took.Seconds() / 2}
 	res := Result{
 		Name: name, Unit: "ms (p99)", Most: 100, Beside: map[string]float64{},
-		HowOurs: fmt.Sprintf("p99 of the time from a grab's answer to %s, at %.0f grabs/s: half of what producer and sink reach "+
-			"together on this machine with 256 callers; callers come at random times for %s a round, the first %s not counted; consumer with its "+
-			"defaults", what, load.rate, loadFor, warmFor),
+		HowOurs: fmt.Sprintf("p99 of the time from a grab's answer to %s, at %.0f grabs/s: half of what producer and sink "+
+			"reach together on this machine with 256 callers; callers come at random times for %s a round, the first %s not "+
+			"counted; consumer with its defaults", what, load.rate, loadFor, warmFor),
 	}
 	all, grabs := newHistogram(), newHistogram()
 	var runs []float64
@@ -139,7 +140,8 @@ func latencyRow(ctx context.Context, o options, name, what string,
 		res.Beside[fmt.Sprintf("p%v, ms", at)] = p(all, at)
 		res.Beside[fmt.Sprintf("the grab itself, p%v, ms", at)] = p(grabs, at)
 	}
-	res.Plot = figure("From the answer to "+what, []string{"answer to sink", "the grab itself"}, []*hdrhistogram.Histogram{all, grabs})
+	res.Plot = figure("From the answer to "+what, []string{"answer to sink", "the grab itself"},
+		[]*hdrhistogram.Histogram{all, grabs})
 	return res, nil
 }
 
@@ -148,16 +150,16 @@ func latencyLedgerRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	pg, err := startPostgres(ctx)
+	db, err := postgresDatabase(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	res, err := latencyRow(ctx, o, "latency_ledger", "its row being committed in PostgreSQL, with fsync",
-		func(ctx context.Context, l *openLoop) (*arrivals, error) { return r.ledgerLatency(ctx, pg, l) })
-	return []Result{res}, errors.Join(err, pg.Close(), r.close())
+		func(ctx context.Context, l *openLoop) (*arrivals, error) { return r.ledgerLatency(ctx, db, l) })
+	return []Result{res}, errors.Join(err, db.close(), r.close())
 }
 
-func (r *fixture) ledgerLatency(ctx context.Context, pg *testkit.PostgresServer, l *openLoop) (*arrivals, error) {
+func (r *fixture) ledgerLatency(ctx context.Context, db *database, l *openLoop) (*arrivals, error) {
 	layout, err := r.deployment(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -166,35 +168,22 @@ func (r *fixture) ledgerLatency(ctx context.Context, pg *testkit.PostgresServer,
 	if err != nil {
 		return nil, err
 	}
-	name, err := pg.CreateDatabase(ctx)
-	if err != nil {
-		return nil, err
-	}
-	books, settler, err := openLedger(ctx, ledgerConfig(ledger.PostgreSQL, pg.DSN(name)), []ledger.Campaign{c})
+	books, err := db.open(ctx, []ledger.Campaign{c})
 	if err != nil {
 		return nil, err
 	}
 	a := newArrivals(l.n())
-	err = r.toSink(ctx, layout, "balance", timed{settler, a}, l, a)
-	return a, errors.Join(err, books.Close(), pg.DropDatabase(ctx, name))
+	err = r.toSink(ctx, layout, "balance", timed{books.settler, a}, l, a)
+	return a, errors.Join(err, books.end(ctx))
 }
 
 func latencyTopicRow(ctx context.Context, o options) ([]Result, error) {
-	r, err := newFixture(ctx)
+	b, err := newPublishBench(ctx, o.n(100_000))
 	if err != nil {
 		return nil, err
 	}
-	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start kafka: %w", err), r.close())
-	}
-	b := &publishBench{fixture: r, broker: broker, n: o.n(100_000)}
-	_, err = b.writer(ctx) // a broker is slow until its JVM has compiled what it needs
-	var res Result
-	if err == nil {
-		res, err = latencyRow(ctx, o, "latency_topic", "its record being read from Kafka", b.latency)
-	}
-	return []Result{res}, errors.Join(err, broker.Close(), r.close())
+	res, err := latencyRow(ctx, o, "latency_topic", "its record being read from Kafka", b.latency)
+	return []Result{res}, errors.Join(err, b.close())
 }
 
 func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, error) {
@@ -209,7 +198,7 @@ func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, err
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := b.publisher(layout, topic, "kafka", "none", &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
+	publisher, err := b.sink(layout, topic, "none")
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +208,8 @@ func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, err
 	var readers sync.WaitGroup
 	errs := make([]error, partitions)
 	for partition := range partitions {
-		reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{b.broker.Addr}, Topic: topic, Partition: partition,
-			MinBytes: 1, MaxBytes: 1 << 20, MaxWait: 100 * time.Millisecond})
+		reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{b.broker.Addr}, Topic: topic,
+			Partition: partition, MinBytes: 1, MaxBytes: 1 << 20, MaxWait: 100 * time.Millisecond})
 		readers.Go(func() {
 			for errs[partition] == nil {
 				var m kafka.Message

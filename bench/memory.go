@@ -23,9 +23,9 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	pg, err := startPostgres(ctx)
+	db, err := postgresDatabase(ctx)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.close())
 	}
 	res := Result{
 		Name: "memory_per_grant", Unit: "bytes", Want: 0.85, Below: true,
@@ -35,14 +35,8 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	err = res.inTurn(ctx, o.rounds,
 		func(ctx context.Context) (float64, error) { return r.classicMemory(ctx, n) },
-		func(ctx context.Context) (float64, error) {
-			name, err := pg.CreateDatabase(ctx)
-			if err != nil {
-				return 0, err
-			}
-			return r.ourMemory(ctx, n, pg.DSN(name))
-		})
-	return []Result{res}, errors.Join(err, pg.Close(), r.close())
+		func(ctx context.Context) (float64, error) { return r.ourMemory(ctx, n, db) })
+	return []Result{res}, errors.Join(err, db.close(), r.close())
 }
 
 func (r *fixture) usedMemory(ctx context.Context) (float64, error) {
@@ -77,7 +71,7 @@ func (r *fixture) classicMemory(ctx context.Context, n int) (float64, error) {
 	return r.grown(ctx, n, func() error { return r.classicGrabs(ctx, fleet{1, 20}, n, newMeter(r)) })
 }
 
-func (r *fixture) ourMemory(ctx context.Context, n int, dsn string) (float64, error) {
+func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, error) {
 	return r.grown(ctx, n, func() error {
 		layout, err := r.deployment(ctx, 1)
 		if err != nil {
@@ -90,28 +84,21 @@ func (r *fixture) ourMemory(ctx context.Context, n int, dsn string) (float64, er
 		if err != nil {
 			return err
 		}
-		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, layout.Space, "bench"
-		p, err := producer.New(cfg)
-		if err != nil {
-			return err
-		}
-		_, err = crowd(ctx, 512, n, func(ctx context.Context, i int) error {
-			a, err := p.Grab(ctx, &hongbao.Grab{Campaign: "bench", User: user(i)})
-			if err == nil && a.Outcome != hongbao.OutcomeGranted {
-				err = fmt.Errorf("user %d got %s", i, a.Outcome)
-			}
+		err = r.grabbing(ctx, layout, func(p *producer.Producer) error {
+			_, err := crowd(ctx, 512, n, func(ctx context.Context, i int) error {
+				return grab(ctx, p, userGrab(i), hongbao.OutcomeGranted)
+			})
 			return err
 		})
-		if err = errors.Join(err, p.Close(ctx)); err != nil {
-			return err
-		}
-		books, settler, err := openLedger(ctx, ledgerConfig(ledger.PostgreSQL, dsn), []ledger.Campaign{c})
 		if err != nil {
 			return err
 		}
-		_, err = r.consume(ctx, layout, "balance", n, settler)
-		if err = errors.Join(err, books.Close()); err != nil {
+		books, err := db.open(ctx, []ledger.Campaign{c})
+		if err != nil {
+			return err
+		}
+		_, err = r.consume(ctx, layout, "balance", n, books.settler)
+		if err = errors.Join(err, books.end(ctx)); err != nil {
 			return err
 		}
 		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{

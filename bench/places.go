@@ -26,29 +26,19 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 		return nil, err
 	}
 	m := newMeter(r)
-	for range o.rounds {
-		for _, places := range []int{1, 4, allPlaces} {
-			if err == nil {
-				err = r.wideGrabs(ctx, m, "shards_"+strconv.Itoa(places), places, o.n(10_000)*places, false)
-			}
-		}
-		if err == nil {
-			err = r.wideGrabs(ctx, m, "tail", allPlaces, o.n(20_000), true)
-		}
-	}
-	if err = errors.Join(err, r.close()); err != nil {
+	if err = errors.Join(r.wideRounds(ctx, m, o), r.close()); err != nil {
 		return nil, err
 	}
-	how := "processor time of Redis (INFO cpu) for each grab in a campaign over %d of 16 shards, all in one Redis, by one producer " +
-		"and %d callers for each shard; a limit by user, AOF everysec"
+	how := "processor time of Redis (INFO cpu) for each grab in a campaign over %d of 16 shards, all in one Redis, by one " +
+		"producer and %d callers for each shard; a limit by user, AOF everysec"
 	var all []Result
 	for _, places := range []int{4, allPlaces} {
 		name := "shards_" + strconv.Itoa(places)
-		res := Result{Name: "grab_" + name, Unit: "us", Want: 1.15, Below: true, HowOurs: fmt.Sprintf(how, places, callersAPlace),
-			HowBaseline: "grab_shards_1: the same over one shard"}
+		res := Result{Name: "grab_" + name, Unit: "us", Want: 1.15, Below: true,
+			HowOurs: fmt.Sprintf(how, places, callersAPlace), HowBaseline: "grab_shards_1: the same over one shard"}
 		res.compare(m.process[name], m.process["shards_1"])
-		res.Beside = map[string]float64{"grabs/s": median(m.rates[name]), "grabs/s over one shard": median(m.rates["shards_1"]),
-			"grabs per script call": median(m.size[name])}
+		res.Beside = map[string]float64{"grabs/s": median(m.rates[name]),
+			"grabs/s over one shard": median(m.rates["shards_1"]), "grabs per script call": median(m.size[name])}
 		all = append(all, res)
 	}
 	tail := Result{Name: "grab_tail_16", Unit: "us", HowOurs: "as grab_shards_16, while 15 of the 16 places are empty",
@@ -56,6 +46,21 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 	tail.compare(m.process["tail"], m.process["shards_16"])
 	tail.Beside = map[string]float64{"grabs/s": median(m.rates["tail"])}
 	return append(all, tail), nil
+}
+
+// wideRounds measures grabs over 1, 4 and all places in turn, and over all of which one has packets.
+func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
+	for range o.rounds {
+		for _, places := range []int{1, 4, allPlaces} {
+			if err := r.wideGrabs(ctx, m, "shards_"+strconv.Itoa(places), places, o.n(10_000)*places, false); err != nil {
+				return err
+			}
+		}
+		if err := r.wideGrabs(ctx, m, "tail", allPlaces, o.n(20_000), true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wideGrabs measures n grabs in a campaign over so many places.
@@ -78,19 +83,15 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 			}
 		}
 	}
-	return r.producing(ctx, layout, func(grab func(i int) (hongbao.Outcome, error)) error {
+	return r.grabbing(ctx, layout, func(p *producer.Producer) error {
 		for i := range 200 { // it has looked at the campaign before the clock runs
-			if _, err := grab(n + i); err != nil {
+			if err := grab(ctx, p, userGrab(n+i), hongbao.OutcomeGranted); err != nil {
 				return err
 			}
 		}
 		return m.measure(ctx, name, n, func() (float64, error) {
-			return crowd(ctx, callersAPlace*places, n, func(_ context.Context, i int) error {
-				outcome, err := grab(i)
-				if err == nil && outcome != hongbao.OutcomeGranted {
-					err = fmt.Errorf("user %d got %s", i, outcome)
-				}
-				return err
+			return crowd(ctx, callersAPlace*places, n, func(ctx context.Context, i int) error {
+				return grab(ctx, p, userGrab(i), hongbao.OutcomeGranted)
 			})
 		})
 	})
@@ -109,7 +110,6 @@ func (r *fixture) loadWide(ctx context.Context, layout *shards.Layout, places, p
 // drain grants all that a place has, to users who come for nothing else.
 func (r *fixture) drain(ctx context.Context, k shards.Keys) error {
 	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, shards.Of(r.rdb, k)
-	call.Generation = 1
 	var answers []hongbao.Answer
 	for i := 0; ; i += shards.MaxGrabs {
 		call.Grabs = call.Grabs[:0]
@@ -130,22 +130,6 @@ func (r *fixture) drain(ctx context.Context, k shards.Keys) error {
 	}
 }
 
-// producing has use grab in campaign bench by a producer, without facts.
-func (r *fixture) producing(ctx context.Context, layout *shards.Layout,
-	use func(grab func(i int) (hongbao.Outcome, error)) error) error {
-	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = r.rdb, layout.Space, "bench"
-	p, err := producer.New(cfg)
-	if err != nil {
-		return err
-	}
-	err = use(func(i int) (hongbao.Outcome, error) {
-		a, err := p.Grab(ctx, &hongbao.Grab{Campaign: "bench", User: user(i)})
-		return a.Outcome, err
-	})
-	return errors.Join(err, p.Close(ctx))
-}
-
 // soldOutRow compares refusals once nothing is left with those of the classic script.
 func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
@@ -154,30 +138,20 @@ func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	n, m, cores := o.n(300_000), newMeter(r), []float64{}
 	for range o.rounds {
-		var sha string
-		if sha, err = r.classicStock(ctx, 0); err == nil {
-			err = m.measure(ctx, peer, n, func() (float64, error) {
-				rates, err := runPeer(ctx, "-addr", r.server.Addr, "-sha", sha, "-callers", "512", "-n", strconv.Itoa(n))
-				if err != nil {
-					return 0, err
-				}
-				return rates[0], nil
-			})
-		}
-		if err == nil {
-			var core float64
-			core, err = r.soldOut(ctx, m, n)
-			cores = append(cores, core)
-		}
-		if err != nil {
+		if err = r.classicSoldOut(ctx, m, n); err != nil {
 			break
 		}
+		var core float64
+		if core, err = r.soldOut(ctx, m, n); err != nil {
+			break
+		}
+		cores = append(cores, core)
 	}
 	rate := Result{
 		Name: "sold_out", Unit: "refusals/s", Want: 5,
-		HowOurs: fmt.Sprintf("%d grabs of users who hold nothing, by 512 callers through one producer, once nothing is left: the "+
-			"producer remembers that, and reads receipts only, one HMGET for all who wait. The filter of winners, which would ask "+
-			"Redis nothing, is not built", n),
+		HowOurs: fmt.Sprintf("%d grabs of users who hold nothing, by 512 callers through one producer, once nothing is left: "+
+			"the producer remembers that, and reads receipts only, one HMGET for all who wait. The filter of winners, which "+
+			"would ask Redis nothing, is not built", n),
 		HowBaseline: "the classic script when its list is empty, by rueidis, which pipelines, 512 callers",
 	}
 	rate.compare(m.rates[ours], m.rates[peer])
@@ -187,6 +161,18 @@ func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 		HowOurs: "refusals of sold_out by the producer's own processor time (getrusage), callers included"}
 	core.compare(cores, nil)
 	return []Result{rate, core}, errors.Join(err, r.close())
+}
+
+// classicSoldOut measures n refusals of the classic script.
+func (r *fixture) classicSoldOut(ctx context.Context, m *meter, n int) error {
+	sha, err := r.classicStock(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return m.measure(ctx, peer, n, func() (float64, error) {
+		rate, _, err := runPeer(ctx, "-addr", r.server.Addr, "-sha", sha, "-callers", "512", "-n", strconv.Itoa(n))
+		return rate, err
+	})
 }
 
 // soldOut measures n refusals, and gives how many one core of the producer makes in a second.
@@ -199,9 +185,9 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core float64, e
 	if err := r.loadWide(ctx, layout, 1, packets); err != nil {
 		return 0, err
 	}
-	err = r.producing(ctx, layout, func(grab func(i int) (hongbao.Outcome, error)) error {
+	err = r.grabbing(ctx, layout, func(p *producer.Producer) error {
 		for i := range packets {
-			if _, err := grab(n + i); err != nil {
+			if err := grab(ctx, p, userGrab(n+i), hongbao.OutcomeGranted); err != nil {
 				return err
 			}
 		}
@@ -210,12 +196,8 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core float64, e
 			return err
 		}
 		err = m.measure(ctx, ours, n, func() (float64, error) {
-			return crowd(ctx, 512, n, func(_ context.Context, i int) error {
-				outcome, err := grab(i)
-				if err == nil && outcome != hongbao.OutcomeSoldOut {
-					err = fmt.Errorf("user %d got %s", i, outcome)
-				}
-				return err
+			return crowd(ctx, 512, n, func(ctx context.Context, i int) error {
+				return grab(ctx, p, userGrab(i), hongbao.OutcomeSoldOut)
 			})
 		})
 		after, err1 := processTime()

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -26,60 +27,26 @@ const partitions = 4
 // kafka-go's Writer, and, for each compression, with franz-go's idempotent producer; these get their messages from
 // memory.
 func publishRow(ctx context.Context, o options) ([]Result, error) {
-	r, err := newFixture(ctx)
+	b, err := newPublishBench(ctx, o.n(300_000))
 	if err != nil {
 		return nil, err
 	}
-	broker, err := startKafka(ctx)
-	if err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	b := &publishBench{fixture: r, broker: broker, n: o.n(300_000)}
 	results, err := b.rows(ctx, o.rounds)
-	return results, errors.Join(err, broker.Close(), r.close())
-}
-
-func startKafka(ctx context.Context) (*testkit.KafkaBroker, error) {
-	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
-	if err != nil {
-		return nil, fmt.Errorf("start kafka: %w", err)
-	}
-	return broker, nil
-}
-
-// publishing is a run of the row, and the results that are compared with it.
-type publishing struct {
-	run  func(context.Context) (float64, error)
-	rate []float64
+	return results, errors.Join(err, b.close())
 }
 
 func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
-	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, "+
-		"stored batches, leases, done bits", b.n, shardCount)
-	plain, bare, writer := &publishing{run: b.ours("none")}, &publishing{run: b.bare}, &publishing{run: b.writer}
-	runs := []*publishing{bare, plain, writer}
-	mine, franz := map[string]*publishing{}, map[string]*publishing{}
+	runs := []func(context.Context) (float64, error){b.bare, b.writer}
 	for _, c := range compressions {
-		mine[c], franz[c] = plain, &publishing{run: b.franz(c)}
-		if c != "none" {
-			mine[c] = &publishing{run: b.ours(c)}
-			runs = append(runs, mine[c])
-		}
-		runs = append(runs, franz[c])
+		runs = append(runs, b.ours(c), b.franz(c))
 	}
-	// A broker is slow until its JVM has compiled what it needs; that run does not count.
-	if _, err := b.writer(ctx); err != nil {
+	rates, err := inTurn(ctx, rounds, runs...)
+	if err != nil {
 		return nil, err
 	}
-	for range rounds {
-		for _, p := range runs {
-			rate, err := p.run(ctx)
-			if err != nil {
-				return nil, err
-			}
-			p.rate = append(p.rate, rate)
-		}
-	}
+	bare, writer, byCompression := rates[0], rates[1], rates[2:]
+	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, "+
+		"stored batches, leases, done bits", b.n, shardCount)
 	results := []Result{{
 		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's "+
@@ -89,21 +56,21 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, " +
 			"nothing acked",
 	}}
-	results[0].compare(plain.rate, bare.rate)
-	results[1].compare(plain.rate, writer.rate)
-	for _, c := range compressions {
+	results[0].compare(byCompression[0], bare)
+	results[1].compare(byCompression[0], writer)
+	for i, c := range compressions {
 		res := Result{
 			Name: "publish_kafka_franz_" + c, Unit: "grants/s", Want: 0.7, HowOurs: ours + "; compression " + c,
-			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions, records made " +
-				"before the clock starts: nothing read, nothing encoded as JSON, nothing acked",
+			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions, records " +
+				"made before the clock starts: nothing read, nothing encoded as JSON, nothing acked",
 		}
-		res.compare(mine[c].rate, franz[c].rate)
+		res.compare(byCompression[2*i], byCompression[2*i+1])
 		results = append(results, res)
 	}
 	return results, nil
 }
 
-// compressions are those that the row compares.
+// compressions are the ones that the row compares. The rows without a compression in their names take the first.
 var compressions = []string{"none", "lz4", "zstd"}
 
 type publishBench struct {
@@ -112,6 +79,26 @@ type publishBench struct {
 	n       int
 	runs    int
 }
+
+// newPublishBench starts Redis and Kafka. The broker has done a run of kafka-go's Writer then, which counts nowhere: it
+// is slow until its JVM has compiled what it needs.
+func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
+	r, err := newFixture(ctx)
+	if err != nil {
+		return nil, err
+	}
+	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start kafka: %w", err), r.close())
+	}
+	b := &publishBench{fixture: r, broker: broker, n: n}
+	if _, err := b.writer(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *publishBench) close() error { return errors.Join(b.broker.Close(), b.fixture.close()) }
 
 // fresh makes the events of one run, and the empty topic that they go to.
 func (b *publishBench) fresh(ctx context.Context) (*shards.Layout, string, error) {
@@ -136,14 +123,18 @@ func (b *publishBench) ours(compression string) func(context.Context) (float64, 
 		if err != nil {
 			return 0, err
 		}
-		group := "kafka-" + strconv.Itoa(b.runs)
-		p, err := b.publisher(layout, topic, group, compression, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
+		p, err := b.sink(layout, topic, compression)
 		if err != nil {
 			return 0, err
 		}
 		defer p.Close()
-		return b.fixture.consume(ctx, layout, group, b.n, p)
+		return b.fixture.consume(ctx, layout, "kafka", b.n, p)
 	}
+}
+
+// sink makes a publisher for the consumers of group kafka.
+func (b *publishBench) sink(layout *shards.Layout, topic, compression string) (*publish.Publisher, error) {
+	return b.publisher(layout, topic, "kafka", compression, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
 }
 
 // franz produces as many records from memory as fast as franz-go can, without losing one.

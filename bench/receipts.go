@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -18,7 +19,7 @@ const (
 	fewReceipts = 10_000
 	costGrabs   = 10_000 // grabs that one cost is measured by
 	costCall    = 32     // grabs of a call, and scripts of a pipeline of the classic script
-	costsARound = 3      // processor times of so few grabs need several
+	costsARound = 3      // a processor time of so few grabs is coarse: one alone says little
 	// doublingWidth is how many receipts before and behind a power of two come one by one.
 	doublingWidth = 500
 )
@@ -31,8 +32,8 @@ var sizes = []struct {
 	doubles int // the power of two behind which Redis moves the hash; 0 where it is not moving
 }{{"7e5", 700_000, 0}, {"1e6", 1<<20 + 2000, 1 << 20}, {"7.5e6", 7_500_000, 0}, {"1e7", 10_000_000, 1 << 23}}
 
-// receiptsRow asks what a grab costs Redis when its campaign has many receipts already, beside one in the same Redis
-// that has few. So does a script's cost of the classic design, for its hash of users.
+// receiptsRow compares a grab's cost for Redis in a campaign that has many receipts already with its cost in one that has
+// few, in the same Redis. It does the same for the classic script and its hash of users.
 func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 	var costs [2]costs
 	for i, begin := range []func(*fixture) side{
@@ -83,7 +84,8 @@ type costs struct {
 }
 
 func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err error) {
-	c = costs{map[string][]float64{}, map[string][]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}}
+	c = costs{map[string][]float64{}, map[string][]float64{}, map[string]float64{}, map[string]float64{},
+		map[string]float64{}}
 	if err := s.begin(ctx, len(sizes)*costsARound*o.rounds*costGrabs); err != nil {
 		return c, err
 	}
@@ -108,21 +110,15 @@ func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err er
 			if err := s.few(ctx); err != nil {
 				return c, err
 			}
-			for _, one := range []struct {
-				to       map[string][]float64
-				campaign string
-				from     int
-			}{{c.few, few, fewReceipts}, {c.many, many, has}} {
-				before, err := r.cpu(ctx)
-				if err == nil {
-					err = s.grab(ctx, one.campaign, one.from)
-				}
-				after, err1 := r.cpu(ctx)
-				if err := errors.Join(err, err1); err != nil {
-					return c, err
-				}
-				one.to[size.name] = append(one.to[size.name], (after.process-before.process)/costGrabs)
+			ofFew, err := r.cost(ctx, s, few, fewReceipts)
+			if err != nil {
+				return c, err
 			}
+			ofMany, err := r.cost(ctx, s, many, has)
+			if err != nil {
+				return c, err
+			}
+			c.few[size.name], c.many[size.name] = append(c.few[size.name], ofFew), append(c.many[size.name], ofMany)
 			has += costGrabs
 		}
 		if err := r.pauses(ctx, s.key(many), size.name, has, &c); err != nil {
@@ -132,8 +128,18 @@ func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err er
 	return c, nil
 }
 
-// doubling fills a hash to the number at which Redis doubles it, then one by one beyond, and gives the longest command of
-// these in ms.
+// cost makes costGrabs grabs, and gives the processor time of each in us.
+func (r *fixture) cost(ctx context.Context, s side, campaign string, from int) (float64, error) {
+	before, err := r.cpu(ctx)
+	if err == nil {
+		err = s.grab(ctx, campaign, from)
+	}
+	after, err1 := r.cpu(ctx)
+	return (after.process - before.process) / costGrabs, errors.Join(err, err1)
+}
+
+// doubling fills a hash to the number at which Redis doubles it, then one by one beyond. It gives the longest command
+// of these in ms.
 func (r *fixture) doubling(ctx context.Context, s side, from, at int) (longest float64, err error) {
 	err = s.fill(ctx, many, from, at-doublingWidth)
 	err = errors.Join(err, r.rdb.Do(ctx, "SLOWLOG", "RESET").Err())
@@ -147,7 +153,7 @@ func (r *fixture) doubling(ctx context.Context, s side, from, at int) (longest f
 	return longest, errors.Join(err, err1)
 }
 
-// readOnce reads receipts, so that Redis ends moving the hash: each read moves a piece.
+// readOnce reads receipts until Redis has moved the whole hash: each read moves a piece.
 func (r *fixture) readOnce(ctx context.Context, key string, n int) error {
 	for i := 0; i < n; i += 5000 {
 		users := make([]string, 0, 5000)
@@ -168,16 +174,12 @@ func (r *fixture) pauses(ctx context.Context, key, size string, n int, c *costs)
 	if err := errors.Join(err, r.rdb.BgRewriteAOF(ctx).Err()); err != nil {
 		return err
 	}
-	for {
+	err = retry.Poll(ctx, 20*time.Millisecond, func() (done bool, err error) {
 		info, err := r.info(ctx, "persistence")
-		if err != nil {
-			return err
-		}
-		if info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0" {
-			break
-		}
-		pause := time.NewTimer(20 * time.Millisecond)
-		<-pause.C
+		return info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0", err
+	})
+	if err != nil {
+		return err
 	}
 	info, err := r.info(ctx, "stats")
 	if err != nil {
@@ -190,7 +192,8 @@ func (r *fixture) pauses(ctx context.Context, key, size string, n int, c *costs)
 
 func receiptsResults(ours, classic *costs) (all []Result) {
 	plot := Plot{Title: "A grab's cost when its campaign has receipts already", Unit: "us of Redis", Lines: []Line{
-		{Name: "hongbao"}, {Name: "hongbao, a campaign with 1e4"}, {Name: "classic script"}, {Name: "classic script with 1e4"}}}
+		{Name: "hongbao"}, {Name: "hongbao, a campaign with 1e4"}, {Name: "classic script"},
+		{Name: "classic script with 1e4"}}}
 	for _, size := range sizes {
 		plot.X = append(plot.X, size.name)
 		for i, v := range [][]float64{ours.many[size.name], ours.few[size.name], classic.many[size.name],
@@ -200,7 +203,8 @@ func receiptsResults(ours, classic *costs) (all []Result) {
 		res := Result{
 			Name: "receipts_" + size.name, Unit: "us", Want: 1.15, Below: true,
 			HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs, %d a call, in a campaign that has %s "+
-				"receipts already (put there by HSET, in grab.lua's form), a limit by user, AOF everysec", costGrabs, costCall, size.name),
+				"receipts already (put there by HSET, in grab.lua's form), a limit by user, AOF everysec", costGrabs, costCall,
+				size.name),
 			HowBaseline: fmt.Sprintf("the same in turn, in a campaign with %d receipts in the same Redis", fewReceipts),
 			Beside: map[string]float64{
 				"bytes for each receipt":                            ours.bytes[size.name],
@@ -327,18 +331,7 @@ func (s *classicSide) begin(ctx context.Context, packets int) (err error) {
 }
 
 func (s *classicSide) stock(ctx context.Context, campaign string, n int) error {
-	packets := make([]any, 0, n)
-	for i := range n {
-		packets = append(packets, fmt.Sprintf(`{"id":%d,"money":%d}`, i+1, 100+i%801))
-	}
-	for len(packets) > 0 {
-		chunk := packets[:min(5000, len(packets))]
-		packets = packets[len(chunk):]
-		if err := s.rdb.RPush(ctx, "{"+campaign+"}stock", chunk...).Err(); err != nil {
-			return fmt.Errorf("load the classic list: %w", err)
-		}
-	}
-	return nil
+	return s.classicPackets(ctx, "{"+campaign+"}stock", n)
 }
 
 func (s *classicSide) few(ctx context.Context) error {

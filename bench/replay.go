@@ -12,21 +12,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
 // there first.
 func replayRow(ctx context.Context, o options) ([]Result, error) {
-	r, err := newFixture(ctx)
+	b, err := newPublishBench(ctx, o.n(300_000))
 	if err != nil {
 		return nil, err
 	}
-	broker, err := testkit.StartKafka(ctx, testkit.KafkaOptions{Java: []string{"-XX:TieredStopAtLevel=4"}})
-	if err != nil {
-		return nil, fmt.Errorf("start kafka: %w", err)
-	}
-	b := &publishBench{fixture: r, broker: broker, n: o.n(300_000)}
 	res := Result{
 		Name: "replay", Unit: "grants/s", Want: 0.8,
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, "+
@@ -34,14 +28,8 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 			b.n, shardCount),
 		HowBaseline: "the same grants through package consumer and the publisher: publish_kafka's own side",
 	}
-	_, err = b.writer(ctx) // a broker is slow until its JVM has compiled what it needs; that run does not count
-	if err == nil {
-		err = res.inTurn(ctx, o.rounds, b.ours("none"), b.replay)
-	}
-	if err = errors.Join(err, broker.Close(), r.close()); err != nil {
-		return nil, err
-	}
-	return []Result{res}, nil
+	err = res.inTurn(ctx, o.rounds, b.ours("none"), b.replay)
+	return []Result{res}, errors.Join(err, b.close())
 }
 
 func (b *publishBench) replay(ctx context.Context) (float64, error) {
@@ -50,7 +38,8 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	name := strconv.Itoa(b.runs)
-	p, err := b.publisher(layout, topic, replay.DoneSink(name), "none", &replay.Entries{Redis: b.fixture.rdb, Space: layout})
+	p, err := b.publisher(layout, topic, replay.DoneSink(name), "none",
+		&replay.Entries{Redis: b.fixture.rdb, Space: layout})
 	if err != nil {
 		return 0, err
 	}
@@ -86,8 +75,8 @@ func (b *publishBench) publisher(layout *shards.Layout, topic, sink, compression
 	return publish.New(publish.Config{
 		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench",
 		Worker:      "bench",
-		BatchGrants: batch, BatchBytes: 1_000_000, Compression: compression, DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second,
-		IdleTimeout: time.Minute,
+		BatchGrants: batch, BatchBytes: 1_000_000, Compression: compression,
+		DialTimeout: 5 * time.Second, RequestTimeout: 20 * time.Second, IdleTimeout: time.Minute,
 		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour,
 		FetchBytes:         1 << 20, Campaigns: inYuan{},

@@ -114,20 +114,27 @@ func (r *Result) judgement() string {
 
 // inTurn runs baseline and ours in turn and fills in the medians.
 func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(context.Context) (float64, error)) error {
-	var runsOurs, runsBaseline []float64
-	for range rounds {
-		b, err := baseline(ctx)
-		if err != nil {
-			return fmt.Errorf("baseline: %w", err)
-		}
-		o, err := ours(ctx)
-		if err != nil {
-			return fmt.Errorf("ours: %w", err)
-		}
-		runsBaseline, runsOurs = append(runsBaseline, b), append(runsOurs, o)
+	runs, err := inTurn(ctx, rounds, baseline, ours)
+	if err != nil {
+		return err
 	}
-	r.compare(runsOurs, runsBaseline)
+	r.compare(runs[1], runs[0])
 	return nil
+}
+
+// inTurn makes runs of several kinds in turn, and gives the figures of each kind, round by round.
+func inTurn(ctx context.Context, rounds int, kinds ...func(context.Context) (float64, error)) ([][]float64, error) {
+	all := make([][]float64, len(kinds))
+	for range rounds {
+		for i, run := range kinds {
+			v, err := run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("run %d of %d in a round: %w", i+1, len(kinds), err)
+			}
+			all[i] = append(all[i], v)
+		}
+	}
+	return all, nil
 }
 
 // compare fills in the medians, their ratio, and how far the rounds are apart.

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // settleRow compares Redis -> ledger by a whole consumer with a bare loop over the same entries, on the same tables.
@@ -33,7 +30,17 @@ func settleRow(name string, want float64, start func(context.Context) (*database
 type settleBench struct {
 	fixture *fixture
 	db      *database
-	n, runs int
+	n       int
+}
+
+// begin makes the events of a run, and empty books that know their campaigns.
+func (b *settleBench) begin(ctx context.Context) (*shards.Layout, *books, error) {
+	layout, campaigns, err := b.fixture.events(ctx, b.n)
+	if err != nil {
+		return nil, nil, err
+	}
+	books, err := b.db.open(ctx, campaigns)
+	return layout, books, err
 }
 
 func (b *settleBench) rows(ctx context.Context, o options, name string, want float64) ([]Result, error) {
@@ -53,63 +60,39 @@ func (b *settleBench) rows(ctx context.Context, o options, name string, want flo
 		})
 		runs = append(runs, b.plain)
 	}
-	figures := make([][]float64, len(runs))
-	for range o.rounds {
-		for i, run := range runs {
-			rate, err := run(ctx)
-			if err != nil {
-				return nil, err
-			}
-			figures[i] = append(figures[i], rate)
-		}
+	rates, err := inTurn(ctx, o.rounds, runs...)
+	if err != nil {
+		return nil, err
 	}
-	rows[0].compare(figures[1], figures[0])
+	rows[0].compare(rates[1], rates[0])
 	if len(rows) > 1 {
-		rows[1].compare(figures[1], figures[2])
+		rows[1].compare(rates[1], rates[2])
 	}
 	return rows, nil
 }
 
 // ours settles the events of a run.
 func (b *settleBench) ours(ctx context.Context) (float64, error) {
-	b.runs++
-	layout, campaigns, err := b.fixture.events(ctx, b.n)
+	layout, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
-	config, drop, err := b.db.fresh(ctx)
-	if err != nil {
-		return 0, err
-	}
-	books, settler, err := openLedger(ctx, config, campaigns)
-	if err != nil {
-		return 0, err
-	}
-	rate, err := b.fixture.consume(ctx, layout, fmt.Sprintf("balance-%d", b.runs), b.n, settler)
-	return rate, errors.Join(err, allGranted(ctx, books, campaigns), books.Close(), drop(ctx))
+	rate, err := b.fixture.consume(ctx, layout, "balance", b.n, books.settler)
+	return rate, errors.Join(err, books.settled(ctx), books.end(ctx))
 }
 
 // bare brings the same events to the same tables by the least that a program can do.
 func (b *settleBench) bare(ctx context.Context) (float64, error) {
-	layout, campaigns, err := b.fixture.events(ctx, b.n)
+	layout, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
-	config, drop, err := b.db.fresh(ctx)
+	post, end, err := b.db.poster(ctx, books.dsn)
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, books.end(ctx))
 	}
-	books, _, err := openLedger(ctx, config, campaigns)
-	if err != nil {
-		return 0, err
-	}
-	post, end, err := b.db.poster(ctx, config.DSN)
-	if err != nil {
-		return 0, errors.Join(err, books.Close())
-	}
-	rate, err := b.fixture.bareLoop(ctx, layout, "bare", b.n,
-		func(ctx context.Context, _ int, grants []hongbao.Grant) error { return post(ctx, grants) })
-	return rate, errors.Join(err, allGranted(ctx, books, campaigns), end(), books.Close(), drop(ctx))
+	rate, err := b.loop(ctx, layout, post)
+	return rate, errors.Join(err, books.settled(ctx), end(), books.end(ctx))
 }
 
 // plain brings the same events to tables that a program would make which keeps no books.
@@ -124,52 +107,13 @@ func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	}
 	post, end, err := b.db.plain(ctx, config.DSN)
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, drop(ctx))
 	}
-	rate, err := b.fixture.bareLoop(ctx, layout, "bare", b.n,
-		func(ctx context.Context, _ int, grants []hongbao.Grant) error { return post(ctx, grants) })
+	rate, err := b.loop(ctx, layout, post)
 	return rate, errors.Join(err, end(), drop(ctx))
 }
 
-// allGranted tells that the ledger holds every packet of the campaigns.
-func allGranted(ctx context.Context, books *ledger.Ledger, campaigns []ledger.Campaign) error {
-	for _, c := range campaigns {
-		t, _, err := books.Totals(ctx, c.Spec.ID)
-		if err == nil && t.Granted != t.Funded {
-			err = fmt.Errorf("campaign %s: %d of %d settled", c.Spec.ID, t.Granted, t.Funded)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// openLedger opens an empty ledger with the campaigns in it, and a settler on it.
-func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Campaign) (*ledger.Ledger,
-	*ledger.Settler, error) {
-	if _, err := ledger.Migrate(ctx, config); err != nil {
-		return nil, nil, err
-	}
-	books, err := ledger.Open(ctx, config)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, c := range campaigns {
-		if _, err := books.CreateCampaign(ctx, c); err != nil {
-			return nil, nil, err
-		}
-	}
-	plans, err := campaign.NewPlans(campaign.PlansConfig{
-		MaxPackets: hongbao.MaxPackets,
-		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-			c, _, err := books.Campaign(ctx, id)
-			return c.Spec, c.Seed, err
-		},
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	settler, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: books, Plan: plans, Log: zap.NewNop()})
-	return books, settler, err
+func (b *settleBench) loop(ctx context.Context, layout *shards.Layout, post poster) (float64, error) {
+	return b.fixture.bareLoop(ctx, layout, "bare", b.n,
+		func(ctx context.Context, _ int, grants []hongbao.Grant) error { return post(ctx, grants) })
 }

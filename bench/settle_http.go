@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/remote"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 const (
@@ -31,14 +30,15 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	pg, err := startPostgres(ctx)
+	db, err := postgresDatabase(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	b, err := startSlowBank()
+	bank, err := startSlowBank()
 	if err != nil {
-		return nil, errors.Join(err, pg.Close(), r.close())
+		return nil, errors.Join(err, db.close(), r.close())
 	}
+	b := &httpBench{settleBench{fixture: r, db: db, n: n}, bank}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
 		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/remote: plan "+
@@ -50,15 +50,15 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 			remoteConcurrency),
 	}
 	err = res.inTurn(ctx, o.rounds,
-		func(ctx context.Context) (float64, error) { return bareHTTP(ctx, b, n) },
-		func(ctx context.Context) (float64, error) { return ourHTTP(ctx, r, pg, b, n, 0) })
+		func(ctx context.Context) (float64, error) { return bareHTTP(ctx, bank, n) },
+		func(ctx context.Context) (float64, error) { return b.credits(ctx, 0) })
 	if err == nil {
 		var batches float64
-		if batches, err = ourHTTP(ctx, r, pg, b, n, 100); err == nil {
+		if batches, err = b.credits(ctx, 100); err == nil {
 			res.Beside = map[string]float64{"with batches of 100, grants/s": batches}
 		}
 	}
-	return []Result{res}, errors.Join(err, b.close(), pg.Close(), r.close())
+	return []Result{res}, errors.Join(err, bank.close(), db.close(), r.close())
 }
 
 func bareHTTP(ctx context.Context, b *slowBank, n int) (float64, error) {
@@ -115,31 +115,28 @@ func plansOf(campaigns []ledger.Campaign) (fixedPlans, error) {
 	return fixedPlans{plans}, err
 }
 
-func ourHTTP(ctx context.Context, r *fixture, pg *testkit.PostgresServer, b *slowBank, n, batchCredits int) (float64,
-	error) {
-	layout, campaigns, err := r.events(ctx, n)
+type httpBench struct {
+	settleBench
+	bank *slowBank
+}
+
+// credits settles the events of a run by requests to the bank; batchCredits, if not 0, is how many one may hold.
+func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, error) {
+	layout, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
-	name, err := pg.CreateDatabase(ctx)
+	h, err := remoteHandler(b.bank.url, batchCredits, books.campaigns, books.settler)
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, books.end(ctx))
 	}
-	books, settler, err := openLedger(ctx, ledgerConfig(ledger.PostgreSQL, pg.DSN(name)), campaigns)
-	if err != nil {
-		return 0, err
-	}
-	h, err := remoteHandler(b.url, batchCredits, campaigns, settler)
-	if err != nil {
-		return 0, errors.Join(err, books.Close())
-	}
-	before := b.booked.Load()
-	rate, err := r.consume(ctx, layout, "balance", n, h)
+	before := b.bank.booked.Load()
+	rate, err := b.fixture.consume(ctx, layout, "balance", b.n, h)
 	h.Close()
-	if got := b.booked.Load() - before; err == nil && got != int64(n) {
-		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, n, h.Stats().Breaker)
+	if got := b.bank.booked.Load() - before; err == nil && got != int64(b.n) {
+		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, b.n, h.Stats().Breaker)
 	}
-	return rate, errors.Join(err, allGranted(ctx, books, campaigns), books.Close(), pg.DropDatabase(ctx, name))
+	return rate, errors.Join(err, books.settled(ctx), books.end(ctx))
 }
 
 func remoteHandler(url string, batchCredits int, campaigns []ledger.Campaign, settler remote.Ledger) (*remote.Handler,

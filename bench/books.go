@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// books is a ledger in a database of its own.
+type books struct {
+	dsn       string
+	ledger    *ledger.Ledger
+	settler   *ledger.Settler
+	campaigns []ledger.Campaign
+	drop      func(context.Context) error
+}
+
+// open makes books that know the campaigns.
+func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*books, error) {
+	config, drop, err := db.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, settler, err := openLedger(ctx, config, campaigns)
+	if err != nil {
+		return nil, errors.Join(err, drop(ctx))
+	}
+	return &books{dsn: config.DSN, ledger: l, settler: settler, campaigns: campaigns, drop: drop}, nil
+}
+
+// settled fails unless the ledger holds every packet of the campaigns.
+func (b *books) settled(ctx context.Context) error {
+	for _, c := range b.campaigns {
+		t, _, err := b.ledger.Totals(ctx, c.Spec.ID)
+		if err == nil && t.Granted != t.Funded {
+			err = fmt.Errorf("campaign %s: %d of %d settled", c.Spec.ID, t.Granted, t.Funded)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end closes the ledger and drops its database.
+func (b *books) end(ctx context.Context) error { return errors.Join(b.ledger.Close(), b.drop(ctx)) }
+
+// openLedger opens an empty ledger with the campaigns in it, and a settler on it.
+func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Campaign) (*ledger.Ledger,
+	*ledger.Settler, error) {
+	if _, err := ledger.Migrate(ctx, config); err != nil {
+		return nil, nil, err
+	}
+	books, err := ledger.Open(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range campaigns {
+		if _, err := books.CreateCampaign(ctx, c); err != nil {
+			return nil, nil, err
+		}
+	}
+	plans, err := campaign.NewPlans(campaign.PlansConfig{
+		MaxPackets: hongbao.MaxPackets,
+		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+			c, _, err := books.Campaign(ctx, id)
+			return c.Spec, c.Seed, err
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	settler, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: books, Plan: plans, Log: zap.NewNop()})
+	return books, settler, err
+}
