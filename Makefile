@@ -96,8 +96,7 @@ $(GOLANGCI):
 	mv bin/golangci-lint $@
 
 bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json, docs/bench.md, README's table
-	go run ./bench -row '$(ROW)' -rounds $(ROUNDS)
-	go run -C bench/plots .
+	go run ./bench -row '$(ROW)' -rounds $(ROUNDS); status=$$?; go run -C bench/plots . && exit $$status
 
 soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON
 	go build -o bin/soak ./test/soak

@@ -15,10 +15,11 @@
 //     _lz4 and _zstd, against franz-go's idempotent producer that sends from memory;
 //   - both_sinks brings it to PostgreSQL and to Kafka at once, against the slower one alone;
 //   - replay delivers it once more, against the rate of publish_kafka;
-//   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash.
+//   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash;
 //   - latency_* are percentiles at half load; receipts_* a grab's cost when its campaign has many receipts already;
 //     grab_shards_*, grab_tail_16 and sold_out a campaign over many shards, and one that has nothing left;
-//   - peer_* are queues that other programs use, run by command bench/peers.
+//   - peer_* are queues that other programs use, run by command bench/peers with the number of handlers that is best there;
+//   - audit_1e7 is the memory of `hongbao audit` with ten million grants. It takes long and runs only when it is named.
 //
 // It prints a table that says kept or MISSED of each promise, and keeps the results, with every single run and how both
 // sides were measured, in bench/results.json: a row that was measured again takes the place of its old results. By that

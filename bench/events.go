@@ -45,8 +45,9 @@ func (r *fixture) events(ctx context.Context, n int) (*shards.Layout, []ledger.C
 		}
 		campaigns = append(campaigns, c)
 		const entry = 50
+		call := shards.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
 		for i := 0; i < n/shardCount; i += entry {
-			call := shards.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
+			call.Grabs = call.Grabs[:0]
 			for u := i; u < min(i+entry, n/shardCount); u++ {
 				call.Grabs = append(call.Grabs, &hongbao.Grab{
 					User: user(u), RequestID: fmt.Sprintf("r%05d", u%100_000),

@@ -43,7 +43,7 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 	if err != nil {
 		return nil, err
 	}
-	n := o.n(300_000)
+	n := o.n(200_000)
 	rate := Result{
 		Name: "grab_" + f.String(), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grabs by %d callers on each of %d clients through package producer: a limit by user and one by "+
@@ -199,18 +199,24 @@ func (r *fixture) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error
 	})
 }
 
-// peers builds command peers once.
-var peers = sync.OnceValues(func() (string, error) {
-	bin, err := filepath.Abs("bin/peers")
+// peers and hongbaoBin build their commands once.
+var (
+	peers      = sync.OnceValues(func() (string, error) { return built("peers", "bench/peers", ".") })
+	hongbaoBin = sync.OnceValues(func() (string, error) { return built("hongbao", ".", "./cmd/hongbao") })
+)
+
+// built builds a command of the repository.
+func built(name, dir, pkg string) (string, error) {
+	bin, err := filepath.Abs(filepath.Join("bin", name))
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-C", "bench/peers", "-o", bin, ".")
+	cmd := exec.Command("go", "build", "-C", dir, "-o", bin, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s, in the repository's folder: %w: %s", cmd, err, out)
 	}
 	return bin, nil
-})
+}
 
 func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err error) {
 	layout, err := r.deployment(ctx, 1)

@@ -19,9 +19,16 @@ const (
 // readmes are the files with the table.
 var readmes = []string{"README.md", "README.zh-CN.md"}
 
-// writePages writes the tables of the READMEs, and docs/bench.md, by the results.
+// notesFile has what a person knows of a row beside its figures: why a promise was missed, which settings were best.
+const notesFile = "bench/notes.md"
+
+// writePages writes the tables of the READMEs, and docs/bench.md, by the results and the notes.
 func writePages(root string) error {
 	results, err := readResults(filepath.Join(root, resultsFile))
+	if err != nil {
+		return err
+	}
+	notes, err := readNotes(filepath.Join(root, notesFile))
 	if err != nil {
 		return err
 	}
@@ -39,10 +46,30 @@ func writePages(root string) error {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "docs/bench.md"), []byte(page(results)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "docs/bench.md"), []byte(page(results, notes)), 0o644); err != nil {
 		return fmt.Errorf("write the page of the rows: %w", err)
 	}
 	return nil
+}
+
+// readNotes gives the text below each heading "## row" of a file.
+func readNotes(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the notes: %w", err)
+	}
+	notes := map[string]string{}
+	for i, part := range strings.Split("\n"+string(text), "\n## ") {
+		name, note, _ := strings.Cut(part, "\n")
+		if note = strings.TrimSpace(note); i == 0 {
+			continue
+		}
+		if notes[name] != "" || note == "" {
+			return nil, fmt.Errorf("read the notes of %s: want one heading \"## %s\", with a text below it", path, name)
+		}
+		notes[name] = note
+	}
+	return notes, nil
 }
 
 // withTable puts a table between the marks of a text.
@@ -93,7 +120,8 @@ const pageHead = `# The rows of make bench
 
 ` + "`make bench`" + ` writes this page, the tables of the READMEs and ` + "`bench/results.json`" + `; ` +
 	"`make bench ROW=grab_1x512`" + ` measures
-one row anew and leaves the others, each with the date of its own. Nobody edits it by hand.
+one row anew and leaves the others, each with the date of its own. Nobody edits it by hand: what a person adds to a row,
+above all why it was missed, stands in ` + "`bench/notes.md`" + ` and comes from there.%s
 
 Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. The ratios are what
 the project promises; absolute numbers depend on the machine. [Sizing](sizing.md) tells what to make of them. The process
@@ -116,9 +144,9 @@ that measures collects garbage at 400 %%, for both sides.
 `
 
 // page is docs/bench.md.
-func page(results []Result) string {
+func page(results []Result, notes map[string]string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, pageHead, noisySpread)
+	fmt.Fprintf(&b, pageHead, minutes(results), noisySpread)
 	for i := range results {
 		r := &results[i]
 		spread, rounds, others, stolen := "-", "-", "-", "-"
@@ -134,10 +162,37 @@ func page(results []Result) string {
 	}
 	machines(&b, results)
 	b.WriteString("\n## How each row was measured\n")
+	notes = maps.Clone(notes)
 	for i := range results {
 		how(&b, &results[i])
+		if note := notes[results[i].Name]; note != "" {
+			fmt.Fprintf(&b, "\n%s\n", note)
+		}
+		delete(notes, results[i].Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(notes)) {
+		fmt.Fprintf(&b, "\n### %s\n\nNot measured yet.\n\n%s\n", name, notes[name])
 	}
 	return b.String()
+}
+
+// minutes says how long the rows took that run when none is named; nothing if nobody knows.
+func minutes(results []Result) string {
+	took := map[string]float64{}
+	for i := range results {
+		if r := &results[i]; !slices.Contains(slow, r.Row) {
+			took[r.Row] = r.Seconds
+		}
+	}
+	all := 0.0
+	for _, seconds := range took {
+		all += seconds
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" The rows took\n%.0f minutes together, without %s: they run only when they are named.", all/60,
+		strings.Join(slow, ", "))
 }
 
 // machines lists the machines, each once, with the rows that it measured.

@@ -14,6 +14,8 @@ func TestPagesSayWhatWasMeasured(t *testing.T) {
 	results, err := readResults("results.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, results)
+	notes, err := readNotes("notes.md")
+	require.NoError(t, err)
 	for _, name := range readmes {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		require.NoError(t, err)
@@ -23,7 +25,7 @@ func TestPagesSayWhatWasMeasured(t *testing.T) {
 	}
 	text, err := os.ReadFile("../docs/bench.md")
 	require.NoError(t, err)
-	require.Equal(t, page(results), string(text), "run: go run ./bench -pages")
+	require.Equal(t, page(results, notes), string(text), "run: go run ./bench -pages")
 	for i := range results {
 		r := &results[i]
 		if r.Plot != nil {
@@ -50,6 +52,27 @@ func TestMerge(t *testing.T) {
 	require.Equal(t, []string{"a", "B", "z"}, names(merge(now, second, []Result{{Name: "B", Row: second}})))
 }
 
+// What a person has written about a row stands below it, also when it was not measured yet.
+func TestNotesStandBelowTheirRows(t *testing.T) {
+	t.Parallel()
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "notes.md")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	notes, err := readNotes(write("# Notes\n\nNot of a row.\n\n## old\n\nThe disk.\n\nIts fsync.\n\n## new\n\nLater.\n"))
+	require.NoError(t, err)
+	text := page([]Result{{Name: "old", HowOurs: "by hand", Row: "old", Seconds: 120}}, notes)
+	require.Contains(t, text, "### old\n\nOurs: by hand.\n\nThe disk.\n\nIts fsync.\n")
+	require.Contains(t, text, "### new\n\nNot measured yet.\n\nLater.\n")
+	require.NotContains(t, text, "Not of a row")
+	require.Contains(t, text, "2 minutes together")
+	for _, wrong := range []string{"## old\n\n## new\n\nLater.\n", "## a\n\nOne.\n\n## a\n\nTwo.\n"} {
+		_, err = readNotes(write(wrong))
+		require.ErrorContains(t, err, "want one heading")
+	}
+}
+
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	kept := Result{Want: 0.6, Unit: "us"}
@@ -65,7 +88,7 @@ func TestPromises(t *testing.T) {
 	require.Equal(t, "at most 0.60: missed", missed.judgement())
 	old := Result{Name: "old", Want: 0.6, Ratio: 0.9, Machine: Machine{Date: "2026-11-22"}}
 	require.Equal(t, "at least 0.60: to be measured", old.judgement())
-	require.Contains(t, page([]Result{old}), "| - | - | at least 0.60: to be measured | 2026-11-22 | - | - |")
+	require.Contains(t, page([]Result{old}, nil), "| - | - | at least 0.60: to be measured | 2026-11-22 | - | - |")
 	late := Result{Most: 100, Unit: "ms"}
 	late.compare([]float64{101}, nil)
 	require.False(t, late.ok())

@@ -27,7 +27,7 @@ const partitions = 4
 // kafka-go's Writer, and, for each compression, with franz-go's idempotent producer; these get their messages from
 // memory.
 func publishRow(ctx context.Context, o options) ([]Result, error) {
-	b, err := newPublishBench(ctx, o.n(300_000))
+	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
 		return nil, err
 	}

@@ -12,10 +12,29 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// queue is a peer that brings messages from Redis to a handler.
+// queue is a peer that brings messages from Redis to a handler. Neither asynq nor watermill-redisstream can be told to
+// take several messages at once: how many handlers work at once is all that there is to tune.
 type queue struct {
 	row, peer, about string
-	callers          int // handlers at once: 256 and 64 are a guess, not tuned
+}
+
+// handlers are how many of a peer's handlers are tried at once, before it is measured with the best number.
+var handlers = []int{1, 4, 16, 64, 256}
+
+// bestHandlers makes a short run with each number of handlers, and gives the one with the highest rate. It adds the
+// rates to what a row has beside its figures.
+func bestHandlers(beside map[string]float64, rate func(handlers int) (float64, error)) (best int, err error) {
+	highest := 0.0
+	for _, n := range handlers {
+		now, err := rate(n)
+		if err != nil {
+			return 0, fmt.Errorf("with %d handlers: %w", n, err)
+		}
+		if beside[fmt.Sprintf("the peer with %3d handlers, messages/s", n)] = now; now > highest {
+			best, highest = n, now
+		}
+	}
+	return best, nil
 }
 
 // queueRow compares grants with a peer's messages of the same text, both brought to a handler that does nothing. It
@@ -26,58 +45,74 @@ func queueRow(q queue) row {
 		if err != nil {
 			return nil, err
 		}
-		n, put := o.n(50_000), []float64{}
+		n, ofPeer, put := o.n(200_000), o.n(30_000), []float64{} // each long enough to be measured
 		res := Result{
 			Name: q.row, Unit: "messages/s", Beside: map[string]float64{},
 			HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and a handler that does "+
 				"nothing: leases, retries without a place in the line, dead letters, done bits for each grant; at least once to "+
 				"the handler", n, shardCount),
-			HowBaseline: fmt.Sprintf("%d messages of the same text by %s, %d at once, on the same Redis", n, q.about,
-				q.callers),
 		}
-		err = res.inTurn(ctx, o.rounds, func(ctx context.Context) (float64, error) {
+		peer := func(at, n int) (float64, error) {
 			if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 				return 0, err
 			}
-			rate, more, err := runPeer(ctx, "-peer", q.peer, "-addr", r.server.Addr, "-callers", strconv.Itoa(q.callers), "-n",
+			rate, more, err := runPeer(ctx, "-peer", q.peer, "-addr", r.server.Addr, "-callers", strconv.Itoa(at), "-n",
 				strconv.Itoa(n))
 			put = append(put, more...)
 			return rate, err
-		}, func(ctx context.Context) (float64, error) {
-			layout, _, err := r.events(ctx, n)
-			if err != nil {
-				return 0, err
-			}
-			return r.consume(ctx, layout, "noop", n,
-				hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
-		})
+		}
+		best, err := bestHandlers(res.Beside, func(at int) (float64, error) { return peer(at, ofPeer/5) })
+		if err == nil {
+			err = res.inTurn(ctx, o.rounds, func(context.Context) (float64, error) { return peer(best, ofPeer) },
+				func(ctx context.Context) (float64, error) { return r.noop(ctx, n) })
+		}
+		res.HowBaseline = fmt.Sprintf("%d messages of the same text by %s, on the same Redis; %d handlers at once, the best of "+
+			"%v in a short run", ofPeer, q.about, best, handlers)
 		res.Beside["the peer puts messages in, messages/s"] = median(put)
 		return []Result{res}, errors.Join(err, r.close())
 	}}
 }
 
+// noop brings n events to a handler that does nothing.
+func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
+	layout, _, err := r.events(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	return r.consume(ctx, layout, "noop", n, nothing)
+}
+
+// nothing is a handler that does nothing.
+var nothing = hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
+
 // queueKafkaRow compares Redis -> Kafka by the publisher with watermill's stream and its publisher.
 func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
-	b, err := newPublishBench(ctx, o.n(50_000))
+	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
 		return nil, err
 	}
 	res := Result{
-		Name: "peer_watermill_kafka", Unit: "messages/s",
+		Name: "peer_watermill_kafka", Unit: "messages/s", Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: one copy "+
 			"of each in the topic, whatever dies", b.n, shardCount),
-		HowBaseline: fmt.Sprintf("%d messages of the same text by watermill-redisstream, 64 consumers of a group, and "+
-			"watermill-kafka, acks=all: at least once, so a worker that dies leaves copies", b.n),
 	}
-	err = res.inTurn(ctx, o.rounds, func(ctx context.Context) (float64, error) {
+	ofPeer := o.n(20_000)
+	peer := func(at, n int) (float64, error) {
 		topic, err := b.topic(ctx)
 		if err = errors.Join(err, b.fixture.rdb.FlushAll(ctx).Err()); err != nil {
 			return 0, err
 		}
 		rate, _, err := runPeer(ctx, "-peer", "watermill-kafka", "-addr", b.fixture.server.Addr, "-kafka", b.broker.Addr,
-			"-topic", topic, "-callers", "64", "-n", strconv.Itoa(b.n))
+			"-topic", topic, "-callers", strconv.Itoa(at), "-n", strconv.Itoa(n))
 		return rate, err
-	}, b.ours("none"))
+	}
+	best, err := bestHandlers(res.Beside, func(at int) (float64, error) { return peer(at, ofPeer/10) })
+	if err == nil {
+		err = res.inTurn(ctx, o.rounds, func(context.Context) (float64, error) { return peer(best, ofPeer) }, b.ours("none"))
+	}
+	res.HowBaseline = fmt.Sprintf("%d messages of the same text by watermill-redisstream, consumers of one group, and "+
+		"watermill-kafka, acks=all: at least once, so a worker that dies leaves copies; %d consumers, the best of %v in a "+
+		"short run", ofPeer, best, handlers)
 	return []Result{res}, errors.Join(err, b.close())
 }
 

@@ -17,7 +17,7 @@ import (
 // replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
 // there first.
 func replayRow(ctx context.Context, o options) ([]Result, error) {
-	b, err := newPublishBench(ctx, o.n(300_000))
+	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,9 @@ type Result struct {
 	Beside map[string]float64 `json:"beside,omitempty"`
 	// Plot is drawn by bench/plots; nil for none.
 	Plot *Plot `json:"plot,omitempty"`
-	// Machine is what the row was measured on, and when.
+	// Machine is what the row was measured on, and when. Seconds is how long the whole row took.
 	Machine Machine `json:"machine"`
+	Seconds float64 `json:"seconds,omitempty"`
 }
 
 // Plot is a figure: lines over the same labels.

@@ -23,6 +23,9 @@ func grant(i int) []byte {
 		`"time":"2026-11-22T10:00:00.000Z","request_id":"r%05d"}`, i+1, i, i+1, i%100_000)
 }
 
+// fillers put messages in at once, however many handlers take them out.
+const fillers = 64
+
 // each calls do for 0..n-1 from so many goroutines, and gives the rate.
 func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	errs := make([]error, callers)
@@ -72,9 +75,9 @@ func (c *counter) wait(n int, start time.Time) (float64, error) {
 
 // asynqTasks enqueues tasks, then handles them by a handler that does nothing.
 func asynqTasks(_ context.Context, j job) ([]float64, error) {
-	opt := asynq.RedisClientOpt{Addr: j.addr, PoolSize: j.callers + 10}
+	opt := asynq.RedisClientOpt{Addr: j.addr, PoolSize: max(j.callers, fillers) + 10}
 	client := asynq.NewClient(opt)
-	in, err := each(j.callers, j.n, func(_, i int) error {
+	in, err := each(fillers, j.n, func(_, i int) error {
 		_, err := client.Enqueue(asynq.NewTask("grant", grant(i)))
 		return err
 	})
@@ -100,7 +103,7 @@ const stream = "grants"
 
 // client is for one part: watermill's publishers and subscribers close theirs.
 func client(j job) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: j.addr, PoolSize: 2*j.callers + 10})
+	return redis.NewClient(&redis.Options{Addr: j.addr, PoolSize: 2*max(j.callers, fillers) + 10})
 }
 
 // fill publishes messages to a stream of Redis by watermill.
@@ -110,7 +113,7 @@ func fill(j job) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	rate, err := each(j.callers, j.n, func(_, i int) error {
+	rate, err := each(fillers, j.n, func(_, i int) error {
 		return p.Publish(stream, message.NewMessage(watermill.NewUUID(), grant(i)))
 	})
 	return rate, errors.Join(err, p.Close())

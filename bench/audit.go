@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// auditRow asks how much memory `hongbao audit` takes, and how long it reads, where ten million packets were granted,
+// settled and published. The grants are made by grab.lua and published by the whole consumer; only the ledger's rows
+// come by COPY, since a settler would take too long.
+func auditRow(ctx context.Context, o options) ([]Result, error) {
+	topics, err := newPublishBench(ctx, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	db, err := postgresDatabase(ctx)
+	if err != nil {
+		return nil, errors.Join(err, topics.close())
+	}
+	topics.n = o.n(10_000_000)
+	b := &auditBench{publishBench: topics, db: db}
+	res, err := b.row(ctx)
+	return []Result{res}, errors.Join(err, db.close(), topics.close())
+}
+
+type auditBench struct {
+	*publishBench
+	db     *database
+	layout *shards.Layout
+	env    []string // of the command
+}
+
+func (b *auditBench) row(ctx context.Context) (Result, error) {
+	res := Result{Name: "audit_1e7", Unit: "MB", Most: 512, HowOurs: fmt.Sprintf("the most memory that `hongbao audit`, a "+
+		"process of its own, ever held (VmHWM of /proc), with %d grants of one campaign in Redis, its stream, the ledger in "+
+		"PostgreSQL and the topic, one packet a user; it finds that all agree", b.n)}
+	start := time.Now()
+	if err := b.fill(ctx); err != nil {
+		return res, err
+	}
+	filled := time.Since(start)
+	start = time.Now()
+	peak, err := b.audit(ctx)
+	took := time.Since(start).Seconds()
+	res.compare([]float64{peak}, nil)
+	res.Beside = map[string]float64{"the audit takes, s": took, "grants/s": float64(b.n) / took,
+		"bytes for each grant": peak * 1e6 / float64(b.n), "making the grants takes, s": filled.Seconds()}
+	return res, err
+}
+
+// fill founds a deployment, and makes grants that all places have.
+func (b *auditBench) fill(ctx context.Context) error {
+	config, _, err := b.db.fresh(ctx)
+	if err != nil {
+		return err
+	}
+	if b.layout, err = shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1}); err != nil {
+		return err
+	}
+	const topic = "audited"
+	for knob, value := range map[string]string{"DEPLOYMENT_ID": "bench", "REDIS_ADDRS": b.fixture.server.Addr,
+		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": config.DSN, "KAFKA_BROKERS": b.broker.Addr, "KAFKA_TOPIC": topic,
+		"KAFKA_PARTITIONS": strconv.Itoa(partitions), "KAFKA_CREATE_TOPIC": "true", "KAFKA_REPLICATION_FACTOR": "1"} {
+		b.env = append(b.env, "HONGBAO_"+knob+"="+value)
+	}
+	if _, _, err := b.command(ctx, "init"); err != nil {
+		return err
+	}
+	c := spec("bench", b.n)
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	if err != nil {
+		return err
+	}
+	entry := ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}
+	if err := settleByCopy(ctx, config, entry, plan); err != nil {
+		return err
+	}
+	store, err := campaigns.New(campaigns.Config{Redis: b.fixture.rdb, Space: b.layout.Space, Chunk: 5_000})
+	if err != nil {
+		return err
+	}
+	if err := store.Load(ctx, c, plan, entry.Hash, nil); err != nil {
+		return err
+	}
+	if err := b.grabAll(ctx); err != nil {
+		return err
+	}
+	if _, err := b.fixture.consume(ctx, b.layout, "balance", b.n, nothing); err != nil {
+		return err
+	}
+	p, err := b.sink(b.layout, topic, "none")
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, err = b.fixture.consume(ctx, b.layout, "kafka", b.n, p)
+	return err
+}
+
+// grabAll grants packet after packet, so that packet n goes to user n-1 as event n.
+func (b *auditBench) grabAll(ctx context.Context) error {
+	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, shards.Of(b.fixture.rdb, b.layout.Shard(0))
+	var answers []hongbao.Answer
+	for i := 0; i < b.n; i += shards.MaxGrabs {
+		call.Grabs = call.Grabs[:0]
+		for u := i; u < min(i+shards.MaxGrabs, b.n); u++ {
+			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "bench", User: user(u), RequestID: "r"})
+		}
+		var err error
+		if answers, err = shard.Grab(ctx, call, answers); err != nil {
+			return err
+		}
+		if last := answers[len(answers)-1].Outcome; last != hongbao.OutcomeGranted {
+			return fmt.Errorf("a grab got %s", last)
+		}
+	}
+	return nil
+}
+
+// booked is what a settler would have written after the rows of table grants, in one batch.
+var booked = []string{
+	`INSERT INTO account (id, kind, currency, balance)
+		SELECT 'user:CNY:' || user_id, 'user', 'CNY', amount FROM grants ORDER BY packet`,
+	`UPDATE account SET balance = 0 WHERE id = 'pool:bench'`,
+	`UPDATE campaign SET granted = funded, grants = packets WHERE id = 'bench'`,
+	`INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
+		SELECT 'grants:bench:1', 'grants', id, 'pool:bench', NULL, granted, grants, 1, created_at FROM campaign`,
+	`ANALYZE`,
+}
+
+// settleByCopy makes a ledger that holds every packet of the plan, granted as grabAll grants them.
+func settleByCopy(ctx context.Context, config ledger.Config, c ledger.Campaign, plan *campaign.Plan) error {
+	l, _, err := openLedger(ctx, config, []ledger.Campaign{c})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	conn, err := pgx.Connect(ctx, config.DSN)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(ctx)
+	at := 0
+	_, err = conn.CopyFrom(ctx, pgx.Identifier{"grants"}, []string{"campaign", "packet", "user_id", "amount", "shard", "seq",
+		"epoch", "request_id", "granted_at", "batch"}, pgx.CopyFromFunc(func() ([]any, error) {
+		if at == len(plan.Amounts) {
+			return nil, nil
+		}
+		at++
+		return []any{c.Spec.ID, int64(at), user(at - 1), int64(plan.Amounts[at-1]), int32(0), int64(at), int64(1), "r",
+			c.Spec.From.UnixMilli(), int64(1)}, nil
+	}))
+	if err != nil {
+		return fmt.Errorf("copy %d grants into the ledger: %w", len(plan.Amounts), err)
+	}
+	for _, sql := range booked {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("book the grants: %w", err)
+		}
+	}
+	return nil
+}
+
+// audit runs `hongbao audit`, and gives the most memory that it held, in MB. It fails unless all agree.
+func (b *auditBench) audit(ctx context.Context) (peak float64, err error) {
+	out, peak, err := b.command(ctx, "audit", "--json")
+	if err != nil {
+		return peak, err
+	}
+	var report audit.Report
+	if err := json.Unmarshal(out, &report); err != nil {
+		return peak, fmt.Errorf("read the report: %w", err)
+	}
+	n, t := int64(b.n), &report.Total
+	if report.Verdict != audit.Agrees || t.Granted != n || t.Settled != n || t.Published != n || !report.Quiet {
+		return peak, fmt.Errorf("the audit of %d grants says %s", n, out)
+	}
+	return peak, nil
+}
+
+// command runs hongbao, and gives what it prints and the most memory that it held, in MB. Rusage can't tell that: it
+// begins with the memory of the process that started the command.
+func (b *auditBench) command(ctx context.Context, args ...string) (out []byte, peak float64, err error) {
+	bin, err := hongbaoBin()
+	if err != nil {
+		return nil, 0, err
+	}
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Env, cmd.Dir = append(os.Environ(), b.env...), filepath.Dir(bin)
+	var text, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &said
+	if err := cmd.Start(); err != nil {
+		return nil, 0, fmt.Errorf("start %s: %w", cmd, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		var kB float64
+		if _, err := fmt.Sscanf(field(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), "VmHWM"), "%g kB", &kB); err == nil {
+			peak = max(peak, kB*1024/1e6)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				err = fmt.Errorf("%s: %w: %s", cmd, err, &said)
+			}
+			return text.Bytes(), peak, err
+		default:
+			retry.Pause(ctx, 20*time.Millisecond)
+		}
+	}
+}
