@@ -1,7 +1,7 @@
 -- close: ends a campaign on one place for ever. From this step on grabs answer ended, and one close entry with the final
 -- counts stands behind the last grant.
 --
--- KEYS  1 meta  2 events  3 campaign  4... stock and sums of each generation
+-- KEYS  1 meta  2 events  3 campaign  4 receipts  5... stock and sums of each generation
 -- ARGV  1 "early" to close it before its window is over, else ""
 --       2 packets of the whole campaign by the ledger: the place must know of all, and have its own; 0 to close it with what it
 --         has, as the campaign is lost on another place
@@ -16,12 +16,13 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen')
-local c, damage = whole(KEYS[3], 'state', 'to', 'loaded', 'loaded_amount')
+local c, damage = whole(KEYS[3], 'state', 'to', 'loaded', 'loaded_amount', 'user_campaign')
 local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoch', 'granted', 'granted_amount')
 redis.call('XLEN', KEYS[2])
 local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt', 'packets')
+local holders = redis.call('HLEN', KEYS[4])
 local left, left_amount, fits = 0, 0, true
-for i = 4, #KEYS, 2 do
+for i = 5, #KEYS, 2 do
 	local n, sum = left_of(KEYS[i], KEYS[i + 1])
 	fits = fits and n
 	left, left_amount = left + (n or 0), left_amount + (sum or 0)
@@ -46,7 +47,7 @@ end
 if c[1] ~= 'open' and c[1] ~= 'paused' then
 	return redis.error_reply('HBSTATE the campaign is ' .. c[1] .. ' and has no close')
 end
-if #KEYS - 3 ~= 2 * (walk[1] or 1) then
+if #KEYS - 4 ~= 2 * (walk[1] or 1) then
 	return { 'generations', walk[1] or '1' }
 end
 if not fits or c[3] - left < 0 or c[4] - left_amount < 0 then
@@ -54,6 +55,10 @@ if not fits or c[3] - left < 0 or c[4] - left_amount < 0 then
 		', the campaign got ' .. c[3] .. ' of ' .. c[4] .. ', and the sums must fit')
 end
 local granted, amount = string.format('%.0f', c[3] - left), string.format('%.0f', c[4] - left_amount)
+if granted + 0 < holders or granted + 0 > holders * c[5] then -- somebody took a packet, or a receipt, by hand
+	return redis.error_reply('HBSTOCK the stock lacks ' .. granted .. ' of ' .. c[3] .. ' packets, and ' .. holders ..
+		' users have receipts, at most ' .. c[5] .. ' each')
+end
 local reply = answer('', '', meta[2], granted, amount)
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
 redis.call('XADD', KEYS[2], '*', '1', 'close ' .. string.match(KEYS[3], '[^:]+$') .. ' ' .. seq .. ' ' .. meta[2] .. ' ' .. ms ..

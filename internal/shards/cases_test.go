@@ -69,7 +69,7 @@ func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
 
 func begin(ctx context.Context, b *bundle) error {
 	_, err := shards.Of(b.rdb, b.k).CreateCampaign(ctx, &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
-		"from", "1", "to", "9", "packets", "2", "total", "6",
+		"from", "1", "to", "9", "user_campaign", "1", "packets", "2", "total", "6",
 	}})
 	return err
 }
@@ -250,7 +250,8 @@ func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Sums("rain", 1)}
+				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Receipts("rain"), b.k.Stock("rain"),
+					b.k.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))

@@ -39,7 +39,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets 
 		how = "early"
 	}
 	for generations := int64(1); ; {
-		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign)},
+		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Receipts(campaign)},
 			k.Keys.Stocks(campaign, generations)...)
 		reply, err := k.run(ctx, closeScript, keys, []any{how, packets})
 		if err != nil {

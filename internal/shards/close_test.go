@@ -88,6 +88,23 @@ func TestCloseRefuses(t *testing.T) {
 			b.load(t, spec("rain", 5))
 			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Stock("rain"), "6 1").Err())
 		}, "HBSTOCK", hongbao.ClassBroken},
+		"a packet that left the stock by hand": {func(b *bundle) {
+			b.load(t, spec("rain", 5))
+			b.grab(t, "rain", "u1/r1", "u2/r2")
+			require.NoError(t, b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err())
+		}, "the stock lacks 3 of 5 packets, and 2 users have receipts, at most 1 each", hongbao.ClassBroken},
+		"a receipt that is gone": {func(b *bundle) {
+			b.load(t, spec("rain", 5))
+			b.grab(t, "rain", "u1/r1", "u2/r2")
+			require.NoError(t, b.rdb.HDel(t.Context(), b.k.Receipts("rain"), "u1").Err())
+		}, "the stock lacks 2 of 5 packets, and 1 users have receipts, at most 1 each", hongbao.ClassBroken},
+		"a receipt from nowhere, several allowed": {func(b *bundle) {
+			c := spec("rain", 5)
+			c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}}
+			b.load(t, c)
+			b.grab(t, "rain", "u1/r1")
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Receipts("rain"), "u2", "5 1 2 3 r").Err())
+		}, "the stock lacks 1 of 5 packets, and 2 users have receipts, at most 2 each", hongbao.ClassBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setupOn(t, b.rdb)

@@ -26,7 +26,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		if err != nil {
 			return nil, err
 		}
-		fields, stocks, err := k.readStocks(ctx, campaign, generations)
+		fields, holders, stocks, err := k.readStocks(ctx, campaign, generations)
 		if err != nil {
 			return nil, err
 		}
@@ -48,12 +48,28 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		}
 		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
 		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
-		if err1 == nil && err2 == nil { // else whoever reads the fields tells that they can't be read
-			fields[grantedField] = strconv.FormatInt(loaded-left, 10)
-			fields[grantedAmountField] = strconv.FormatInt(got-int64(amount), 10)
+		if err1 != nil || err2 != nil { // whoever reads the fields tells that they can't be read
+			return fields, nil
 		}
+		if err := k.checkHolders(campaign, fields, loaded-left, holders); err != nil {
+			return nil, err
+		}
+		fields[grantedField] = strconv.FormatInt(loaded-left, 10)
+		fields[grantedAmountField] = strconv.FormatInt(got-int64(amount), 10)
 		return fields, nil
 	}
+}
+
+// checkHolders compares what the stock lacks with how many users have receipts, as lua/close.lua does. What a frozen
+// campaign still has tells nothing.
+func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
+	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
+	if err != nil || fields["state"] == stateFrozen || granted >= holders && granted <= holders*hold {
+		return nil //nolint:nilerr // whoever needs the field tells that it can't be read
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
+		"receipts, at most %d each; somebody wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,
+		holders, hold, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
 }
 
 // stockRead is the stock of a generation at an instant: its length, its first packets, and the sums.
@@ -63,13 +79,14 @@ type stockRead struct {
 	sums   *redis.StringSliceCmd
 }
 
-// readStocks reads a campaign's hash and its stocks in one step.
-func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, []stockRead,
-	error) {
+// readStocks reads a campaign's hash, how many users have receipts, and the stocks, in one step.
+func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, int64,
+	[]stockRead, error) {
 	var fields *redis.MapStringStringCmd
+	var holders *redis.IntCmd
 	var stocks []stockRead
 	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HGetAll(ctx, k.Keys.Campaign(campaign))
+		fields, holders = p.HGetAll(ctx, k.Keys.Campaign(campaign)), p.HLen(ctx, k.Keys.Receipts(campaign))
 		for g := int64(1); g <= generations; g++ {
 			stock := k.Keys.StockOf(campaign, g)
 			stocks = append(stocks, stockRead{p.LLen(ctx, stock), p.LRange(ctx, stock, 0, MaxChunk-1),
@@ -78,9 +95,9 @@ func (k *Shard) readStocks(ctx context.Context, campaign string, generations int
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+		return nil, 0, nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
 	}
-	return fields.Val(), stocks, nil
+	return fields.Val(), holders.Val(), stocks, nil
 }
 
 // left is lua/left.lua once more: the packets in a stock, and their sum. A script would do for both, but the role

@@ -44,7 +44,7 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 	}
 }
 
-// Sums that do not fit are told, by those who read and by the close.
+// Sums and receipts that do not fit the stock are told, by those who read and by the close.
 func TestSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -52,6 +52,10 @@ func TestSumsThatDoNotFit(t *testing.T) {
 		"gone":           func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Sums("rain", 1)).Err() },
 		"no numbers":     func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Sums("rain", 1), "x").Err() },
 		"a longer stock": func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Stock("rain"), "6 1", "7 1").Err() },
+		"a packet taken": func(b *bundle) error { return b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err() },
+		"a receipt made": func(b *bundle) error {
+			return b.rdb.HSet(t.Context(), b.k.Receipts("rain"), "u1", "5 1 1 1 r").Err()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setupOn(t, b.rdb)
