@@ -84,11 +84,11 @@ func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err 
 			return gone, err
 		}
 		for _, id := range due {
-			left, err := shards.Of(r.cfg.Redis, k).PurgeCampaign(ctx, id, r.cfg.Grace)
+			left, err := r.purge(ctx, k, id)
 			if err != nil {
 				return gone, err
 			}
-			if left > 0 { // Redis' clock went back meanwhile
+			if left > 0 { // another clock: Redis' own went back meanwhile, or that of the campaign's home is behind
 				return gone, nil
 			}
 			r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
@@ -98,4 +98,19 @@ func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err 
 			return gone, nil
 		}
 	}
+}
+
+// purge takes a campaign out of its home, then out of this shard. A place that does not have it while the home does looks
+// like one that has lost it. Once the home does not have it either, grabs are told that there is no such campaign.
+func (r *Retirer) purge(ctx context.Context, k shards.Keys, id string) (left time.Duration, err error) {
+	if home := r.cfg.Space.Home(id); home.Index() != k.Index() {
+		left, err = shards.Of(r.cfg.Redis, home).PurgeCampaign(ctx, id, r.cfg.Grace)
+		if err != nil {
+			return 0, fmt.Errorf("its home, shard %d, comes first: %w", home.Index(), err)
+		}
+	}
+	if left > 0 {
+		return left, nil
+	}
+	return shards.Of(r.cfg.Redis, k).PurgeCampaign(ctx, id, r.cfg.Grace)
 }

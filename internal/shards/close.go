@@ -151,9 +151,13 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 	}
 }
 
-// DueToRetire lists up to count campaigns of the shard that were refunded at least grace ago, by Redis' clock.
+// DueToRetire lists up to count campaigns of the shard that were refunded at least grace ago, by its server's clock.
 func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int) ([]string, error) {
-	now, err := k.rdb.Time(ctx).Result()
+	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	if err != nil {
+		return nil, err
+	}
+	now, err := node.Time(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("ask Redis for its time: %w", Classify(err))
 	}
