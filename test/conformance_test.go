@@ -90,20 +90,22 @@ func comparePage(t *testing.T, table string) {
 	require.Equal(t, old, table, "docs/compatibility.md says something else: make test-servers UPDATE=1")
 }
 
-// life is a campaign's life on one server in one topology.
+// life is the life of campaigns on one server in one topology.
 type life struct {
 	*site
 	classes map[hongbao.Durability]string // a campaign of each class, each on a shard of its own
-	people  map[string]*people
+	wide    string                        // a campaign over all shards, to which packets are added
+	packets map[string]int                // of each campaign
 }
 
 const (
 	lifePackets = 12
 	lifePeople  = 16
+	lifeAdded   = 6 // packets, to the campaign over all shards
 )
 
 func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
-	l := &life{site: newSite(t, atRedis(t, mode, p.Path)), people: map[string]*people{}}
+	l := &life{site: newSite(t, atRedis(t, mode, p.Path)), packets: map[string]int{}}
 	l.says([]string{"init"}, "3 founded")
 	l.says([]string{"doctor"}, "version")
 	l.classes = map[hongbao.Durability]string{
@@ -113,8 +115,14 @@ func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
 	limits := "limits:\n  - {by: user, per: campaign, max: 1}\n  - {by: device, per: day, max: 9}\n"
 	for class, id := range l.classes {
 		l.create(id, lifePackets, class, limits)
+		l.packets[id] = lifePackets
 	}
+	l.wide = l.on(1, "wide")
+	l.create(l.wide, lifePackets, hongbao.DurabilityFast,
+		fmt.Sprintf("shards: %d\nlimits: [{by: user, per: campaign, max: 1}]\n", siteShards))
+	l.packets[l.wide] = lifePackets + lifeAdded
 	l.grab(p)
+	l.grabWide()
 	l.bury()
 	l.settle()
 	l.look()
@@ -160,6 +168,38 @@ func (l *life) grab(program testkit.RedisProgram) {
 				require.Equal(t, before[at], n, "%s was decided by %s: %s", id, home, at)
 			}
 		}
+	}
+}
+
+// grabWide lets a crowd grab the campaign over all shards empty. Packets are added: those who came too late get some of
+// them, and others the rest. What is asked again gets the same answer.
+func (l *life) grabWide() {
+	p := l.site.producer()
+	answer := func(i int) hongbao.Answer {
+		a, err := p.Grab(l.t.Context(), &hongbao.Grab{Campaign: l.wide, User: user(i), RequestID: "r"})
+		require.NoError(l.t, err)
+		return a
+	}
+	receipts, on := map[int][]hongbao.Receipt{}, map[int]bool{}
+	grab := func(first, last, packets int) {
+		for i := first; i < last; i++ {
+			a := answer(i)
+			if i < packets {
+				require.Equal(l.t, hongbao.OutcomeGranted, a.Outcome, "%s %d", l.wide, i)
+				receipts[i] = a.Receipts
+				on[a.Receipts[0].Shard] = true
+			} else {
+				require.Equal(l.t, hongbao.OutcomeSoldOut, a.Outcome, "%s %d", l.wide, i)
+			}
+		}
+	}
+	grab(0, lifePeople, lifePackets)
+	l.ok("campaign", "top-up", l.wide, "--packets", fmt.Sprint(lifeAdded), "--total", fmt.Sprint(200*lifeAdded),
+		"--expect", fmt.Sprint(200*lifePackets), "--id", "more", "--by", "ann", "--why", "a test")
+	grab(lifePackets, lifePackets+lifePeople, lifePackets+lifeAdded)
+	require.Len(l.t, on, siteShards, "each shard has granted")
+	for i, told := range receipts {
+		require.Equal(l.t, told, answer(i).Receipts, "the same request, the same receipt")
 	}
 }
 
@@ -226,14 +266,16 @@ func (l *life) settle() {
 	require.Len(l.t, dead.Letters, 2)
 	l.ok(append([]string{"dead", "requeue", "--class", "permanent"}, why...)...)
 	l.nobodyLost()
-	for _, id := range l.classes {
-		require.Equal(l.t, lifePackets, l.published(id))
+	for id, packets := range l.packets {
+		require.Equal(l.t, packets, l.published(id))
 	}
 }
 
 // look asks whatever only looks, and replays to a topic of its own.
 func (l *life) look() {
-	for _, id := range l.classes {
+	all := 0
+	for id, packets := range l.packets {
+		all += packets
 		l.says([]string{"receipts", id, user(1), "--json"}, `"source":"redis"`)
 		l.says([]string{"campaign", "show", id}, id)
 		l.says([]string{"grab", id, user(1), "--fact", "device=d1"}, "already_granted")
@@ -247,20 +289,20 @@ func (l *life) look() {
 	l.ok("export", "--day", "2026-01-01", "--dir", l.t.TempDir())
 	fresh := testkit.Kafka(l.t).Topic(l.t, 2, nil)
 	l.ok("replay", "copy", "--to", "topic:"+fresh)
-	require.Len(l.t, strings.Split(strings.TrimSpace(l.ok("tail", "--kafka.topic", fresh)), "\n"), 3*lifePackets)
+	require.Len(l.t, strings.Split(strings.TrimSpace(l.ok("tail", "--kafka.topic", fresh)), "\n"), all)
 	l.says([]string{"init"}, "3 founded before")
 }
 
 // end pauses, resumes, closes and refunds each campaign, and takes it out of Redis.
 func (l *life) end() {
-	for _, id := range l.classes {
+	for id, packets := range l.packets {
 		l.ok("campaign", "pause", id)
 		l.ok("campaign", "resume", id)
-		l.says([]string{"campaign", "close", id, "--early"}, "granted 12 packets")
+		l.says([]string{"campaign", "close", id, "--early"}, fmt.Sprintf("granted %d packets", packets))
 		l.says([]string{"grab", id, user(20), "--fact", "device=d1"}, "ended")
 	}
 	stop := l.work()
-	for _, id := range l.classes {
+	for id := range l.packets {
 		l.says([]string{"campaign", "refund", id, "--amount", "0", "--wait", "30s"}, "refunded")
 		l.says([]string{"campaign", "reveal", id}, "seed")
 	}
@@ -269,11 +311,21 @@ func (l *life) end() {
 	l.env = append(l.env, "HONGBAO_CAMPAIGN_GRACE=0s")
 	stop = l.work()
 	defer stop()
-	for _, id := range l.classes {
-		testkit.Eventually(l.t, startTime, func() bool {
-			n, err := l.rdb.Exists(context.Background(), l.layout.Home(id).Campaign(id)).Result()
-			return err == nil && n == 0
-		}, "%s has left Redis", id)
+	for id := range l.packets {
+		for _, k := range l.places(id) {
+			testkit.Eventually(l.t, startTime, func() bool {
+				n, err := l.rdb.Exists(context.Background(), k.Campaign(id), k.Receipts(id)).Result()
+				return err == nil && n == 0
+			}, "%s has left shard %d", id, k.Index())
+		}
 		l.says([]string{"receipts", id, user(1), "--json"}, `"source":"ledger"`)
 	}
+}
+
+// places are the shards of a campaign.
+func (l *life) places(id string) []shards.Keys {
+	if id == l.wide {
+		return l.layout.Places(id, siteShards)
+	}
+	return l.layout.Places(id, 1)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
 // run runs a command to its end, and gives its exit code and all that it said.
@@ -35,6 +36,20 @@ func (s *site) deploymentShard() int {
 	return int(slot) * siteShards / 16384
 }
 
+// firstPlaces are users who have nothing of a campaign over all shards yet, one for each of its places.
+func (s *site) firstPlaces(id string) []string {
+	users := make([]string, siteShards)
+	course := walk.NewCourse(id, siteShards, 1)
+	for i, found := 100, 0; found < siteShards; i++ {
+		var w walk.Walk
+		if w.Begin(course, user(i), "r"); users[w.Place()] == "" {
+			users[w.Place()] = user(i)
+			found++
+		}
+	}
+	return users
+}
+
 // A primary and its replica are down, and with them one shard and the mark of the prefix: grabs, settlement, publication
 // and commands of the campaigns on other shards go on, in processes that run and in ones that start now. What needs all
 // shards names the one that is away. It comes back, and opens by itself.
@@ -48,12 +63,14 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	down := s.deploymentShard()
 	lost, near, far := s.on(down, "lost"), s.on((down+1)%siteShards, "near"), s.on((down+2)%siteShards, "far")
 	for _, id := range []string{lost, near, far} {
-		s.create(id, 100, hongbao.DurabilityReplica, "limits:\n  - {by: user, per: campaign, max: 1}\n")
+		s.create(id, 100, hongbao.DurabilityReplica, oneEach)
 	}
+	wide := s.on(down, "wide")
+	s.create(wide, 100, hongbao.DurabilityReplica, fmt.Sprintf("shards: %d\n%s", siteShards, oneEach))
 	why := []string{"--by", "ann", "--why", "a test"}
 	stop, p := s.work(), s.producer()
 	crowds := map[string]*people{}
-	for _, id := range []string{lost, near, far} {
+	for _, id := range []string{lost, near, far, wide} {
 		crowds[id] = s.people(p, id)
 		crowds[id].grab(t.Context(), 0, 20, 8)
 	}
@@ -68,6 +85,13 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	fresh.grab(ctx, 20, 40, 8)
 	require.NoError(t, ctx.Err(), "grabs on other shards go on, in a producer that begins now as well")
 	require.False(t, crowds[lost].once(ctx, user(50)), "one on that shard is undecided")
+	first := s.firstPlaces(wide)
+	require.False(t, crowds[wide].once(ctx, first[0]), "so is one whose first place is there")
+	require.True(t, crowds[wide].once(ctx, first[1]), "others go on")
+	late := s.people(s.producer(), wide)
+	require.False(t, late.once(ctx, first[2]), "one who meets the campaign now can't learn over which shards it is")
+	require.Empty(t, late.granted)
+	require.NoError(t, late.failed)
 	stop()
 	stop = s.work() // it begins while the node is down
 	for _, id := range []string{near, far} {
@@ -104,6 +128,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	defer cancel()
 	crowds[lost].grab(ctx, 20, 40, 8)
 	require.NoError(t, ctx.Err(), "the shard opens by itself")
+	require.True(t, late.once(ctx, first[2]))
 	s.ok(append([]string{"sink", "resume", "kafka"}, why...)...)
 	for _, crowd := range crowds {
 		crowd.right(t)
@@ -113,7 +138,8 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 }
 
 // A cluster that stops as a whole when a slot has no server is refused, and one of which a slot belongs to no node; with
-// unsafe.allow the first one only warns.
+// unsafe.allow the first one only warns. In a producer that runs, grabs on that slot's shard are undecided until a node
+// has it again, and the others go on.
 func TestClustersThatAreRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -136,14 +162,30 @@ func TestClustersThatAreRefused(t *testing.T) {
 	for _, n := range at.primaries {
 		n.Order(t, "CONFIG SET cluster-require-full-coverage no")
 	}
-	slot, err := s.rdb.ClusterKeySlot(t.Context(), s.layout.Shard(1).Meta()).Result()
-	require.NoError(t, err)
+	p := s.producer()
+	crowds := make([]*people, 2) // on shards 0 and 1
+	for i := range crowds {
+		id := s.on(i, "rain")
+		s.create(id, 10, hongbao.DurabilityFast, oneEach)
+		crowds[i] = s.people(p, id)
+		require.True(t, crowds[i].once(t.Context(), user(1)))
+	}
+	slot := s.slotOf(1)
 	for _, n := range at.primaries {
 		n.Order(t, fmt.Sprintf("CLUSTER DELSLOTS %d", slot))
 	}
+	require.False(t, crowds[1].once(t.Context(), user(2)))
+	require.True(t, crowds[0].once(t.Context(), user(2)))
 	for _, args := range [][]string{{"init"}, {"doctor"}, {"work"}, {"grab", "rain", "ann"}} {
 		code, text = s.run(args...)
 		require.NotZero(t, code, "%v", args)
 		require.Contains(t, text, "1 slots of the cluster belong to no node", "%v", args)
+	}
+	for _, n := range at.primaries {
+		n.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d NODE %s", slot, at.primaries[1].Order(t, "CLUSTER MYID")))
+	}
+	for i, crowd := range crowds {
+		testkit.Eventually(t, startTime, func() bool { return crowd.once(t.Context(), user(2)) }, "shard %d answers", i)
+		crowd.right(t)
 	}
 }

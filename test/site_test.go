@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -183,6 +184,7 @@ func (s *site) producer() *producer.Producer {
 	s.t.Helper()
 	cfg := s.cfg.Producer
 	cfg.Redis, cfg.Space, cfg.Deployment = s.rdb, s.layout.Space, s.cfg.Deployment.ID
+	cfg.Log = zap.NewNop() // so it watches the servers
 	p, err := producer.New(cfg)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, p.Close(context.Background())) })
@@ -286,6 +288,70 @@ func (c *people) right(t *testing.T) {
 			owner[packet] = user
 		}
 	}
+}
+
+// rain is a campaign on shard 0 that a crowd grabs from while workers settle and publish.
+type rain struct {
+	*site
+	id      string
+	packets int
+	crowd   *people
+
+	ctx   context.Context // within which everybody must have his packet
+	halt  func()          // ends the crowd
+	stops []func()        // the workers
+}
+
+// oneEach is the limit of a specification by which everybody gets one packet.
+const oneEach = "limits:\n  - {by: user, per: campaign, max: 1}\n"
+
+// rains lets a crowd as large as the campaign begin to grab.
+func (s *site) rains(packets, workers int) *rain {
+	s.t.Helper()
+	r := &rain{site: s, id: s.on(0, "rain"), packets: packets}
+	s.create(r.id, packets, hongbao.DurabilityReplica, oneEach)
+	for range workers {
+		r.stops = append(r.stops, s.work())
+	}
+	r.crowd = s.people(s.producer(), r.id)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 100*time.Second)
+	s.t.Cleanup(cancel)
+	enough, enoughNow := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	r.ctx, r.halt = ctx, func() {
+		enoughNow()
+		<-ended
+	}
+	s.t.Cleanup(r.halt)
+	go func() {
+		r.crowd.grab(enough, 0, packets, 32)
+		close(ended)
+	}()
+	return r
+}
+
+// pours waits for more grants.
+func (r *rain) pours(what string) {
+	r.t.Helper()
+	began, _ := r.crowd.count()
+	testkit.Eventually(r.t, startTime, func() bool { n, _ := r.crowd.count(); return n > began+200 }, "%s", what)
+}
+
+// ends lets all grab once more by the same ids, and those who have nothing yet. Everybody has one packet, which is paid
+// and published once.
+func (r *rain) ends() {
+	r.t.Helper()
+	r.halt()
+	r.crowd.grab(r.ctx, 0, r.packets, 64)
+	require.NoError(r.t, r.ctx.Err())
+	r.crowd.right(r.t)
+	final, _ := r.crowd.count()
+	require.Equal(r.t, r.packets, final, "everybody has one packet")
+	r.nobodyLost()
+	for _, stop := range r.stops {
+		stop()
+	}
+	require.Equal(r.t, r.packets, r.published(r.id))
 }
 
 func writeFile(t *testing.T, name, text string) string {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -201,6 +202,25 @@ func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
 	}
 }
 
+// handOverTime is how long a server tries to take over in good order before it gives up, and a bit.
+const handOverTime = 6 * time.Second
+
+// HandOver has a replica take over from its master in good order, and returns when it has.
+func (c *RedisCluster) HandOver(t testing.TB, replica *RedisServer) {
+	t.Helper()
+	var ordered time.Time
+	Eventually(t, startTimeout, func() bool {
+		if strings.Contains(replica.Order(t, "INFO replication"), "role:master") {
+			return true
+		}
+		if time.Since(ordered) > handOverTime {
+			replica.Order(t, "CLUSTER FAILOVER")
+			ordered = time.Now()
+		}
+		return false
+	}, "%s has taken over", replica.Addr)
+}
+
 // slotKeys is how many keys of a slot are asked for at once.
 const slotKeys = 1000
 
@@ -236,5 +256,22 @@ func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, b
 		if strings.Contains(n.Order(t, "INFO replication"), "role:master") {
 			n.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d NODE %s", slot, toID))
 		}
+	}
+}
+
+// MigrateSlot has the server itself move a slot from one master to another, and returns when all masters know: Valkey 9
+// does that.
+func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, from, to *RedisServer) {
+	t.Helper()
+	id := to.Order(t, "CLUSTER MYID")
+	from.Order(t, fmt.Sprintf("CLUSTER MIGRATESLOTS SLOTSRANGE %d %d NODE %s", slot, slot, id))
+	for _, n := range c.Masters {
+		client := n.Client(t)
+		Eventually(t, startTimeout, func() bool {
+			ranges, err := client.ClusterSlots(t.Context()).Result()
+			return err == nil && slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
+				return r.Start <= slot && slot <= r.End && r.Nodes[0].ID == id
+			})
+		}, "the slot has moved")
 	}
 }

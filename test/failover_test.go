@@ -1,0 +1,184 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// killWithReplica kills a primary as soon as its replica has all that it has decided. Calls are under way: those that
+// it has not decided by then die with it.
+func killWithReplica(t *testing.T, primary, replica *testkit.RedisServer) {
+	t.Helper()
+	primary.Order(t, "CLIENT PAUSE 60000 WRITE")
+	offset := func(server *testkit.RedisServer, field string) string {
+		return regexp.MustCompile(field + `:(\d+)`).FindStringSubmatch(server.Order(t, "INFO replication"))[1]
+	}
+	testkit.Eventually(t, startTime, func() bool {
+		return offset(primary, "master_repl_offset") == offset(replica, "slave_repl_offset")
+	}, "the replica has all")
+	require.NoError(t, primary.Kill())
+}
+
+// The primary of a shard is killed under load, its replica takes over, and hands back in an orderly failover. Grabs
+// meanwhile are undecided, and none gets a wrong answer; workers wait. The shard freezes both times, since another
+// server has it, and opens by itself; nothing is lost, and nobody has anything twice.
+func TestAPrimaryFailsOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	s := newSite(t, atRedis(t, configs.Cluster, ""))
+	s.ok("init")
+	r := s.rains(4_000, 2)
+	home, other := s.at.cluster.Masters[0], s.at.cluster.Replicas[0]
+	for _, over := range []struct {
+		to *testkit.RedisServer
+		do func()
+	}{
+		{other, func() {
+			killWithReplica(t, home, other)
+			s.at.cluster.AwaitPromotion(t, 0)
+			require.NoError(t, home.Restart())
+			home.Says(t, "INFO replication", "role:slave", "master_link_status:up")
+		}},
+		{home, func() { s.at.cluster.HandOver(t, home) }},
+	} {
+		r.pours("grants pour in")
+		began, undecided := r.crowd.count()
+		epoch := s.epochOf(0)
+		over.do()
+		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens by itself")
+		require.Same(t, over.to, s.primaryOf(0))
+		_, waited := r.crowd.count()
+		require.Greater(t, waited, undecided, "the load met the failover")
+		r.pours("grants go on")
+		t.Logf("%d grants before it, %d undecided answers until the shard was open", began, waited-undecided)
+	}
+	r.ends()
+}
+
+// stall stops a replica, and fills what the kernel holds for it: what its primary writes from now on stays with the
+// primary.
+func stall(t *testing.T, primary, replica *testkit.RedisServer) {
+	t.Helper()
+	require.NoError(t, replica.Stop())
+	client := primary.Client(t)
+	for i := 0; ; i++ { // until a name belongs to this node
+		err := client.Set(t.Context(), fmt.Sprint("pad", i), strings.Repeat("x", 60<<20), 0).Err()
+		if err == nil {
+			return
+		}
+		require.ErrorContains(t, err, "MOVED")
+	}
+}
+
+// metaOn is a number in a shard's meta on a server.
+func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n int64) {
+	s.t.Helper()
+	_, err := fmt.Sscan(server.Order(s.t, "HGET "+s.layout.Shard(shard).Meta()+" "+field), &n)
+	require.NoError(s.t, err)
+	return n
+}
+
+// lossOf is what `hongbao recover` says of a shard that has lost something.
+func (s *site) lossOf(shard int) recovery.Verdict {
+	s.t.Helper()
+	testkit.Eventually(s.t, startTime, func() bool { code, _ := s.run("recover"); return code == 3 }, "the loss is told")
+	out, _ := s.exits(3, "recover", "--json")
+	var all struct{ Shards []recovery.Verdict }
+	require.NoError(s.t, json.Unmarshal([]byte(out), &all))
+	return all.Shards[shard]
+}
+
+// refundLost ends a campaign that Redis has lost.
+func (s *site) refundLost(id string) {
+	s.t.Helper()
+	_, text := s.run("campaign", "refund-lost", id)
+	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
+	require.NotNil(s.t, amount, text)
+	s.says([]string{"campaign", "refund-lost", id, "--amount", amount[1], "--by", "ann", "--why", "a test"}, "by ann")
+}
+
+// A replica takes over that has not got the last grants. Class fast has answered them: they are lost, each is counted,
+// and the ledger and the topic keep what they had. Class replica has told nobody. The shard stays frozen, and answers
+// nothing wrong, until a person accepts the loss; the others go on.
+func TestAFailoverThatLosesGrants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	s := newSite(t, atRedis(t, configs.Cluster, ""))
+	s.ok("init")
+	fast, safe, near := s.on(0, "fast"), s.on(0, "safe"), s.on(1, "near")
+	s.create(fast, 100, hongbao.DurabilityFast, oneEach)
+	s.create(safe, 100, hongbao.DurabilityReplica, oneEach)
+	s.create(near, 100, hongbao.DurabilityReplica, oneEach)
+	stop, p := s.work(), s.producer()
+	crowds := map[string]*people{}
+	for _, id := range []string{fast, safe, near} {
+		crowds[id] = s.people(p, id)
+		crowds[id].grab(t.Context(), 0, 20, 8)
+	}
+	s.nobodyLost()
+	primary, replica := s.at.cluster.Masters[0], s.at.cluster.Replicas[0]
+	before := s.metaOn(primary, 0, "seq")
+	stall(t, primary, replica)
+	crowds[fast].grab(t.Context(), 20, 40, 8)
+	require.False(t, crowds[safe].once(t.Context(), user(20)), "no replica has it, so nobody is told of it")
+	s.nobodyLost() // the suffix is paid and published
+	require.NoError(t, primary.Kill())
+	require.NoError(t, replica.Cont())
+	s.at.cluster.AwaitPromotion(t, 0)
+	require.Equal(t, before, s.metaOn(replica, 0, "seq"), "the fault fired: the replica lacks 21 grants")
+
+	v := s.lossOf(0)
+	require.Equal(t, []int64{before, before + 21, before + 21}, []int64{v.Redis, v.Ledger, v.Topic})
+	for _, u := range []int{0, 20, 50} { // who has his packet, who has lost it, who has none
+		require.False(t, crowds[fast].once(t.Context(), user(u)), "user %d is undecided", u)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	crowds[near].grab(ctx, 20, 40, 8)
+	require.NoError(t, ctx.Err(), "another shard goes on")
+	require.EqualValues(t, 1, s.metaOn(replica, 0, "epoch"), "it stays frozen")
+
+	said := s.says([]string{"recover", "--accept-loss", "--by", "ann", "--why", "the primary is gone"}, "shard 0 is opened")
+	lost := 0
+	for id, want := range map[string]int{fast: 20, safe: 0} {
+		require.Contains(t, said, "campaign "+id+" stays frozen")
+		require.False(t, crowds[id].once(t.Context(), user(1)), "it is undecided still")
+		without := 0
+		for user := range crowds[id].granted {
+			if !s.rdb.HExists(t.Context(), s.layout.Home(id).Receipts(id), user).Val() {
+				without++
+			}
+		}
+		require.Equal(t, want, without, "so many users of %s have lost what they were told of", id)
+		lost += without
+		s.refundLost(id)
+	}
+	again := s.on(0, "again")
+	s.create(again, 50, hongbao.DurabilityFast, oneEach)
+	crowds[again] = s.people(p, again)
+	crowds[again].grab(ctx, 0, 50, 8)
+	require.NoError(t, ctx.Err(), "the shard goes on")
+	s.nobodyLost()
+	stop()
+	for id, want := range map[string]int{fast: 40, safe: 21, near: 40, again: 50} {
+		crowds[id].right(t)
+		require.Equal(t, want, s.published(id), id)
+	}
+	t.Logf("Redis has lost %d grants that users were told of, all of them paid and published", lost)
+}
