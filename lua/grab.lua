@@ -2,23 +2,21 @@
 --
 -- KEYS  1 meta  2 events  3 campaign  4 stock of the generation that the callers are at  5 receipts  6... the hash of counters
 --       of each limit by a fact
--- ARGV  1 bound of the backlog, events
---       2 bytes: n, number of grabs; number of limits by user; number of limits by facts; then 0 or 1 each: no user comes
---         twice, the grabs bring traceparents, a user gets one packet only, nobody has set yet when the counters leave; the
---         generation, 0 where the campaign has one place and one generation; 0 or 1: users hold packets on other places; then for
---         each limit by a fact a byte with the number of its values, and n bytes with the place, from 1, of each grab's value
---         among them
---       3 campaign's id
---       4 terms: revision  5 the ms before they hold and the ms until when, of 13 digits each, then the window's start
---         in ms (so one text tells by one comparison that it is too early for the terms)
---       6 for each limit by user "max:start", ms since the window's start when its period began, "-" for campaign; "|"; for each
---         limit by a fact the time in ms when its counters leave, 0 for never; all separated by spaces
---       7... for each limit by a fact its max
---       ... n users, n request ids ("" for none), n traceparents ("" for none) if there are any; if anybody holds packets on other
+-- ARGV  1 bytes; a number of several bytes has its highest one first: 1 n, number of grabs; 2 number of limits by user; 3 number of
+--         limits by facts; then 0 or 1 each: 4 no user comes twice, 5 the grabs bring traceparents, 6 a user gets one packet only,
+--         7 nobody has set yet when the counters leave; 8 the generation, 0 where the campaign has one place and one generation;
+--         9 0 or 1: users hold packets on other places; 10 the backlog is looked at once in so many events, 1 to 255;
+--         11-17 the highest seq that the caller has seen; the terms: 18-23 the window's start in ms, 24-29 the ms from when and
+--         30-35 until when they hold; 36-42 bound of the backlog, events; then for each limit by a fact 7 bytes with its max, a
+--         byte with the number of its values, and n bytes with the place, from 1, of each grab's value among them;
+--         then text: for each limit by user "max:start", ms since the window's start when its period began, "-" for campaign; "|";
+--         for each limit by a fact the time in ms when its counters leave, 0 for never; all separated by spaces
+--       2 campaign's id  3 terms: revision
+--       4... n users, n request ids ("" for none), n traceparents ("-" for none) if there are any; if anybody holds packets on other
 --         places n texts with their times, ms since the window's start, separated by spaces; then for each limit by a fact its
---         values, none twice, each "place of the fact:value"; last the highest seq that the caller has seen
--- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms; the last seq before this call; then
---       the answers, one for each grab. An answer is
+--         values, none twice, each "place of the fact:value"
+-- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms, "" if it is that of the terms; the last
+--       seq before this call; then the answers, one for each grab. An answer is
 --       <packet> <amount>    granted now, with the next seq; the time is now, the request id the grab's own
 --       =<receipt>           granted before by the same request id
 --       a<receipts>          already granted: all receipts of the user, and he gets no other one now
@@ -29,7 +27,8 @@
 --       b busy   f frozen   r refilling: the generation is not dealt here yet         undecided, to be repeated
 --       A receipt is "packet amount seq ms request-id", ms since the window's start; receipts are separated by newlines.
 --       Or an array, "T" and the terms that the campaign has now, if ARGV brought others; nothing was decided: names of the
---       facts that limits count by, "device,channel"; ARGV[4] and [5]; number of places; newest generation; 1 if a user gets
+--       facts that limits count by, "device,channel"; revision; the ms from when and until when they hold;
+--       the window's start in ms; number of places; newest generation; 1 if a user gets
 --       one packet only; number of limits by user, and for each: per, max, ms since the window's start when its period began
 --       ("-" for campaign), ms when it counts anew (0 for never); for each limit by a fact: name, per, max, ms when it counts
 --       anew, the name of its hash of counters: "c" counts for the whole campaign, "d20778" for a day, "h498672" for an hour
@@ -45,52 +44,54 @@
 
 local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, find, sub, byte = string.format, string.find, string.sub, string.byte
-local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'finished', 'frozen', 'opened')
+local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen', 'opened')
 local camp = call('HMGET', KEYS[3], 'state', 'revision')
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local seq, seen = meta[1], ARGV[#ARGV] -- the seen seq goes along with every call, see guard.lua
+local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away, stride, s1, s2, s3, s4, s5, s6, s7,
+	f1, f2, f3, f4, f5, f6, a1, a2, a3, a4, a5, a6, u1, u2, u3, u4, u5, u6 = byte(ARGV[1], 1, 35)
+local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7 -- goes along with every call, see guard.lua
 
-if not seq or not meta[2] then
+if not meta[1] or not meta[2] then
 	return redis.error_reply('HBFROZEN Redis has lost the shard, or nobody founded it')
 end
-seq = seq + 0 -- cheaper than tonumber
-if seen - seq > 0 then
+local seq, now = meta[1] + 0, now_text + 0 -- cheaper than tonumber
+if seen > seq then
 	local known = tonumber(call('HMGET', KEYS[1], 'seen')[1] or 0)
-	call('HSET', KEYS[1], 'frozen', meta[4] or now_text, 'seen', format('%d', math.max(seen + 0, known)))
-	return redis.error_reply('HBFROZEN the shard has come to event ' .. meta[1] .. ', and event ' .. seen .. ' was seen')
-elseif meta[4] then
+	call('HSET', KEYS[1], 'frozen', meta[3] or now_text, 'seen', format('%d', math.max(seen, known)))
+	return redis.error_reply('HBFROZEN the shard has come to event ' .. meta[1] .. ', and event ' .. format('%d', seen) .. ' was seen')
+elseif meta[3] then
 	return redis.error_reply('HBFROZEN the shard waits until what Redis may have lost is known')
-elseif meta[5] ~= OPENED then
+elseif meta[4] ~= OPENED then
 	return redis.error_reply('HBOPENED the shard was opened for another server')
 end
 
-local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away = byte(ARGV[2], 1, 9)
-local from_text, refusal = sub(ARGV[5], 27), nil
+local from = ((((f1 * 256 + f2) * 256 + f3) * 256 + f4) * 256 + f5) * 256 + f6
+local window, refusal = '', nil -- the window's start, if the reply tells it
 
 -- The terms are others than ARGV brought, or nothing is to be had: the campaign itself says. refusal is then what a grab that
 -- is no repeat gets, if the user has nothing yet.
-if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= sub(ARGV[5], 14, 26) then
-	local now = tonumber(now_text)
+if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a3) * 256 + a4) * 256 + a5) * 256 + a6 or
+	now >= ((((u1 * 256 + u2) * 256 + u3) * 256 + u4) * 256 + u5) * 256 + u6 then
 	local damage
 	camp, damage = whole(KEYS[3], 'state', 'from', 'to', 'user_campaign', 'user_day', 'user_hour', 'fact_names', 'fact_limits',
 		'zone', 'revision')
 	if damage then
 		return damage
 	end
-	from_text = camp[2] or '0'
+	window = camp[2] or '0'
 	if camp[1] == 'frozen' or not camp[1] then
 		local every = camp[1] and 'f' or 'u'
-		return now_text .. '\t' .. from_text .. '\t' .. meta[1] .. string.rep('\t' .. every, n)
+		return now_text .. '\t' .. window .. '\t' .. meta[1] .. string.rep('\t' .. every, n)
 	elseif camp[1] == 'paused' and now < tonumber(camp[3]) then
 		refusal = 'p'
-	elseif camp[1] == 'loading' or camp[1] == 'open' and now < tonumber(from_text) then
+	elseif camp[1] == 'loading' or camp[1] == 'open' and now < tonumber(window) then
 		refusal = 'n'
 	elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then -- closed and refunded ones, whatever the window says
 		refusal = 'e'
 	end
 	if not refusal then
-		local ends = math.min(tonumber(camp[3]), 9999999999999) -- texts of 13 digits are compared
+		local ends = math.min(tonumber(camp[3]), 9999999999999) -- ARGV has 6 bytes for it
 		-- zone is "ms:seconds ms:seconds ...", rising: from when on which UTC offset is in force. Days and hours are those of the
 		-- campaign's clock on the wall; an hour that a clock change repeats counts as two.
 		local UNIT = { day = 86400000, hour = 3600000 }
@@ -139,7 +140,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 		for i, per in ipairs({ 'campaign', 'day', 'hour' }) do
 			if not hold and camp[3 + i] ~= '' then
 				local _, start, resets = period(per)
-				add(per, camp[3 + i], start and format('%d', start - from_text) or '-', format('%d', resets))
+				add(per, camp[3 + i], start and format('%d', start - window) or '-', format('%d', resets))
 				users = users + 1
 			end
 		end
@@ -155,18 +156,18 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[4] or now_text < ARGV[5] or now_text >= 
 			add(sub(per, 1, 1) .. (bucket and format('%d', bucket) or ''))
 		end
 		local walk = call('HMGET', KEYS[3], 'places', 'generation')
-		return { 'T', camp[7], camp[10], format('%d', now - 1) .. format('%d', ends) .. from_text, walk[1] or '1', walk[2] or '1',
+		return { 'T', camp[7], camp[10], format('%d', now - 1), format('%d', ends), window, walk[1] or '1', walk[2] or '1',
 			hold and '1' or '0', format('%d', users), unpack(limits) }
 	end
 end
 
-local users = 6 + by_fact -- what is of grab i stands i places behind
+local users = 3 -- what is of grab i stands i places behind
 local requests, traces = users + n, users + 2 * n
 local elsewhere = traced == 1 and traces + n or traces
 local first = away == 1 and elsewhere + n or elsewhere -- the values of a fact stand behind it
 
 -- answers are written over the receipts as each grab has been decided
-local answers = n == 1 and { call('HGET', KEYS[5], ARGV[requests]) } or call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
+local answers = n == 1 and { call('HGET', KEYS[5], ARGV[4]) } or call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
 local held -- user -> receipts as they change below; only needed if a user comes twice
 if distinct == 0 then
 	held = {}
@@ -182,18 +183,21 @@ for i = 1, n do
 end
 
 -- the packets that may be needed; none are there before the generation is dealt
-local packets, refilling = {}, generation > 1 and (call('HGET', KEYS[3], 'dealt') or 1) - generation < 0
+local packets
+local refilling = generation > 1 and (call('HGET', KEYS[3], 'dealt') or 1) - generation < 0
 local wanted = one_each == 1 and n - winners or n
-if wanted == 1 and not refusal and not refilling then
-	packets[1] = call('LINDEX', KEYS[4], '0')
-elseif wanted > 0 and not refusal and not refilling then
+if refusal or refilling or wanted == 0 then
+	packets = {}
+elseif wanted == 1 then
+	packets = { call('LINDEX', KEYS[4], '0') }
+else
 	packets = call('LRANGE', KEYS[4], '0', format('%d', wanted - 1))
 end
 
 -- the answer to a user who has receipts, here or on other places; nothing if he may get another packet
 local told
 if winners > 0 or held or away == 1 then
-	local begins = {}
+	local begins, bounds = {}, sub(ARGV[1], 43 + by_fact * (8 + n))
 	-- A user's receipts stand in the order of time. So a limit is reached if he has that many, and the earliest of the last
 	-- that many is of the present period. Each that he holds on another place since the period began lowers the limit by one.
 	local function limited(receipts, times)
@@ -204,7 +208,7 @@ if winners > 0 or held or away == 1 then
 			at = find(receipts, '\n', at + 1, true)
 		end
 		local place = 0
-		for most, start in string.gmatch(ARGV[6], '(%d+):([^ |]+)') do
+		for most, start in string.gmatch(bounds, '(%d+):([^ |]+)') do
 			place, most = place + 1, tonumber(most)
 			for time in string.gmatch(times, '%d+') do
 				if start == '-' or tonumber(time) >= tonumber(start) then
@@ -241,43 +245,57 @@ if winners > 0 or held or away == 1 then
 	end
 end
 
--- limits by facts: what each of its values counts, a text until a grab of this call counts too, and which of them each
+-- limits by facts: what each of its values counts, a text until a grab of this call counts too, its max, and which of them each
 -- grab looks at
 local limits
 if by_fact > 0 and not refusal then
-	limits = {}
-	local place = 10
+	limits = { false, false } -- of the size that most campaigns need
+	local at = 43
 	for k = 1, by_fact do
-		local size = byte(ARGV[2], place)
+		local m1, m2, m3, m4, m5, m6, m7, size = byte(ARGV[1], at, at + 7)
 		local counts = size == 1 and { call('HGET', KEYS[5 + k], ARGV[first + 1]) } or
 			call('HMGET', KEYS[5 + k], unpack(ARGV, first + 1, first + size))
-		limits[k] = { counts, ARGV[6 + k] + 0, n == 1 and { 1 } or { byte(ARGV[2], place + 1, place + n) }, first, size }
-		first, place = first + size, place + 1 + n
+		limits[k] = { counts, (((((m1 * 256 + m2) * 256 + m3) * 256 + m4) * 256 + m5) * 256 + m6) * 256 + m7,
+			{ byte(ARGV[1], at + 8, at + 7 + n) }, first, size }
+		first, at = first + size, at + 8 + n
 	end
 end
 
+-- the backlog: how many events may still come. Most calls do not look
+local room = n
+if seq % stride + n >= stride then
+	local b1, b2, b3, b4, b5, b6, b7 = byte(ARGV[1], 36, 42)
+	room = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - seq + (call('HGET', KEYS[1], 'finished') or 0)
+end
+
+-- A digit by its number: a table is cheaper than cutting a text, but not to make.
+local digits = n > 2 and { '1', '2', '3', '4', '5', '6', '7', '8', '9', [0] = '0' }
 local DIGITS = '0123456789'
 local low, above, digit, next_seq = 9, ' ', nil, nil -- the last digit of a seq, and what stands before it; the first seq
-local dt = ' ' .. format('%d', now_text - from_text) .. ' '
-local room = ARGV[1] - seq + (meta[3] or 0)
+local dt = ' ' .. format('%d', now - from) .. ' '
 local granted, filled = 0, 0
-local stored = {} -- user, receipts, user, receipts, ... of those who are granted
+local stored = { unpack(ARGV, 1, 2 * n) } -- user, receipts, user, receipts, ... of those who are granted; it has its size at once
 
 for i = 1, n do
-	local mine, user, request = answers[i], ARGV[users + i], ARGV[requests + i]
-	if held then
-		mine = held[user]
+	local mine, user, request, answer = answers[i], ARGV[users + i], ARGV[requests + i], refusal
+	if told then
+		if held then
+			mine = held[user]
+		end
+		local times = away == 1 and ARGV[elsewhere + i] or ''
+		if mine or times ~= '' then
+			answer = told(mine, request, times)
+		end
 	end
-	local answer = refusal
-	local times = away == 1 and ARGV[elsewhere + i] or ''
-	if mine or times ~= '' then
-		answer = told(mine, request, times)
-	end
-	for k = 1, not answer and by_fact or 0 do
-		local limit = limits[k]
-		if (limit[1][limit[3][i]] or 0) - limit[2] >= 0 then
-			answer = 'l' .. by_user + k
-			break
+	local counts, value
+	if not answer then
+		for k = 1, by_fact do
+			local limit = limits[k]
+			counts, value = limit[1], limit[3][i]
+			if (counts[value] or 0) - limit[2] >= 0 then
+				answer = 'l' .. by_user + k
+				break
+			end
 		end
 	end
 	if not answer then
@@ -298,48 +316,55 @@ for i = 1, n do
 					low = at % 10
 					above = at > 9 and ' ' .. format('%d', (at - low) / 10) or ' '
 				end
-				digit = sub(DIGITS, low + 1, low + 1)
+				digit = digits and digits[low] or sub(DIGITS, low + 1, low + 1)
 			end
 			local receipt = answer .. above .. digit .. dt .. request
-			mine = mine and (mine .. '\n' .. receipt) or receipt
+			if mine then
+				receipt = mine .. '\n' .. receipt
+			end
 			if held then
-				held[user] = mine
+				held[user] = receipt
 			end
-			stored[filled + 1], stored[filled + 2] = user, mine -- one that comes twice is set twice: the last value stays
+			stored[filled + 1], stored[filled + 2] = user, receipt -- one that comes twice is set twice: the last value stays
 			filled = filled + 2
-			for k = 1, by_fact do
-				local limit = limits[k]
-				local counts, value = limit[1], limit[3][i]
+			if by_fact == 1 then
 				counts[value] = (counts[value] or 0) + 1
+			else
+				for k = 1, by_fact do
+					local limit = limits[k]
+					counts, value = limit[1], limit[3][i]
+					counts[value] = (counts[value] or 0) + 1
+				end
 			end
-			local trace = traced == 1 and ARGV[traces + i] or ''
-			packets[granted] = answer .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. (trace ~= '' and trace or '-')
+			packets[granted] = answer .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. (traced == 1 and ARGV[traces + i] or '-')
 		end
 	end
 	answers[i] = answer
 end
 
-local reply = now_text .. '\t' .. from_text .. '\t' .. meta[1] .. '\t' .. (n == 1 and answers[1] or table.concat(answers, '\t'))
+local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. (n == 1 and answers[1] or table.concat(answers, '\t'))
 if granted == 0 then
 	return reply
 end
-call('XADD', KEYS[2], '*', '1', 'grant ' .. ARGV[3] .. ' ' .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text .. '\n' ..
+call('XADD', KEYS[2], '*', '1', 'grant ' .. ARGV[2] .. ' ' .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text .. '\n' ..
 	(granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
 for k = 1, by_fact do
-	local counts, from, fields, size = limits[k][1], limits[k][4], {}, 0
-	for i = 1, limits[k][5] do
+	local counts, from, size = limits[k][1], limits[k][4], limits[k][5]
+	local fields, filled = { unpack(ARGV, 1, 2 * size) }, 0
+	for i = 1, size do
 		local count = counts[i]
 		if type(count) == 'number' then
-			fields[size + 1], fields[size + 2] = ARGV[from + i], count < 10 and sub(DIGITS, count + 1, count + 1) or format('%d', count)
-			size = size + 2
+			fields[filled + 1] = ARGV[from + i]
+			fields[filled + 2] = count > 9 and format('%d', count) or digits and digits[count] or sub(DIGITS, count + 1, count + 1)
+			filled = filled + 2
 		end
 	end
-	call('HSET', KEYS[5 + k], unpack(fields, 1, size))
+	call('HSET', KEYS[5 + k], unpack(fields, 1, filled))
 end
 if expire == 1 then
-	local k = 0
-	for at in string.gmatch(sub(ARGV[6], find(ARGV[6], '|', 1, true) + 1), '%d+') do
+	local k, leave = 0, find(ARGV[1], '|', 43 + by_fact * (8 + n), true)
+	for at in string.gmatch(sub(ARGV[1], leave + 1), '%d+') do
 		k = k + 1
 		if at ~= '0' then
 			call('PEXPIREAT', KEYS[5 + k], at, 'NX')

@@ -21,7 +21,8 @@ const MaxGrabs = stream.MaxEntryGrants
 // GrabCall is one call of grab.lua: grabs of one campaign on one shard.
 type GrabCall struct {
 	Campaign string
-	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy.
+	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy. Where it is above a
+	// thousand, it is looked at once in a thousandth of it, at most in 255 events.
 	MaxBacklog int64
 	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
 	// campaign; each grab must have them. FactsError tells the right ones.
@@ -68,7 +69,8 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		call.Terms = noTerms
 	}
 	for range 3 { // the second try fails only if a period ends between the two
-		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), grabArgs(call))
+		args := grabArgs(call, stateOf(k.rdb, k.Keys).seen.Load())
+		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
 		if errors.Is(err, ErrFrozen) {
 			return allFrozen(len(call.Grabs), answers), nil
 		}
@@ -132,21 +134,28 @@ func grabKeys(k Keys, call *GrabCall) []string {
 	return keys
 }
 
-// grabArgs are the ARGV of grab.lua.
-func grabArgs(call *GrabCall) []any {
+// lookAtBacklog is in how many parts of the bound the backlog is looked at: it is exceeded by one of them at most.
+const lookAtBacklog = 1000
+
+// grabArgs are the ARGV of grab.lua. seen is the highest seq that the caller has seen.
+func grabArgs(call *GrabCall, seen int64) []any {
 	n, terms := len(call.Grabs), call.Terms
 	distinct, traces := common(call.Grabs)
 	generation := byte(0)
 	if terms.walks() {
 		generation = byte(max(call.Generation, 1))
 	}
-	head := make([]byte, 0, 9+len(terms.byFact)*(n+1))
+	head := make([]byte, 0, 42+len(terms.byFact)*(8+n)+len(terms.texts))
 	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
 		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()),
-		generation, bit(call.Held != nil))
-	args := make([]any, 3, 5+len(terms.args)+(3+len(terms.byFact))*n)
-	args[0], args[2] = call.MaxBacklog, call.Campaign
-	args = append(args, terms.args...)
+		generation, bit(call.Held != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
+	head = appendNumber(head, seen, 7)
+	for _, ms := range []int64{terms.from, terms.since, terms.until} {
+		head = appendNumber(head, ms, 6)
+	}
+	head = appendNumber(head, call.MaxBacklog, 7)
+	args := make([]any, 3, 3+(3+len(terms.byFact))*n)
+	args[1], args[2] = call.Campaign, terms.revision
 	for _, g := range call.Grabs {
 		args = append(args, &g.User) // a text in an interface would be a new object each
 	}
@@ -155,7 +164,11 @@ func grabArgs(call *GrabCall) []any {
 	}
 	if traces {
 		for _, g := range call.Grabs {
-			args = append(args, &g.Trace)
+			if g.Trace == "" {
+				args = append(args, &noTrace)
+			} else {
+				args = append(args, &g.Trace)
+			}
 		}
 	}
 	for _, times := range call.Held {
@@ -164,9 +177,20 @@ func grabArgs(call *GrabCall) []any {
 	for i := range terms.byFact {
 		head, args = terms.byFact[i].values(call.Grabs, head, args)
 	}
-	args[1] = head
+	args[0] = append(head, terms.texts...)
 	return args
 }
+
+// appendNumber appends a number that is not negative in so many bytes, the highest first.
+func appendNumber(to []byte, n int64, bytes int) []byte {
+	for bytes--; bytes >= 0; bytes-- {
+		to = append(to, byte(n>>(8*bytes)))
+	}
+	return to
+}
+
+// noTrace stands for the traceparent of a grab that has none, where others of its call have one.
+var noTrace = "-"
 
 func bit(b bool) byte {
 	if b {
@@ -175,9 +199,10 @@ func bit(b bool) byte {
 	return 0
 }
 
-// values adds the values that the grabs bring for the limit's fact, none twice, and which of them each brings.
+// values adds the limit's max, the values that the grabs bring for its fact, none twice, and which of them each brings.
 func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]byte, []any) {
 	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
+	head = appendNumber(head, l.most, 7)
 	size := len(head)
 	head = append(head, 0)
 	for _, g := range grabs {
@@ -225,6 +250,10 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 		var more bool
 		var err error
 		text, rest, more = strings.Cut(rest, "\t")
+		if i == 1 && text == "" && more && call.Terms != nil { // that of the terms
+			head[i] = call.Terms.from
+			continue
+		}
 		if head[i], err = strconv.ParseInt(text, 10, 64); err != nil || !more {
 			return nil, fmt.Errorf("script grab answered %.80q: want a time, the window's start, a seq and answers", reply)
 		}

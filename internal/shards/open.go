@@ -132,7 +132,7 @@ func epochOf(ctx context.Context) string {
 }
 
 // run calls a script of the shard. What lua/guard.lua wants goes along: meta, the caller's epoch and the highest seq that
-// it has seen. A script that has the guard in itself gets the seq only.
+// it has seen. A script that has the guard in itself has got the seq from its caller.
 func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
@@ -142,9 +142,8 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was so a moment ago"))
 	}
 	if s.guard == guarded {
-		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx))
+		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), st.seen.Load())
 	}
-	args = append(args, st.seen.Load())
 	var cmd *redis.Cmd
 	if t := st.opened.Load(); t != nil {
 		cmd = k.rdb.EvalSha(ctx, t.sha[s], keys, args...)

@@ -17,11 +17,14 @@ import (
 // read them from the campaign again.
 type Terms struct {
 	factNames string
-	places    int   // over how many shards the campaign is spread
+	places    int64 // over how many shards the campaign is spread
 	newest    int64 // generation that is announced
 	from      int64 // the window's start, in Unix ms
-	args      []any // as grab.lua wants them
-	oneEach   bool  // a user gets one packet only
+	revision  string
+	since     int64 // from when and until when they hold, in Unix ms
+	until     int64
+	texts     string // bounds of the limits by user and ends of the counters, as grab.lua wants them
+	oneEach   bool   // a user gets one packet only
 	limits    []hongbao.LimitHit
 	byUser    int          // how many of them, the first ones, are by user
 	byFact    []factLimit  // the others
@@ -31,19 +34,17 @@ type Terms struct {
 type factLimit struct {
 	name, field string // the fact, and what stands in front of its values in the hash
 	counters    string // name of the hash
+	most        int64
 }
 
 // Places is over how many shards the campaign is spread, at least 1.
-func (t *Terms) Places() int { return max(t.places, 1) }
+func (t *Terms) Places() int { return int(max(t.places, 1)) }
 
 // Generation is the newest one that was announced where the terms were read, at least 1.
 func (t *Terms) Generation() int64 { return max(t.newest, 1) }
 
 // Revision names what the campaign goes by; a generation that is announced changes it.
-func (t *Terms) Revision() string {
-	revision, _ := t.args[0].(string)
-	return revision
-}
+func (t *Terms) Revision() string { return t.revision }
 
 // walks tells whether nothing left here does not mean nothing left.
 func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
@@ -61,7 +62,7 @@ func (t *Terms) sinceStart(times []time.Time) string {
 }
 
 // noTerms never hold.
-var noTerms = &Terms{args: []any{"", "", ""}}
+var noTerms = &Terms{texts: "|"}
 
 // keepCounters is how long the counters of a period stay after its end: a clock that is set back a little finds them.
 var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
@@ -69,39 +70,41 @@ var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Ho
 // parseTerms reads the reply of grab.lua that tells terms.
 func parseTerms(reply []string) (*Terms, error) {
 	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
-	if len(reply) < 8 || reply[0] != "T" || len(reply[3]) < 27 {
+	if len(reply) < 10 || reply[0] != "T" {
 		return nil, broken
 	}
-	t := &Terms{factNames: reply[1], oneEach: reply[6] == "1"}
-	var err1, err2, err3, err4 error
-	t.from, err1 = strconv.ParseInt(reply[3][26:], 10, 64)
-	t.places, err2 = strconv.Atoi(reply[4])
-	t.newest, err3 = strconv.ParseInt(reply[5], 10, 64)
-	t.byUser, err4 = strconv.Atoi(reply[7])
-	err, rest := errors.Join(err1, err2, err3, err4), reply[8:]
-	if err != nil || t.byUser < 0 || len(rest) < 4*t.byUser || (len(rest)-4*t.byUser)%5 != 0 {
+	t := &Terms{factNames: reply[1], revision: reply[2], oneEach: reply[8] == "1"}
+	var err error
+	for i, to := range []*int64{&t.since, &t.until, &t.from, &t.places, &t.newest} {
+		n, failed := strconv.ParseInt(reply[3+i], 10, 64)
+		*to, err = n, errors.Join(err, failed)
+	}
+	byUser, failed := strconv.Atoi(reply[9])
+	rest := reply[10:]
+	if err != nil || failed != nil || byUser < 0 || len(rest) < 4*byUser || (len(rest)-4*byUser)%5 != 0 {
 		return nil, broken
 	}
+	t.byUser = byUser
 	var bounds, leave []string
 	for ; len(t.limits) < t.byUser; rest = rest[4:] {
 		bounds = append(bounds, rest[1]+":"+rest[2])
 		err = errors.Join(err, t.add(hongbao.ByUser, rest[0], rest[1], rest[3]))
 	}
 	names := strings.Split(t.factNames, ",")
-	most := []any{}
 	for ; len(rest) > 0; rest = rest[5:] {
-		t.byFact = append(t.byFact, factLimit{rest[0], strconv.Itoa(slices.Index(names, rest[0])+1) + ":", rest[4]})
 		err = errors.Join(err, t.add(rest[0], rest[1], rest[2], rest[3]))
-		left := int64(0)
-		if hit := t.limits[len(t.limits)-1]; !hit.Resets.IsZero() {
+		hit, left := t.limits[len(t.limits)-1], int64(0)
+		field := strconv.Itoa(slices.Index(names, rest[0])+1) + ":"
+		t.byFact = append(t.byFact, factLimit{rest[0], field, rest[4], hit.Limit.Max})
+		if !hit.Resets.IsZero() {
 			left = hit.Resets.Add(keepCounters[hit.Limit.Per]).UnixMilli()
 		}
-		leave, most = append(leave, strconv.FormatInt(left, 10)), append(most, rest[2])
+		leave = append(leave, strconv.FormatInt(left, 10))
 	}
 	if err != nil {
 		return nil, broken
 	}
-	t.args = append([]any{reply[2], reply[3], strings.Join(bounds, " ") + "|" + strings.Join(leave, " ")}, most...)
+	t.texts = strings.Join(bounds, " ") + "|" + strings.Join(leave, " ")
 	return t, nil
 }
 
