@@ -8,6 +8,8 @@
 //
 //   - grab_1x20, grab_1x512, grab_64x8 and grab_256x2 have so many clients, with so many callers each, grab at once through
 //     package producer, against the classic script by the better of two clients; with what a grab costs Redis beside it;
+//   - http_grab grabs over HTTP with tokens, against a bare handler that answers a constant; serve_256x2 is what the grabs
+//     of a fleet cost Redis that way, against the classic script;
 //   - settle_postgres, settle_mariadb and settle_sqlite bring a stream to a ledger by the whole consumer, against a bare
 //     loop of read, insert and ack on the same tables; settle_postgres_plain, against tables without books;
 //   - settle_http brings it to a remote balance system that takes 5 ms for each call, against a bare loop of posts;
@@ -24,5 +26,5 @@
 // It prints a table that says kept or MISSED of each promise, and keeps the results, with every single run and how both
 // sides were measured, in bench/results.json: a row that was measured again takes the place of its old results. By that
 // file it writes the tables of the READMEs and docs/bench.md; command bench/plots draws the figures. A missed promise is
-// no error: other machines have other ratios, and a person looks.
+// no error: other machines have other ratios, and a person looks. -profiles DIR writes where each row's time went.
 package main

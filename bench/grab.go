@@ -84,25 +84,35 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 
 // meter keeps what each of those who grab in turn has come to, run by run.
 type meter struct {
-	r                             *fixture
-	rates, process, scripts, size map[string][]float64
+	r     *fixture
+	rates map[string][]float64
+	// process and scripts are microseconds of Redis per grab, own those of this process; size is grabs per script call.
+	process, scripts, own, size map[string][]float64
 }
 
 func newMeter(r *fixture) *meter {
-	return &meter{r, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}}
+	return &meter{r, map[string][]float64{}, map[string][]float64{}, map[string][]float64{}, map[string][]float64{},
+		map[string][]float64{}}
 }
 
-// measure runs n grabs and notes their rate and what they cost Redis.
+// measure runs n grabs and notes their rate and what they cost Redis and this process.
 func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (float64, error)) error {
 	before, err := m.r.cpu(ctx)
 	if err != nil {
 		return err
 	}
-	rate, err := grabs()
-	if err != nil {
+	var rate float64
+	began, err1 := processTime()
+	err = labelled(ctx, who, func(context.Context) (err error) {
+		rate, err = grabs()
+		return err
+	})
+	ended, err2 := processTime()
+	if err = errors.Join(err, err1, err2); err != nil {
 		return fmt.Errorf("%s: %w", who, err)
 	}
 	after, err := m.r.cpu(ctx)
+	m.own[who] = append(m.own[who], float64((ended-began).Microseconds())/float64(n))
 	m.rates[who] = append(m.rates[who], rate)
 	m.process[who] = append(m.process[who], (after.process-before.process)/float64(n))
 	m.scripts[who] = append(m.scripts[who], (after.scripts-before.scripts)/float64(n))

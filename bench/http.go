@@ -25,6 +25,9 @@ import (
 // httpCallers is how many connections grab at once.
 const httpCallers = 256
 
+// bare is the handler that does nothing.
+const bare = "a bare handler"
+
 // httpGrabRow compares grabs over HTTP with a bare handler that reads the same body and answers a constant. Both get
 // the same requests from the same callers, one after the other on a connection.
 func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
@@ -34,22 +37,30 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	n := o.n(200_000)
 	res := Result{
-		Name: "http_grab", Unit: "grabs/s", Want: 0.6,
+		Name: "http_grab", Unit: "grabs/s", Want: 0.6, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grabs by %d connections through the server of `hongbao serve`, each user with a token "+
 			"(HS256), a limit by user and one by device and day, AOF everysec", n, httpCallers),
 		HowBaseline: "the same requests to a net/http handler that reads the body and answers a constant, on a listener with the " +
 			"same limits",
 	}
 	requests, err := httpRequests(n)
-	if err == nil {
-		err = res.inTurn(ctx, o.rounds,
-			func(ctx context.Context) (float64, error) { return bareGrabs(ctx, requests) },
-			func(ctx context.Context) (float64, error) {
-				return r.serving(ctx, n, func(address string) (float64, error) {
-					return httpCrowd(ctx, address, httpCallers, `"granted"`, requests)
-				})
+	m := newMeter(r)
+	for range o.rounds {
+		if err = errors.Join(err, m.measure(ctx, bare, n, func() (float64, error) { return bareGrabs(ctx, requests) })); err != nil {
+			break
+		}
+		_, err = r.serving(ctx, n, func(address string) (float64, error) {
+			return 0, m.measure(ctx, ours, n, func() (float64, error) {
+				return httpCrowd(ctx, address, httpCallers, `"granted"`, requests)
 			})
+		})
 	}
+	res.compare(m.rates[ours], m.rates[bare])
+	for _, who := range []string{ours, bare} {
+		res.Beside[who+", us of server and callers per grab"] = median(m.own[who])
+	}
+	res.Beside[ours+", us of Redis per grab (cpu)"] = median(m.process[ours])
+	res.Beside[ours+", grabs per script call"] = median(m.size[ours])
 	return []Result{res}, errors.Join(err, r.close())
 }
 
@@ -151,13 +162,13 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 		return 0, err
 	}
 	cfg := serve.DefaultConfig()
-	bare := web.Start(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := web.Start(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"outcome":"granted"}`)
 	}), cfg.Limits(), log.New(io.Discard, "", 0))
 	rate, err := httpCrowd(ctx, l.Addr().String(), httpCallers, "granted", requests)
-	return rate, errors.Join(err, bare.Stop(time.Minute, "run it again"))
+	return rate, errors.Join(err, server.Stop(time.Minute, "run it again"))
 }
 
 // serving runs the server, which grabs through a producer, with a campaign of n packets, and has its address used.

@@ -68,8 +68,9 @@ func grabs(f fleet, want, cpu float64) row {
 
 // options are those of the command line.
 type options struct {
-	rounds int
-	scale  float64
+	rounds   int
+	scale    float64
+	profiles string
 }
 
 // n is a number of things to do, scaled.
@@ -81,6 +82,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "how often the two are run in turn, at least 3")
 	flag.Float64Var(&o.scale, "scale", 1, "size of the work, for a quick look: results are written at 1 only")
+	flag.StringVar(&o.profiles, "profiles", "", "write a CPU profile of each row, ROW.pprof, into this folder")
 	flag.Parse()
 	debug.SetGCPercent(400) // for both sides: a process with a heap as small as this one's would mostly collect garbage
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -145,7 +147,11 @@ func (r row) measure(ctx context.Context, o options) ([]Result, error) {
 		return nil, err
 	}
 	start := time.Now()
-	now, err := r.run(ctx, o)
+	var now []Result
+	err = profiled(o.profiles, r.name, func() (err error) {
+		now, err = r.run(ctx, o)
+		return err
+	})
 	took := time.Since(start).Seconds()
 	for i := range now {
 		now[i].Row, now[i].Machine, now[i].Seconds = r.name, machine, took

@@ -128,7 +128,11 @@ func inTurn(ctx context.Context, rounds int, kinds ...func(context.Context) (flo
 	all := make([][]float64, len(kinds))
 	for range rounds {
 		for i, run := range kinds {
-			v, err := run(ctx)
+			var v float64
+			err := labelled(ctx, "kind"+strconv.Itoa(i+1), func(ctx context.Context) (err error) {
+				v, err = run(ctx)
+				return err
+			})
 			if err != nil {
 				return nil, fmt.Errorf("run %d of %d in a round: %w", i+1, len(kinds), err)
 			}
