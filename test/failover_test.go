@@ -17,17 +17,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// killWithReplica kills a primary as soon as its replica has all that it has decided. Calls are under way: those that
+// killReplicated kills a primary as soon as its replicas have all that it has decided. Calls are under way: those that
 // it has not decided by then die with it.
-func killWithReplica(t *testing.T, primary, replica *testkit.RedisServer) {
+func killReplicated(t *testing.T, primary *testkit.RedisServer, replicas ...*testkit.RedisServer) {
 	t.Helper()
 	primary.Order(t, "CLIENT PAUSE 60000 WRITE")
 	offset := func(server *testkit.RedisServer, field string) string {
 		return regexp.MustCompile(field + `:(\d+)`).FindStringSubmatch(server.Order(t, "INFO replication"))[1]
 	}
-	testkit.Eventually(t, startTime, func() bool {
-		return offset(primary, "master_repl_offset") == offset(replica, "slave_repl_offset")
-	}, "the replica has all")
+	for _, replica := range replicas {
+		testkit.Eventually(t, startTime, func() bool {
+			return offset(primary, "master_repl_offset") == offset(replica, "slave_repl_offset")
+		}, "a replica has all")
+	}
 	require.NoError(t, primary.Kill())
 }
 
@@ -48,7 +50,7 @@ func TestAPrimaryFailsOver(t *testing.T) {
 		do func()
 	}{
 		{other, func() {
-			killWithReplica(t, home, other)
+			killReplicated(t, home, other)
 			s.at.cluster.AwaitPromotion(t, 0)
 			require.NoError(t, home.Restart())
 			home.Says(t, "INFO replication", "role:slave", "master_link_status:up")
@@ -66,6 +68,34 @@ func TestAPrimaryFailsOver(t *testing.T) {
 		r.pours("grants go on")
 		t.Logf("%d grants before it, %d undecided answers until the shard was open", began, waited-undecided)
 	}
+	r.ends()
+}
+
+// The same by Sentinel: the primary of all shards is killed under load, and one of two replicas is promoted.
+func TestAPrimaryFailsOverBySentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	s := newSite(t, atRedis(t, configs.Sentinel, ""))
+	s.ok("init")
+	r := s.rains(2_000, 2)
+	set := s.at.sentinels
+	r.pours("grants pour in")
+	began, undecided := r.crowd.count()
+	var epochs [siteShards]int64
+	for i := range epochs {
+		epochs[i] = s.epochOf(i)
+	}
+	killReplicated(t, set.Primary, set.Replicas[:]...)
+	set.AwaitPromotion(t)
+	for i := range epochs {
+		testkit.Eventually(t, startTime, func() bool { return s.epochOf(i) > epochs[i] }, "shard %d opens by itself", i)
+	}
+	_, waited := r.crowd.count()
+	require.Greater(t, waited, undecided, "the load met the failover")
+	r.pours("grants go on")
+	t.Logf("%d grants before it, %d undecided answers until the shards were open", began, waited-undecided)
 	r.ends()
 }
 

@@ -165,15 +165,21 @@ durability: %s
 // work starts a worker. Stop it with the function that it gives.
 func (s *site) work() (stop func()) {
 	s.t.Helper()
+	_, stop = s.startWork()
+	return stop
+}
+
+func (s *site) startWork() (p *testkit.Program, stop func()) {
+	s.t.Helper()
 	cmd := exec.Command(s.path, "work")
 	cmd.Env = s.env
-	p := testkit.StartProgram(s.t, cmd)
+	p = testkit.StartProgram(s.t, cmd)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
 			s.t.Logf("the worker said:\n%s", p.Err.String())
 		}
 	})
-	return func() {
+	return p, func() {
 		s.t.Helper()
 		p.Signal(syscall.SIGTERM)
 		require.Zero(s.t, p.Wait(time.Minute), p.Err.String())
@@ -311,7 +317,9 @@ func (s *site) rains(packets, workers int) *rain {
 	r := &rain{site: s, id: s.on(0, "rain"), packets: packets}
 	s.create(r.id, packets, hongbao.DurabilityReplica, oneEach)
 	for range workers {
-		r.stops = append(r.stops, s.work())
+		p, stop := s.startWork()
+		p.Says(startTime, `"message":"working"`)
+		r.stops = append(r.stops, stop)
 	}
 	r.crowd = s.people(s.producer(), r.id)
 	ctx, cancel := context.WithTimeout(s.t.Context(), 100*time.Second)
