@@ -121,7 +121,8 @@ func TestParseGrabReply(t *testing.T) {
 		"short receipt": "1\t1\t1\ts\ta1 2 3 4", "bad limit": "1\t1\t1\ts\tluser",
 		"no such limit": "1\t1\t1\ts\tl1", "limit 0": "1\t1\t1\ts\tl0", "granted nothing": "1\t1\t1\ts\ta",
 		"six fields": "1\t1\t1\ts\t=1 2 3 4 r 5", "no receipt": "1\t1\t1\ts\t=",
-		"empty line": "1\t1\t1\ts\ta1 2 3 4 r\n\n1 2 3 4 q",
+		"empty line":                       "1\t1\t1\ts\ta1 2 3 4 r\n\n1 2 3 4 q",
+		"no window's start, nor any terms": "1\t\t1\ts\ts",
 	} {
 		answers, err := shards.ParseGrabReply(0, c, reply, nil)
 		require.ErrorContains(t, err, "grab", name)
