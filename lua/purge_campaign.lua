@@ -1,7 +1,7 @@
 -- purge_campaign: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
 --
 -- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 codes
---       6 refunded, the campaigns that wait for the end of their grace  7 sums  8... stock and sums of the
+--       6 refunded, the campaigns that wait for the end of their grace  7 filter  8 sums  9... stock and sums of the
 --       later generations
 -- ARGV  1 the campaign's id  2 grace, ms
 -- Reply "gone"; or "waits" and the ms that are left; or "refused" and the state
@@ -18,7 +18,8 @@ redis.call('HLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
 redis.call('HLEN', KEYS[5])
 redis.call('ZCARD', KEYS[6])
-for i = 7, #KEYS do
+redis.call('HLEN', KEYS[7])
+for i = 8, #KEYS do
 	redis.call('LLEN', KEYS[i])
 end
 if there and c[1] ~= 'refunded' then

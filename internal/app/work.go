@@ -14,7 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/group"
+	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
 // Work runs a worker of each sink, of all if none is named, the trimmer and the retirer, until ctx ends.
@@ -63,10 +65,14 @@ func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	if err != nil {
 		return nil, err
 	}
+	filters, err := a.filters()
+	if err != nil {
+		return nil, err
+	}
 	frozen := make(chan int, a.space.Len())
 	parts := []group.Part{
 		{Name: "watch", Run: a.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
-		{Name: "top-ups", Run: a.dealTopUps},
+		{Name: "top-ups", Run: a.dealTopUps}, {Name: "filters", Run: filters.Run},
 		{Name: "recoverer", Run: func(ctx context.Context) error { return a.tendShards(ctx, frozen) }},
 	}
 	if len(a.Config.Unsafe.Allow) > 0 {
@@ -91,6 +97,17 @@ func (a *App) retirer() (*closing.Retirer, error) {
 	cfg := a.Config.Retirer
 	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.redis, a.space, locks, a.log
 	return closing.NewRetirer(cfg)
+}
+
+// filters builds the filters of winners that producers want.
+func (a *App) filters() (*winners.Builder, error) {
+	locks, err := a.locks()
+	if err != nil {
+		return nil, err
+	}
+	cfg := knob.Defaults[winners.BuilderConfig]()
+	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.redis, a.space, locks, a.log
+	return winners.NewBuilder(cfg)
 }
 
 // handler is what a sink's grants are brought to.

@@ -39,7 +39,7 @@ type CampaignCall struct {
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
 	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"),
-		k.Keys.Codes(id), k.Keys.Sums(id, 1)}
+		k.Keys.Codes(id), k.Keys.Sums(id, 1), k.Keys.Filter(id)}
 	args := []any{c.Hash}
 	for _, f := range c.Fields {
 		args = append(args, f)

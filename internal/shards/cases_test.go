@@ -126,6 +126,23 @@ func grabCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"winners": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Campaign("rain"), b.k.Receipts("rain"), b.k.Stock("rain")}
+			},
+			prep: emptied,
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).Winners(ctx, "rain", b.revision(ctx), func(string) {})
+			},
+		},
+		"put_filter": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Filter("rain")} },
+			prep:  emptied,
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).PutFilter(ctx, filterPart(b.revision(ctx), "0", "x"))
+			},
+		},
 		"grab": {
 			grows: true,
 			keys: func(b *bundle) []string {
@@ -204,7 +221,7 @@ func loadCases() map[string]scriptCase {
 			grows: true,
 			keys: func(b *bundle) []string {
 				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
-					b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Sums("rain", 1)}
+					b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Sums("rain", 1), b.k.Filter("rain")}
 			},
 			call: begin,
 		},
@@ -286,7 +303,7 @@ func endCases() map[string]scriptCase {
 		"purge_campaign": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"),
-					b.k.Codes("rain"), b.k.Refunded(), b.k.Sums("rain", 1)}
+					b.k.Codes("rain"), b.k.Refunded(), b.k.Filter("rain"), b.k.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)

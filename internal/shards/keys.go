@@ -64,6 +64,9 @@ func (l *Layout) Deployment() string { return l.Prefix + ":{deployment}" }
 // Journal is a list of entries of the journal that are to be moved to the ledger, the newest first.
 func (l *Layout) Journal() string { return l.Prefix + ":{journal}" }
 
+// FiltersWanted is a hash: campaign to the revision of whose winners a producer wants a filter.
+func (l *Layout) FiltersWanted() string { return l.Prefix + ":{filters}" }
+
 // Len is the number of shards.
 func (l *Layout) Len() int { return len(l.shards) }
 
@@ -161,6 +164,10 @@ func (k Keys) Counters(id, name string) string { return k.tag + "c:" + id + ":co
 
 // Codes is a hash: packet to code, of a campaign whose packets have codes.
 func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
+
+// Filter is a hash at a campaign's home: once nothing is left, a filter of all who hold packets. head says what it is of, the
+// numbers from 0 are its parts, by is a token of who built it.
+func (k Keys) Filter(id string) string { return k.tag + "c:" + id + ":filter" }
 
 // Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
 func (k Keys) Done(sink string, chunk int64) string {

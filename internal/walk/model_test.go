@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -34,6 +35,7 @@ type world struct {
 	bug    string
 	c      hongbao.Campaign
 	hash   string
+	layout *shards.Layout
 	places []*shards.Shard
 	day    int64 // limit by day, 0 for none
 
@@ -44,9 +46,11 @@ type world struct {
 	generation int64
 	silent     []int // for how many calls each place is away
 	rolled     bool
+	calm       bool // no place ends or goes back in time
 	producers  []*agent
 	tasks      []*task
 	told       map[string]int64 // packet of each request that was told
+	known      int              // how many users were told sold_out without a call
 	requests   []*hongbao.Grab
 }
 
@@ -55,6 +59,8 @@ type agent struct {
 	course *walk.Course
 	memory *walk.Memory
 	terms  []*shards.Terms
+	known  winners.Known
+	looks  bool // for a filter
 }
 
 // task is something that calls Redis, suspended before its next call.
@@ -84,7 +90,8 @@ func (f faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		pause, ok := ctx.Value(pauseKey{}).(func() bool)
-		if !ok || cmd.Name() != "evalsha" {
+		at, called := map[string]int{"evalsha": 3, "hget": 1}[cmd.Name()]
+		if !ok || !called {
 			return next(ctx, cmd)
 		}
 		refuse := func(err error) error {
@@ -96,7 +103,7 @@ func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		for j, k := range f.places {
 			tag, _, _ := strings.Cut(k.Keys.Meta(), "}")
-			if at := fmt.Sprint(cmd.Args()[3]); strings.HasPrefix(at, tag+"}") && f.silent[j] > 0 {
+			if key := fmt.Sprint(cmd.Args()[at]); strings.HasPrefix(key, tag+"}") && f.silent[j] > 0 {
 				f.silent[j]--
 				return refuse(errAway)
 			}
@@ -120,22 +127,23 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	w.rdb = rdb
+	var err error
 	places := 2 + w.rng.IntN(3)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	w.layout, err = shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, shards.Found(t.Context(), rdb, w.layout, shards.FoundCall{Deployment: "test"}))
 	w.spec(places)
 	seeds := campaign.NewSeed()
 	plan, err := campaign.NewPlan(w.c, seeds)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: rdb, Space: layout.Space, Chunk: 1000})
+	store, err := campaigns.New(campaigns.Config{Redis: rdb, Space: w.layout.Space, Chunk: 1000})
 	require.NoError(t, err)
 	w.hash = campaign.Commit(w.c, seeds)
 	require.NoError(t, store.Load(t.Context(), w.c, plan, w.hash, nil))
-	for _, k := range layout.Places(w.c.ID, places) {
+	for _, k := range w.layout.Places(w.c.ID, places) {
 		w.places = append(w.places, shards.Of(rdb, k))
 	}
-	w.left, w.silent = true, make([]int, places)
+	w.left, w.silent, w.calm = true, make([]int, places), w.rng.IntN(2) == 0
 	for range 2 {
 		w.producers = append(w.producers, w.newAgent())
 	}
@@ -183,8 +191,20 @@ func (w *world) start(owner *agent, run func(ctx context.Context, pause func() b
 func (w *world) grab(a *agent, g *hongbao.Grab) {
 	began, before := w.now, w.told[g.User+" "+g.RequestID]
 	w.start(a, func(ctx context.Context, _ func() bool) func() error {
+		now := w.now
+		if w.bug == "an ended lease" {
+			now = time.Time{}
+		}
+		late, renew := a.known.TooLate(g.User, now)
+		if late && !renew {
+			w.known++
+			return func() error { return w.judge(g, &hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, began, before) }
+		}
 		var k walk.Walk
 		k.Begin(a.course, g.User, g.RequestID)
+		if renew {
+			k.Renew()
+		}
 		for {
 			answer, verdict, err := w.step(ctx, a, &k, g)
 			switch {
@@ -240,7 +260,11 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 	} else if answers[0].Outcome == hongbao.OutcomeSoldOut {
 		a.memory.Emptied(ask.Place, ask.Generation, asked, call.Terms.Generation())
 	}
+	outcome := answers[0].Outcome
 	verdict := k.Decided(a.memory, w.now, &answers[0])
+	if err == nil {
+		verdict = w.learn(a, g, verdict, outcome, call.Terms, asked)
+	}
 	if w.bug == "receipts before a refusal" && answers[0].Outcome != hongbao.OutcomeSoldOut && verdict == walk.Onward {
 		verdict = walk.Told
 	}

@@ -1,0 +1,133 @@
+package winners
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/FastFilter/xorfilter"
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Filter has all users who hold packets of one revision of a campaign: of one plan, up to one generation.
+type Filter struct {
+	revision string
+	users    int
+	fuse     *xorfilter.BinaryFuse8
+}
+
+// New makes a filter of users; a user may be given more than once.
+func New(revision string, users []string) (*Filter, error) {
+	hashes := make([]uint64, len(users))
+	for i, u := range users {
+		hashes[i] = xxhash.Sum64String(u)
+	}
+	return newFilter(revision, hashes)
+}
+
+// newFilter makes a filter of the hashes of users, and sorts them.
+func newFilter(revision string, hashes []uint64) (*Filter, error) {
+	hashes = unique(hashes)
+	if len(hashes) == 0 {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a filter of nobody is none: every packet has a winner")
+	}
+	fuse, err := xorfilter.PopulateBinaryFuse8(hashes)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "make a filter of %d winners: %w", len(hashes), err)
+	}
+	return &Filter{revision: revision, users: len(hashes), fuse: fuse}, nil
+}
+
+func unique(hashes []uint64) []uint64 {
+	slices.Sort(hashes)
+	return slices.Compact(hashes)
+}
+
+// Has tells whether a user may hold a packet. One who does is always in the filter.
+func (f *Filter) Has(user string) bool { return f.fuse.Contains(xxhash.Sum64String(user)) }
+
+// Revision is what the campaign went by when nothing was left.
+func (f *Filter) Revision() string { return f.revision }
+
+// partBytes is how much of a filter one call to Redis writes or reads.
+const partBytes = 64 << 10
+
+// version of the form of a filter in Redis.
+const version = "1"
+
+// encode gives the head, which is stored last, and the body, which is stored in parts: the numbers of the fuse filter, low byte
+// first, and its fingerprints.
+func (f *Filter) encode() (head string, body []byte) {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, numberBytes+len(f.fuse.Fingerprints)), f.fuse.Seed)
+	for _, n := range []uint32{f.fuse.SegmentLength, f.fuse.SegmentLengthMask, f.fuse.SegmentCount, f.fuse.SegmentCountLength} {
+		b = binary.LittleEndian.AppendUint32(b, n)
+	}
+	b = append(b, f.fuse.Fingerprints...)
+	text := fmt.Sprintf("%s %s %d %d", version, f.revision, f.users, len(b))
+	return fmt.Sprintf("%s %016x", text, checksum(text, b)), b
+}
+
+const numberBytes = 8 + 4*4
+
+func checksum(text string, body []byte) uint64 {
+	d := xxhash.New()
+	_, _ = d.WriteString(text) // never fails
+	_, _ = d.Write(body)       // the same
+	return d.Sum64()
+}
+
+// head is the head of a filter as it was stored.
+type head struct {
+	text     string // all before the checksum
+	revision string
+	users    int
+	bytes    int
+	checksum uint64
+}
+
+// errDamaged says that what is stored is no filter that this build can use.
+var errDamaged = errors.New("it is damaged, or of another build")
+
+func parseHead(text string) (head, error) {
+	var h head
+	var ver string
+	fields := strings.Split(text, " ")
+	if len(fields) == 5 {
+		h.text = strings.Join(fields[:4], " ")
+	}
+	n, err := fmt.Sscanf(text, "%s %s %d %d %x", &ver, &h.revision, &h.users, &h.bytes, &h.checksum)
+	if n != 5 || err != nil || len(fields) != 5 || ver != version || h.users < 1 || h.bytes <= numberBytes {
+		return h, fmt.Errorf("the head %.200q: %w", text, errDamaged)
+	}
+	return h, nil
+}
+
+// parts is of how many parts the body is.
+func (h *head) parts() int { return (h.bytes + partBytes - 1) / partBytes }
+
+// decode reads the body. Numbers that do not fit together would lead a look-up beyond the fingerprints.
+func (h *head) decode(body []byte) (*Filter, error) {
+	if len(body) != h.bytes || checksum(h.text, body) != h.checksum {
+		return nil, fmt.Errorf("its %d bytes are not the %d of its head: %w", len(body), h.bytes, errDamaged)
+	}
+	at := body[8:]
+	number := func() uint32 {
+		n := binary.LittleEndian.Uint32(at)
+		at = at[4:]
+		return n
+	}
+	fuse := &xorfilter.BinaryFuse8{
+		Seed: binary.LittleEndian.Uint64(body), SegmentLength: number(), SegmentLengthMask: number(), SegmentCount: number(),
+		SegmentCountLength: number(), Fingerprints: body[numberBytes:],
+	}
+	length, count := uint64(fuse.SegmentLength), uint64(fuse.SegmentCount)
+	if length == 0 || length&(length-1) != 0 || uint64(fuse.SegmentLengthMask) != length-1 ||
+		uint64(fuse.SegmentCountLength) != count*length || uint64(len(fuse.Fingerprints)) != (count+2)*length {
+		return nil, fmt.Errorf("its numbers do not fit together: %w", errDamaged)
+	}
+	return &Filter{revision: h.revision, users: h.users, fuse: fuse}, nil
+}

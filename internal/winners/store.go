@@ -1,0 +1,72 @@
+package winners
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// Store puts the filter to the home of its campaign, part by part, and the head last: until then nobody has it.
+func (f *Filter) Store(ctx context.Context, home *shards.Shard, campaign string) error {
+	head, body := f.encode()
+	p := shards.FilterPart{Campaign: campaign, Revision: f.revision, By: rand.Text()}
+	for i := 0; i*partBytes < len(body); i++ {
+		p.Name, p.Text = strconv.Itoa(i), body[i*partBytes:min((i+1)*partBytes, len(body))]
+		if err := home.PutFilter(ctx, &p); err != nil {
+			return err
+		}
+	}
+	p.Name, p.Text = shards.FilterHead, []byte(head)
+	return home.PutFilter(ctx, &p)
+}
+
+// Fetch reads the filter of a campaign's revision at its home; nil if there is none, or that of an older generation. An error
+// that is no outage says that what is there can't be used.
+func Fetch(ctx context.Context, home *shards.Shard, campaign, revision string) (*Filter, error) {
+	text, found, err := home.FilterPart(ctx, campaign, shards.FilterHead)
+	if err != nil || !found {
+		return nil, err
+	}
+	f, err := fetch(ctx, home, campaign, revision, text)
+	if err == nil || hongbao.IsOutage(err) {
+		return f, err
+	}
+	again, found, err1 := home.FilterPart(ctx, campaign, shards.FilterHead)
+	if err1 != nil || !found || again != text {
+		return nil, err1 // another one was stored meanwhile
+	}
+	return nil, hongbao.Errorf(hongbao.ClassBroken, "the filter of the winners of campaign %s in %s can't be used: %w", campaign,
+		home.Keys.Filter(campaign), err)
+}
+
+// fetch reads the filter that a head tells of.
+func fetch(ctx context.Context, home *shards.Shard, campaign, revision, text string) (*Filter, error) {
+	h, err := parseHead(text)
+	if err != nil {
+		return nil, err
+	}
+	if h.revision != revision {
+		plan, _, _ := strings.Cut(revision, ".")
+		if has, _, _ := strings.Cut(h.revision, "."); has != plan {
+			return nil, fmt.Errorf("it is of plan %s, and the campaign goes by %s", has, plan)
+		}
+		return nil, nil
+	}
+	var body []byte
+	for i := range h.parts() {
+		part, found, err := home.FilterPart(ctx, campaign, strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, fmt.Errorf("part %d is missing: %w", i, errDamaged)
+		}
+		body = append(body, part...)
+	}
+	return h.decode(body)
+}

@@ -1,0 +1,27 @@
+-- put_filter: puts one part of the filter of a campaign's winners to the campaign's home, or the head, which says that every
+-- part is there.
+--
+-- KEYS  1 campaign  2 filter
+-- ARGV  1 revision of the campaign  2 token of who builds the filter  3 number of the part, from 0, or "head"  4 the part, or
+--       the head
+-- Reply "ok"; or "refused" and why: campaign (it is not open, or of another revision), builder (somebody else began after this one)
+-- Cost  O(bytes of the part)
+-- First write HSET: it grows memory.
+-- Repeat puts the same. Part 0 begins a filter: the head of the one before leaves, and whoever built that one is refused.
+
+local c, damage = whole(KEYS[1], 'state', 'revision')
+local by = redis.call('HGET', KEYS[2], 'by')
+if damage then
+	return damage
+end
+if c[1] ~= 'open' or c[2] ~= ARGV[1] then
+	return { 'refused', 'campaign' }
+end
+if ARGV[3] ~= '0' and by ~= ARGV[2] then
+	return { 'refused', 'builder' }
+end
+redis.call('HSET', KEYS[2], 'by', ARGV[2], ARGV[3], ARGV[4])
+if ARGV[3] == '0' then
+	redis.call('HDEL', KEYS[2], 'head')
+end
+return { 'ok' }
