@@ -90,7 +90,7 @@ type Answer struct {
 	Limit *LimitHit `json:"limit,omitempty"`
 	// Starts is when the campaign opens; set for OutcomeNotStarted only.
 	Starts time.Time `json:"starts,omitzero"`
-	// Time is the Redis time of the decision.
+	// Time is the Redis time of the decision; the caller's own for a sold_out that the producer knows by itself.
 	Time time.Time `json:"time"`
 }
 

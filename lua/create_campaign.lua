@@ -17,7 +17,8 @@ if has[1] then
 	return { has[1], has[2], has[3] }
 end
 if leftover > 0 then
-	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, sums, receipts, counters, codes or filter are there')
+	return redis.error_reply('HBLEFTOVER the campaign is unknown, but its stock, sums, receipts, counters, codes or ' ..
+		'filter are there')
 end
 redis.call('HSET', KEYS[2], 'state', 'loading', unpack(ARGV, 2))
 redis.call('HSET', KEYS[2], 'loaded', '0', 'loaded_amount', '0', 'hash', ARGV[1], 'revision', ARGV[1])

@@ -6,7 +6,15 @@ import "time"
 func (p *Producer) Lanes() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return len(p.campaigns)
+	return len(*p.campaigns.Load())
+}
+
+// EndWindow lets the producer believe that a campaign's window ends at an instant.
+func (p *Producer) EndWindow(campaign string, at time.Time) {
+	l := (*p.campaigns.Load())[campaign].lanes[0]
+	i := *l.seen.Load()
+	i.ends = at
+	l.seen.Store(&i)
 }
 
 // Sweep takes out the campaigns that are idle at an instant.

@@ -26,11 +26,19 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if c == nil {
 		return withoutCampaign(err)
 	}
-	w, err := c.check(g)
-	if err == nil {
-		err = c.queue(w)
-	}
+	info, err := c.check(g)
 	if err != nil {
+		return hongbao.Answer{}, err
+	}
+	sold, now, renew := c.tooLate(g.User, info)
+	if sold {
+		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}, nil
+	}
+	w := c.newWaiter(g, info)
+	if renew {
+		w.walk.Renew()
+	}
+	if err := c.queue(w); err != nil {
 		return hongbao.Answer{}, err
 	}
 	return c.wait(ctx, w)
@@ -70,10 +78,9 @@ var waiters = sync.Pool{New: func() any {
 	return &waiter{done: make(chan struct{}, 1), grab: hongbao.Grab{Facts: map[string]string{}}}
 }}
 
-// check refuses a grab that its campaign can't decide, and makes up a request id where it is optional. It copies the
-// facts that the campaign's limits count by: the caller may change his map as soon as he has left. Other facts are
-// nobody's business.
-func (c *campaign) check(g *hongbao.Grab) (*waiter, error) {
+// check refuses a grab that its campaign can't decide, and makes up a request id where it is optional. It tells what it
+// went by.
+func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	info := c.lanes[0].info()
 	if g.RequestID == "" {
 		if info.hold > 1 {
@@ -83,12 +90,6 @@ func (c *campaign) check(g *hongbao.Grab) (*waiter, error) {
 		}
 		g.RequestID = newRequestID()
 	}
-	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
-	facts := w.grab.Facts
-	clear(facts)
-	*w = waiter{grab: *g, info: info, done: w.done, walk: w.walk}
-	w.grab.Facts = facts
-	w.walk.Begin(c.course, g.User, g.RequestID)
 	for _, name := range info.facts {
 		value, ok := g.Facts[name]
 		if !ok {
@@ -99,16 +100,39 @@ func (c *campaign) check(g *hongbao.Grab) (*waiter, error) {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "grab in campaign %s, fact %q, value %.80q: %w", g.Campaign, name,
 				value, err)
 		}
-		facts[name] = value
 	}
-	return w, nil
+	return info, nil
+}
+
+// tooLate tells whether the user is certainly too late: then nobody is asked. renew: his grab goes on, and had better
+// ask the script at his first place.
+func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
+	now = time.Now()
+	late, renew := c.known.TooLate(user, now)
+	sold = late && !renew && now.Before(i.ends) && !c.p.closed.Load()
+	return sold, now, renew
+}
+
+// newWaiter makes the grab wait. It copies the facts that the campaign's limits count by: the caller may change his map
+// as soon as he has left. Other facts are nobody's business.
+func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
+	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
+	facts := w.grab.Facts
+	clear(facts)
+	*w = waiter{grab: *g, info: i, done: w.done, walk: w.walk}
+	w.grab.Facts = facts
+	w.walk.Begin(c.course, g.User, g.RequestID)
+	for _, name := range i.facts {
+		facts[name] = g.Facts[name]
+	}
+	return w
 }
 
 // queue puts a grab behind the others, and starts a loop that sends if none runs, or another one pays.
 func (c *campaign) queue(w *waiter) error {
 	c.p.mu.RLock() // against Close, which waits for the loops
 	defer c.p.mu.RUnlock()
-	if c.p.closed {
+	if c.p.closed.Load() {
 		return hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", c.id, ErrClosed)
 	}
 	c.mu.Lock()
@@ -145,8 +169,8 @@ func (l *lane) pays(loops int) bool {
 // next fills the call with grabs that wait for the same, as many as a script takes at once. False: nobody waits, or too
 // few for one call more, and the loop is over.
 func (l *lane) next(c *call) bool {
-	// The callers that were just answered come back with their next grab: let them queue first, so that the next call is
-	// not made for a few of them.
+	// The callers that were just answered come back with their next grab: let them queue first, so that the next call
+	// is not made for a few of them.
 	runtime.Gosched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,21 +217,12 @@ func (l *lane) judge(c *call) {
 		if c.ask.Receipts {
 			r.verdict = w.walk.Read(l.memory, now, &r.answer)
 		} else {
-			r.verdict = w.walk.Decided(l.memory, now, &r.answer)
+			r.verdict = l.decided(c, w, now, &r.answer)
 		}
 		if r.verdict == walk.Onward && !w.left { // a caller who has left can repeat his grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w)
 		}
-	}
-}
-
-// remember notes that nothing is left at the place, and up to which generation it was told; under mu. Other answers may
-// come without a look at the campaign's revision.
-func (l *lane) remember(c *call) {
-	soldOut := func(r result) bool { return r.err == nil && r.answer.Outcome == hongbao.OutcomeSoldOut }
-	if slices.ContainsFunc(c.results, soldOut) {
-		l.memory.Emptied(l.place, c.ask.Generation, c.asked, c.req.Terms.Generation())
 	}
 }
 

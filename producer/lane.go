@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
 const (
@@ -29,9 +31,12 @@ type campaign struct {
 	course *walk.Course
 	lanes  []*lane
 
+	known winners.Known // who is certainly too late, once nothing is left; but for TooLate under mu
+
 	mu     sync.Mutex // over the lanes too
 	memory *walk.Memory
 	plan   string // its hash, as the places say; empty until one did
+	filter filterLook
 }
 
 // lane is where the grabs at one place of a campaign wait for the next call to its shard.
@@ -62,10 +67,8 @@ func (l *lane) info() *info {
 
 // campaign finds a campaign, or looks for it once; nil if it is not in Redis. Callers who come at once share one look.
 func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
-	p.mu.RLock()
-	c, until := p.campaigns[id], p.unknown[id]
-	p.mu.RUnlock()
-	if c != nil || time.Now().Before(until) {
+	c := (*p.campaigns.Load())[id]
+	if c != nil || p.isUnknown(id) {
 		return c, nil
 	}
 	select {
@@ -76,6 +79,20 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
 			"grab in campaign %s: it was still being looked for; nothing happened: %w", id, ctx.Err())
 	}
+}
+
+// isUnknown tells whether a campaign was not there a moment ago.
+func (p *Producer) isUnknown(campaign string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return time.Now().Before(p.unknown[campaign])
+}
+
+// change puts another map of campaigns in the place of the present one; under mu.
+func (p *Producer) change(how func(campaigns map[string]*campaign)) {
+	campaigns := maps.Clone(*p.campaigns.Load())
+	how(campaigns)
+	p.campaigns.Store(&campaigns)
 }
 
 // withoutCampaign answers a grab for whose campaign there is no lane.
@@ -92,7 +109,7 @@ func withoutCampaign(err error) (hongbao.Answer, error) {
 // open takes the first look at a campaign and makes its lanes; nil if the campaign is not in Redis.
 func (p *Producer) open(id string) (*campaign, error) {
 	p.mu.RLock()
-	if p.closed {
+	if p.closed.Load() {
 		p.mu.RUnlock()
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", id, ErrClosed)
 	}
@@ -116,10 +133,10 @@ func (p *Producer) open(id string) (*campaign, error) {
 		p.noteUnknown(id)
 		return nil, nil
 	}
-	if other := p.campaigns[id]; other != nil { // of a look that ended just now
+	if other := (*p.campaigns.Load())[id]; other != nil { // of a look that ended just now
 		return other, nil
 	}
-	p.campaigns[id] = c
+	p.change(func(campaigns map[string]*campaign) { campaigns[id] = c })
 	return c, nil
 }
 
@@ -148,6 +165,7 @@ func (l *lane) learn(terms *shards.Terms) {
 	c.mu.Lock()
 	replaced := c.plan != "" && c.plan != plan
 	c.plan = plan
+	c.known.End() // a newer generation may have been announced
 	if replaced {
 		c.memory = walk.NewMemory(len(c.lanes))
 	}
@@ -167,9 +185,9 @@ func (p *Producer) noteUnknown(campaign string) {
 
 // sweep takes out the campaigns that were idle for long; under mu. A caller who has one in hand finishes there.
 func (p *Producer) sweep(now time.Time) {
-	for id, c := range p.campaigns {
+	for id, c := range *p.campaigns.Load() {
 		if c.idle(now) {
-			delete(p.campaigns, id)
+			p.change(func(campaigns map[string]*campaign) { delete(campaigns, id) })
 		}
 	}
 }
@@ -189,14 +207,17 @@ func (c *campaign) idle(now time.Time) bool {
 func (p *Producer) drop(c *campaign) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.campaigns[c.id] == c {
-		delete(p.campaigns, c.id)
+	if (*p.campaigns.Load())[c.id] == c {
+		p.change(func(campaigns map[string]*campaign) { delete(campaigns, c.id) })
 	}
 }
 
 // gone takes out a campaign that is not at the lane's place. Whether it is nowhere is told by its home alone: another
 // place may not have it yet, or have lost it.
 func (l *lane) gone() {
+	l.mu.Lock()
+	l.known.End()
+	l.mu.Unlock()
 	l.p.drop(l.campaign)
 	if l.place == 0 {
 		l.p.mu.Lock()

@@ -37,6 +37,7 @@ type info struct {
 	waitAOF    bool
 	codes      bool // its packets have codes
 	places     int  // over how many shards it is dealt
+	ends       time.Time
 }
 
 // most is how many grabs one call decides at most.
@@ -72,7 +73,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	pipe := l.p.cfg.Redis.Pipeline()
 	belongs := shards.AskBelongs(ctx, l.p.cfg.Redis, pipe, l.p.layout, l.shard.Keys)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
-		"places", "walk", "hash", "state")
+		"places", "walk", "hash", "state", "to")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
@@ -122,6 +123,12 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	if i.factNames != "" {
 		i.facts = strings.Split(i.factNames, ",")
 	}
+	ends, _ := v[8].(string)
+	ms, err := strconv.ParseInt(ends, 10, 64)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: to is %.20q, want a time in Unix ms", l.id, ends)
+	}
+	i.ends = time.UnixMilli(ms)
 	class, _ := v[2].(string)
 	i.durability = hongbao.Durability(class)
 	places, ok := v[4].(string)

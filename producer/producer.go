@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,14 +25,16 @@ type Producer struct {
 
 	looks    singleflight.Group // at campaigns that have no lanes, and at servers
 	watching sync.Once
-	watches  sync.WaitGroup // they run until ctx ends
+	watches  sync.WaitGroup // what runs until ctx ends, at most
 	sending  sync.WaitGroup // loops that send, and first looks
 
-	mu        sync.RWMutex
-	campaigns map[string]*campaign
-	unknown   map[string]time.Time // campaigns that are not there, and until when that holds
-	servers   map[redis.UniversalClient]inspected
-	closed    bool
+	// campaigns is read by every grab, without a lock: whoever changes it, under mu, puts another map in its place.
+	campaigns atomic.Pointer[map[string]*campaign]
+	closed    atomic.Bool // set under mu
+
+	mu      sync.RWMutex
+	unknown map[string]time.Time // campaigns that are not there, and until when that holds
+	servers map[redis.UniversalClient]inspected
 }
 
 // New checks the configuration. It talks to nobody yet.
@@ -43,8 +46,9 @@ func New(cfg Config) (*Producer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Producer{
 		cfg: cfg, layout: layout, ctx: ctx, cancel: cancel, log: cfg.Log,
-		campaigns: map[string]*campaign{}, unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
+		unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
 	}
+	p.campaigns.Store(&map[string]*campaign{})
 	if p.log == nil {
 		p.log = zap.NewNop()
 	}
@@ -59,7 +63,7 @@ var ErrClosed = errors.New("the producer is closed")
 // second call waits too.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
-	p.closed = true
+	p.closed.Store(true)
 	p.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

@@ -17,8 +17,8 @@ var (
 	putFilterScript = newScript("put_filter", "fields")
 )
 
-// ErrNotFinal says that a campaign's winners are not final: something is left, or the campaign is not open, or more packets
-// were announced. ErrOvertaken says that somebody else began to build the same filter later.
+// ErrNotFinal says that a campaign's winners are not final: something is left, or the campaign is not open, or more
+// packets were announced. ErrOvertaken says that somebody else began to build the same filter later.
 var (
 	ErrNotFinal  = errors.New("the winners are not final")
 	ErrOvertaken = errors.New("somebody else builds the same filter")
@@ -38,8 +38,8 @@ func GenerationOf(revision string) (int64, error) {
 	return n, nil
 }
 
-// CountWinners tells how many users hold packets of a campaign on this place, if nothing is left there and the campaign is open
-// and of that revision; else ErrNotFinal.
+// CountWinners tells how many users hold packets of a campaign on this place, if nothing is left there and the campaign
+// is open and of that revision; else ErrNotFinal.
 func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (int64, error) {
 	reply, err := k.askWinners(ctx, campaign, revision, "")
 	if err != nil {
@@ -49,9 +49,9 @@ func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (in
 	return r.int64(), r.done(winnersScript)
 }
 
-// Winners calls fn for every user who holds packets of a campaign on this place, under the same conditions. A user may come more
-// than once. The context must bear the epoch in which the caller counted them (WithEpoch): the cursors of one run of a server
-// mean nothing to another one.
+// Winners calls fn for every user who holds packets of a campaign on this place, under the same conditions. A user may
+// come more than once. The context must bear the epoch in which the caller counted them (WithEpoch): the cursors of one
+// run of a server mean nothing to another one.
 func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(user string)) error {
 	for cursor := "0"; ; {
 		reply, err := k.askWinners(ctx, campaign, revision, cursor)
@@ -107,8 +107,8 @@ type FilterPart struct {
 // FilterHead is the name of the head of a filter.
 const FilterHead = "head"
 
-// PutFilter puts a part of a filter to the campaign's home. ErrNotFinal if the campaign is not open or of another revision,
-// ErrOvertaken if somebody else has begun since.
+// PutFilter puts a part of a filter to the campaign's home. ErrNotFinal if the campaign is not open or of another
+// revision, ErrOvertaken if somebody else has begun since.
 func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 	reply, err := k.run(ctx, putFilterScript, []string{k.Keys.Campaign(p.Campaign), k.Keys.Filter(p.Campaign)},
 		[]any{p.Revision, p.By, p.Name, p.Text})
@@ -141,8 +141,8 @@ func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, 
 	return text, true, nil
 }
 
-// WantFilter asks the workers for a filter of a campaign's winners. Whoever still wants it after a second asks again: each
-// attempt to build it takes the wish away.
+// WantFilter asks the workers for a filter of a campaign's winners. Whoever still wants it after a second asks again:
+// each attempt to build it takes the wish away.
 func WantFilter(ctx context.Context, rdb redis.Cmdable, l *Layout, campaign, revision string) error {
 	if err := rdb.HSet(ctx, l.FiltersWanted(), campaign, revision).Err(); err != nil {
 		return fmt.Errorf("ask for a filter of the winners of campaign %s: %w", campaign, Classify(err))

@@ -165,8 +165,8 @@ func (k Keys) Counters(id, name string) string { return k.tag + "c:" + id + ":co
 // Codes is a hash: packet to code, of a campaign whose packets have codes.
 func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
 
-// Filter is a hash at a campaign's home: once nothing is left, a filter of all who hold packets. head says what it is of, the
-// numbers from 0 are its parts, by is a token of who built it.
+// Filter is a hash at a campaign's home: once nothing is left, a filter of all who hold packets. head says what it is
+// of, the numbers from 0 are its parts, by is a token of who built it.
 func (k Keys) Filter(id string) string { return k.tag + "c:" + id + ":filter" }
 
 // Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
@@ -180,7 +180,8 @@ func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 // Sink is a hash: what people have told the workers of the sink.
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
-// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the sink.
+// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the
+// sink.
 func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
 
 // Dead is a stream: the sink's dead letters.

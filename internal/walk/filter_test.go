@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
-// learn is what a producer makes of the answer of a script: what it knows of the winners, and that the user need not go on.
+// learn is what a producer makes of the answer of a script: what it knows of the winners, and that the user need not go
+// on.
 func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *shards.Terms,
 	asked time.Time) walk.Verdict {
 	if outcome != hongbao.OutcomeSoldOut {

@@ -56,8 +56,8 @@ func (m *Memory) Current(now time.Time) bool {
 	return false
 }
 
-// Final tells whether nothing is left on any place of the newest generation, and each place said within the lease that nothing
-// newer was announced there.
+// Final tells whether nothing is left on any place of the newest generation, and each place said within the lease that
+// nothing newer was announced there.
 func (m *Memory) Final(now time.Time) bool {
 	for place := range m.places {
 		if !m.Empty(place, m.newest, now) {

@@ -40,7 +40,8 @@ func (w *world) run() error {
 			budget--
 			w.grab(w.producers[w.rng.IntN(len(w.producers))], w.someGrab())
 		}
-		if topUps > 0 && w.rng.IntN(100) < map[bool]int{true: 1, false: 4}[w.left] && !w.rolled && !slices.ContainsFunc(w.tasks, topsUp) {
+		often := map[bool]int{true: 1, false: 4}[w.left]
+		if topUps > 0 && w.rng.IntN(100) < often && !w.rolled && !slices.ContainsFunc(w.tasks, topsUp) {
 			topUps--
 			w.topUp()
 		}

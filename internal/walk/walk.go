@@ -48,8 +48,8 @@ func (w *Walk) Begin(course *Course, user, request string) {
 	}
 }
 
-// Renew makes the walk ask the script of its first place, also where that place is remembered as empty: the answer renews what is
-// known.
+// Renew makes the walk ask the script of its first place, also where that place is remembered as empty: the answer
+// renews what is known.
 func (w *Walk) Renew() { w.script = true }
 
 // Ask is what a walk wants to know next.

@@ -85,8 +85,8 @@ func (b *Builder) Tend(ctx context.Context) error {
 	})
 }
 
-// Build builds and stores the filter of a campaign's revision, unless a good one is there. It is refused with ErrNotFinal
-// unless each place says that nothing is left, and an outage of any place fails it: then nothing is stored.
+// Build builds and stores the filter of a campaign's revision, unless a good one is there. It is refused with
+// ErrNotFinal unless each place says that nothing is left, and an outage of any place fails it: then nothing is stored.
 func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "a filter is wanted of campaign %.80q: %w", campaign, err)
@@ -146,8 +146,8 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 	return places, nil
 }
 
-// read adds the hashes of the users who hold packets on the place. A filter that lacks one would hide his receipt, so they are
-// counted.
+// read adds the hashes of the users who hold packets on the place. A filter that lacks one would hide his receipt, so
+// they are counted.
 func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
 	var mine []uint64
 	err := p.Winners(shards.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {
@@ -157,8 +157,8 @@ func (p *place) read(ctx context.Context, campaign, revision string, hashes []ui
 		return nil, err
 	}
 	if mine = unique(mine); int64(len(mine)) != p.users {
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d winners on shard %d, and %d were read: nothing was "+
-			"stored", campaign, p.users, p.Keys.Index(), len(mine))
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d winners on shard %d, and %d were read: "+
+			"nothing was stored", campaign, p.users, p.Keys.Index(), len(mine))
 	}
 	return append(hashes, mine...), nil
 }

@@ -59,8 +59,8 @@ const partBytes = 64 << 10
 // version of the form of a filter in Redis.
 const version = "1"
 
-// encode gives the head, which is stored last, and the body, which is stored in parts: the numbers of the fuse filter, low byte
-// first, and its fingerprints.
+// encode gives the head, which is stored last, and the body, which is stored in parts: the numbers of the fuse filter,
+// low byte first, and its fingerprints.
 func (f *Filter) encode() (head string, body []byte) {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, numberBytes+len(f.fuse.Fingerprints)), f.fuse.Seed)
 	for _, n := range []uint32{f.fuse.SegmentLength, f.fuse.SegmentLengthMask, f.fuse.SegmentCount, f.fuse.SegmentCountLength} {

@@ -42,7 +42,8 @@ func TestFilter(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
-// Only once nothing is left on any place a filter is built, and it has everybody. Whoever wants one gets it from any worker.
+// Only once nothing is left on any place a filter is built, and it has everybody. Whoever wants one gets it from any
+// worker.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 3, 9000)
@@ -76,7 +77,8 @@ func TestBuild(t *testing.T) {
 	require.ErrorContains(t, err, "it is of plan "+revision)
 }
 
-// A filter that is truncated, has a flipped bit, or does not fit together is none, and the next attempt builds a good one.
+// A filter that is truncated, has a flipped bit, or does not fit together is none, and the next attempt builds a good
+// one.
 func TestDamagedFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)
@@ -163,8 +165,8 @@ func contains(cmd redis.Cmder, what string) bool {
 	return false
 }
 
-// A worker is killed at each step of storing a filter: nobody has one then, and the next worker builds it, since the wish
-// stands.
+// A worker is killed at each step of storing a filter: nobody has one then, and the next worker builds it, since the
+// wish stands.
 func TestBuilderKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
-// Known is what a producer knows of a campaign of which nothing is left. TooLate may be called at once with all else; the other
-// methods belong to who keeps the campaign's walk.Memory, and locks it.
+// Known is what a producer knows of a campaign of which nothing is left. TooLate may be called at once with all else;
+// the other methods belong to who keeps the campaign's walk.Memory, and locks it.
 type Known struct {
 	filter  *Filter
 	certain atomic.Pointer[certain] // nil while nothing is certain
@@ -28,12 +28,13 @@ func (c *certain) holds(now time.Time) bool { return now.Before(c.since.Add(walk
 // start is what renewed counts from: a clock that is set back does not matter.
 var start = time.Now()
 
-// renewAfter is how long after one grab was sent to renew what is known another one is, if the first one brought nothing.
+// renewAfter is how long after one grab was sent to renew what is known another one is, if the first one brought
+// nothing.
 const renewAfter = 25 * time.Millisecond
 
-// TooLate tells whether it is certain that nothing is left and that the user holds nothing: he is sold_out. Renew is true for one
-// such user now and then in the last half of the lease: he had better ask the script at his first place, so that what is known
-// does not end.
+// TooLate tells whether it is certain that nothing is left and that the user holds nothing: he is sold_out. Renew is
+// true for one such user now and then in the last half of the lease: he had better ask the script at his first place,
+// so that what is known does not end.
 func (k *Known) TooLate(user string, now time.Time) (late, renew bool) {
 	c := k.certain.Load()
 	if c == nil || !c.holds(now) || c.filter.Has(user) {
@@ -55,9 +56,10 @@ func (k *Known) Wants(revision string) bool { return k.filter == nil || k.filter
 // End ends what is known, at once.
 func (k *Known) End() { k.certain.Store(nil) }
 
-// Answered takes what a place has said, and m has been told before that: an outcome, and the revision by which the script decided,
-// asked at an instant. The first time all places must have said within a lease that nothing is left; afterwards what is known
-// goes on with the answer of any one place, since every place is told of a generation before it is dealt.
+// Answered takes what a place has said, and m has been told before that: an outcome, and the revision by which the
+// script decided, asked at an instant. The first time all places must have said within a lease that nothing is left;
+// afterwards what is known goes on with the answer of any one place, since every place is told of a generation before
+// it is dealt.
 func (k *Known) Answered(m *walk.Memory, outcome hongbao.Outcome, revision string, asked, now time.Time) {
 	switch outcome {
 	case hongbao.OutcomeSoldOut:

@@ -25,8 +25,8 @@ func (f *Filter) Store(ctx context.Context, home *shards.Shard, campaign string)
 	return home.PutFilter(ctx, &p)
 }
 
-// Fetch reads the filter of a campaign's revision at its home; nil if there is none, or that of an older generation. An error
-// that is no outage says that what is there can't be used.
+// Fetch reads the filter of a campaign's revision at its home; nil if there is none, or that of an older generation. An
+// error that is no outage says that what is there can't be used.
 func Fetch(ctx context.Context, home *shards.Shard, campaign, revision string) (*Filter, error) {
 	text, found, err := home.FilterPart(ctx, campaign, shards.FilterHead)
 	if err != nil || !found {
@@ -40,8 +40,8 @@ func Fetch(ctx context.Context, home *shards.Shard, campaign, revision string) (
 	if err1 != nil || !found || again != text {
 		return nil, err1 // another one was stored meanwhile
 	}
-	return nil, hongbao.Errorf(hongbao.ClassBroken, "the filter of the winners of campaign %s in %s can't be used: %w", campaign,
-		home.Keys.Filter(campaign), err)
+	return nil, hongbao.Errorf(hongbao.ClassBroken, "the filter of the winners of campaign %s in %s can't be used: %w",
+		campaign, home.Keys.Filter(campaign), err)
 }
 
 // fetch reads the filter that a head tells of.

@@ -1,0 +1,91 @@
+package producer
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/internal/winners"
+)
+
+// filterEvery is how long a producer that found no filter of the winners waits before it looks again.
+const filterEvery = time.Second
+
+// filterLook is how the look for the filter of the winners stands; under the campaign's mu.
+type filterLook struct {
+	under bool // way
+	next  time.Time
+	told  bool // that what is there can't be used
+}
+
+// remember notes what a call has told of the place: that nothing is left, up to which generation it was told, and
+// whether what is known of the winners goes on; under mu. Other answers may come without a look at the campaign's
+// revision.
+func (l *lane) remember(c *call) {
+	now := time.Now()
+	for i := range c.results {
+		r := &c.results[i]
+		if r.err != nil {
+			continue
+		}
+		revision := ""
+		if r.answer.Outcome == hongbao.OutcomeSoldOut {
+			revision = c.req.Terms.Revision()
+			l.memory.Emptied(l.place, c.ask.Generation, c.asked, c.req.Terms.Generation())
+		}
+		l.known.Answered(l.memory, r.answer.Outcome, revision, c.asked, now)
+	}
+}
+
+// decided tells what becomes of a grab that the script has answered; under mu. Whoever found nothing here need not go
+// on if he is certainly too late.
+func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.Verdict {
+	soldOut := a.Outcome == hongbao.OutcomeSoldOut
+	verdict := w.walk.Decided(l.memory, now, a)
+	if !soldOut {
+		return verdict
+	}
+	if late, _ := l.known.TooLate(w.grab.User, now); late && verdict == walk.Onward {
+		return walk.Told
+	}
+	l.lookForFilter(c.req.Terms, now)
+	return verdict
+}
+
+// lookForFilter fetches the filter of the winners once nothing is left anywhere, beside the grabs; under mu, and a loop
+// runs, so Close has not come to its end.
+func (l *lane) lookForFilter(terms *shards.Terms, now time.Time) {
+	c, revision := l.campaign, terms.Revision()
+	if c.filter.under || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||
+		!c.memory.Final(now) {
+		return
+	}
+	c.filter.under = true
+	c.p.watches.Go(func() { c.fetchFilter(revision) })
+}
+
+// fetchFilter fetches the filter of a revision, or asks the workers for it.
+func (c *campaign) fetchFilter(revision string) {
+	ctx, cancel := context.WithTimeout(c.p.ctx, c.p.cfg.CallTimeout)
+	defer cancel()
+	f, err := winners.Fetch(ctx, c.lanes[0].shard, c.id, revision)
+	unusable := err != nil && !hongbao.IsOutage(err)
+	if f == nil && (err == nil || unusable) {
+		_ = shards.WantFilter(ctx, c.p.cfg.Redis, c.p.layout, c.id, revision) // it asks again
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if unusable && !c.filter.told {
+		c.filter.told = true
+		c.p.log.Warn("this campaign's losers are looked up in Redis until a worker has stored a filter of its winners anew",
+			zap.String("campaign", c.id), zap.Error(err))
+	}
+	if f != nil {
+		c.known.Use(f)
+	}
+	c.filter.under, c.filter.next = false, time.Now().Add(filterEvery)
+}

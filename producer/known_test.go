@@ -1,0 +1,243 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/lock"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/internal/winners"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// builds lets a worker build filters until the test ends.
+func (b *bundle) builds(t *testing.T) {
+	t.Helper()
+	locks, err := lock.New(lock.Config{Redis: b.admin, Layout: b.space, Lease: time.Second, Poll: 10 * time.Millisecond})
+	require.NoError(t, err)
+	builder, err := winners.NewBuilder(winners.BuilderConfig{Redis: b.admin, Space: b.space, Locks: locks, Log: zap.NewNop(),
+		Every: 20 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- builder.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-done)
+	})
+}
+
+// emptied is campaign rain over so many places of which nothing is left, and its winners' receipts.
+func (b *bundle) emptied(t *testing.T, p *producer.Producer, c hongbao.Campaign) map[string]hongbao.Receipt {
+	t.Helper()
+	b.load(t, c)
+	won := map[string]hongbao.Receipt{}
+	for i := range c.Packets {
+		user := fmt.Sprint("w", i)
+		a, err := p.Grab(t.Context(), grab(user, "r"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+		won[user] = a.Receipts[0]
+	}
+	return won
+}
+
+// scripts is how many scripts the server of the bundle has run.
+func (b *bundle) scripts(t *testing.T) (n int) {
+	t.Helper()
+	text, err := b.admin.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	_, text, _ = strings.Cut(text, "cmdstat_evalsha:calls=")
+	n, err = strconv.Atoi(text[:max(0, strings.IndexByte(text, ','))])
+	require.NoError(t, err)
+	return n
+}
+
+// losers lets n users from l<first> on grab one after the other, who hold nothing: each must be told sold_out.
+func losers(t *testing.T, p *producer.Producer, first, n int) {
+	t.Helper()
+	for i := range n {
+		a, err := p.Grab(t.Context(), grab(fmt.Sprint("l", first+i), "r"))
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
+		require.Empty(t, a.Receipts)
+		require.WithinDuration(t, time.Now(), a.Time, time.Minute)
+	}
+}
+
+// knows waits until the producer tells losers by itself: a thousand of them cost Redis next to nothing.
+func (b *bundle) knows(t *testing.T, p *producer.Producer, first int) {
+	t.Helper()
+	testkit.Eventually(t, 2*time.Minute, func() bool {
+		before := b.scripts(t)
+		losers(t, p, first, 1000)
+		return b.scripts(t)-before < 50
+	}, "losers are told without a call")
+}
+
+// wideAlone is wide on a Redis of the test's own: its commands are counted.
+func wideAlone(t *testing.T, n int) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	require.NoError(t, err)
+	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Home("rain")}
+	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
+	return b
+}
+
+// Once nothing is left, a worker builds a filter of the winners. Then losers are told sold_out without a call to Redis,
+// winners get their receipts word for word, and packets that are added are noticed.
+func TestLosersAreToldWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for _, places := range []int{1, 4} {
+		t.Run(fmt.Sprint("places ", places), func(t *testing.T) {
+			t.Parallel()
+			b := wideAlone(t, 4)
+			p := b.producer(t, nil)
+			won := b.emptied(t, p, over(places, 200, 1))
+			losers(t, p, 0, 20) // nobody builds yet
+			b.builds(t)
+			b.knows(t, p, 0)
+			for user, receipt := range won {
+				a, err := p.Grab(t.Context(), grab(user, "r"))
+				require.NoError(t, err)
+				require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+				require.Equal(t, []hongbao.Receipt{receipt}, a.Receipts)
+				a, err = p.Grab(t.Context(), grab(user, "another"))
+				require.NoError(t, err)
+				require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
+				require.Equal(t, []hongbao.Receipt{receipt}, a.Receipts)
+			}
+			b.knows(t, p, 0)
+			b.topUp(t, places, 200, 240)
+			added := map[int64]bool{}
+			for i := range 40 { // each of them was told sold_out before
+				a, err := p.Grab(t.Context(), grab(fmt.Sprint("l", i), "r"))
+				require.NoError(t, err)
+				require.Equal(t, hongbao.OutcomeGranted, a.Outcome, "grab %d", i)
+				added[a.Receipts[0].Packet] = true
+			}
+			require.Len(t, added, 40)
+			b.knows(t, p, 40) // by the filter of the new generation
+			b.endIsNoticed(t, p, places)
+		})
+	}
+}
+
+// topUp announces and deals packets up to the last number, as a top-up does.
+func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
+	t.Helper()
+	places := b.space.Places("rain", n)
+	hash, err := b.admin.HGet(t.Context(), places[0].Campaign("rain"), "hash").Result()
+	require.NoError(t, err)
+	share := func(j int) int64 { return int64(len(numbers(1, before, n, j)) + len(numbers(before+1, last, n, j))) }
+	for j, k := range places {
+		require.NoError(t, shards.Of(b.admin, k).Announce(t.Context(), &shards.Announcement{
+			Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: last, Total: hongbao.Amount(10 * last),
+			Share: share(j), ShareAmount: hongbao.Amount(10 * share(j)),
+		}))
+	}
+	announced := time.Now()
+	testkit.Eventually(t, time.Minute, func() bool { return time.Since(announced) > walk.Lease }, "the lease is over")
+	for j, k := range places {
+		mine := numbers(before+1, last, n, j)
+		chunk := &shards.Chunk{Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, before, n, j))),
+			First: mine[0], Step: int64(n)}
+		for range mine {
+			chunk.Amounts = append(chunk.Amounts, 10)
+		}
+		_, err := shards.Of(b.admin, k).LoadChunk(t.Context(), chunk)
+		require.NoError(t, err)
+	}
+}
+
+// endIsNoticed pauses the campaign, resumes it, and closes it: each is noticed within a lease.
+func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
+	t.Helper()
+	for _, step := range []struct {
+		state string
+		want  hongbao.Outcome
+	}{{"paused", hongbao.OutcomePaused}, {"open", hongbao.OutcomeSoldOut}, {"closed", hongbao.OutcomeEnded}} {
+		for _, k := range b.space.Places("rain", n) {
+			require.NoError(t, b.admin.HSet(t.Context(), k.Campaign("rain"), "state", step.state).Err())
+		}
+		since := time.Now()
+		testkit.Eventually(t, time.Minute, func() bool { return time.Since(since) > walk.Lease }, "the lease is over")
+		a, err := p.Grab(t.Context(), grab("l100", "r"))
+		require.NoError(t, err)
+		require.Equal(t, step.want, a.Outcome)
+		if step.state == "open" {
+			b.knows(t, p, 40)
+		}
+	}
+}
+
+// While a producer tells losers by itself it refuses the same bad input as before, and nothing once it is closed or the
+// window is over.
+func TestKnowsAndRefuses(t *testing.T) {
+	t.Parallel()
+	b := wideAlone(t, 1)
+	p := b.producer(t, nil)
+	b.emptied(t, p, over(1, 5, 2))
+	b.builds(t)
+	b.knows(t, p, 0)
+	_, err := p.Grab(t.Context(), grab("l1", ""))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "a user may have two, so an id is needed")
+	_, err = p.Grab(t.Context(), grab("l 1", "r"))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	p.EndWindow("rain", time.Now())
+	before := b.scripts(t)
+	losers(t, p, 0, 1000)
+	require.GreaterOrEqual(t, b.scripts(t)-before, 1000, "Redis says whether it has ended")
+	require.NoError(t, p.Close(t.Context()))
+	_, err = p.Grab(t.Context(), grab("l1", "r"))
+	require.True(t, errors.Is(err, producer.ErrClosed), "%v", err)
+}
+
+// A filter of another plan, and a damaged one, are never used; the log tells once, and nothing wrong is answered.
+func TestFilterThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"another plan", "damaged"} {
+		b := wideAlone(t, 1)
+		core, logs := observer.New(zap.WarnLevel)
+		p := b.producer(t, func(c *producer.Config) { c.Log = zap.New(core) })
+		won := b.emptied(t, p, over(1, 5, 1))
+		key, other := b.k.Filter("rain"), "another"
+		if what == "damaged" {
+			other = b.admin.HGet(t.Context(), b.k.Campaign("rain"), "revision").Val()
+		}
+		require.NoError(t, b.admin.HSet(t.Context(), key, "by", "x", "head", "1 "+other+" 5 60 0000000000000001").Err())
+		told := func() int { return logs.FilterMessageSnippet("losers are looked up in Redis").Len() }
+		testkit.Eventually(t, time.Minute, func() bool {
+			losers(t, p, 0, 10)
+			return told() > 0
+		}, "the log tells")
+		for range 20 { // longer than until the next look
+			losers(t, p, 0, 100)
+		}
+		for user, receipt := range won {
+			a, err := p.Grab(t.Context(), grab(user, "r"))
+			require.NoError(t, err)
+			require.Equal(t, []hongbao.Receipt{receipt}, a.Receipts)
+		}
+		b.builds(t)
+		b.knows(t, p, 0) // the worker has stored a good one
+		require.Equal(t, 1, told())
+	}
+}
