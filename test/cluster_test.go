@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	require.NoError(t, shards.Found(t.Context(), client, layout, shards.FoundCall{Deployment: "test"}))
 	oneSlotAShard(t, b)
 
+	ownClock(t, b, cluster, client)
 	ids := oneCampaignAShard(t, client, layout)
 	const packets = 200
 	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)),
@@ -141,4 +143,19 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 	err := b.rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
 		[]string{b.layout.Shard(0).Meta(), b.layout.Shard(1).Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
+}
+
+// ownClock sees that a shard's own server is asked for the time by which campaigns leave it.
+func ownClock(t *testing.T, b *bundle, cluster *testkit.RedisCluster, client *redis.ClusterClient) {
+	t.Helper()
+	k := b.layout.Shard(1)
+	for range 10 {
+		_, err := shards.Of(b.rdb, k).DueToRetire(t.Context(), 0, 1)
+		require.NoError(t, err)
+	}
+	own := nodeOf(t, cluster, client, k)
+	for _, server := range cluster.Masters {
+		asked := strings.Contains(server.Order(t, "INFO commandstats"), "cmdstat_time:calls=10,")
+		require.Equal(t, server == own, asked, "%s was asked for the time", server.Addr)
+	}
 }

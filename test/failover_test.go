@@ -104,13 +104,18 @@ func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 func stall(t *testing.T, primary, replica *testkit.RedisServer) {
 	t.Helper()
 	require.NoError(t, replica.Stop())
-	client := primary.Client(t)
-	for i := 0; ; i++ { // until a name belongs to this node
-		err := client.Set(t.Context(), fmt.Sprint("pad", i), strings.Repeat("x", 60<<20), 0).Err()
+	client, pad := primary.Client(t), strings.Repeat("x", 4<<20)
+	name := ""
+	for i := 0; name == ""; i++ { // until one belongs to this node
+		err := client.Set(t.Context(), fmt.Sprint("pad", i), "", 0).Err()
 		if err == nil {
-			return
+			name = fmt.Sprint("pad", i)
+		} else {
+			require.ErrorContains(t, err, "MOVED")
 		}
-		require.ErrorContains(t, err, "MOVED")
+	}
+	for range 15 {
+		require.NoError(t, client.Append(t.Context(), name, pad).Err())
 	}
 }
 
