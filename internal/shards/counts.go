@@ -48,8 +48,8 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		}
 		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
 		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
-		if err1 != nil || err2 != nil { // whoever reads the fields tells that they can't be read
-			return fields, nil
+		if err1 != nil || err2 != nil {
+			return fields, nil //nolint:nilerr // whoever reads the fields tells that they can't be read
 		}
 		if err := k.checkHolders(campaign, fields, loaded-left, holders); err != nil {
 			return nil, err
