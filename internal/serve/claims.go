@@ -16,33 +16,45 @@ var errClaim = errors.New("a claim has the wrong type")
 type claims []member
 
 type member struct {
-	name  string
-	value gjson.Result
+	name string
+	kind gjson.Type
+	// text is that of a text; of anything else it is how it is written.
+	text   string
+	number float64
 }
 
 // get gives a claim. A name that comes twice has its last value.
-func (c claims) get(name string) (value gjson.Result, ok bool) {
+func (c claims) get(name string) (has member, ok bool) {
 	for i := len(c) - 1; i >= 0; i-- {
 		if c[i].name == name {
-			return c[i].value, true
+			return c[i], true
 		}
 	}
-	return value, false
+	return has, false
 }
 
 // readClaims reads a part of a token: one JSON object.
 func readClaims(part string) (claims, error) {
-	text, err := segment.DecodeString(part)
+	var room [1024]byte
+	bytes := room[:]
+	if segment.DecodedLen(len(part)) > len(room) {
+		bytes = make([]byte, segment.DecodedLen(len(part)))
+	}
+	n, err := segment.Decode(bytes, []byte(part))
 	if err != nil {
 		return nil, fmt.Errorf("a part of the token: %w", err)
 	}
-	root := gjson.ParseBytes(text)
-	if !gjson.ValidBytes(text) || !root.IsObject() {
+	root := gjson.Parse(string(bytes[:n]))
+	if !gjson.ValidBytes(bytes[:n]) || !root.IsObject() {
 		return nil, errors.New("a part of the token is no JSON object")
 	}
 	c := make(claims, 0, 8)
 	root.ForEach(func(name, value gjson.Result) bool {
-		c = append(c, member{name.Str, value})
+		text := value.Raw
+		if value.Type == gjson.String {
+			text = value.Str
+		}
+		c = append(c, member{name.Str, value.Type, text, value.Num})
 		return true
 	})
 	return c, nil
@@ -50,22 +62,22 @@ func readClaims(part string) (claims, error) {
 
 // text gives a claim that is a text, "" for none.
 func (c claims) text(name string) (string, error) {
-	value, ok := c.get(name)
-	if ok && value.Type != gjson.String {
+	has, ok := c.get(name)
+	if ok && has.kind != gjson.String {
 		return "", errClaim
 	}
-	return value.Str, nil
+	return has.text, nil
 }
 
 func (c claims) date(name string) (*jwt.NumericDate, error) {
-	value, ok := c.get(name)
+	has, ok := c.get(name)
 	switch {
 	case !ok:
 		return nil, nil //nolint:nilnil // so jwt.Claims wants it
-	case value.Type != gjson.Number:
+	case has.kind != gjson.Number:
 		return nil, errClaim
 	}
-	return jwt.NewNumericDate(time.Unix(int64(value.Num), 0)), nil
+	return jwt.NewNumericDate(time.Unix(int64(has.number), 0)), nil
 }
 
 // GetExpirationTime implements jwt.Claims.
@@ -85,13 +97,14 @@ func (c claims) GetSubject() (string, error) { return c.text("sub") }
 
 // GetAudience implements jwt.Claims. One audience may stand as a text, several as a list of texts.
 func (c claims) GetAudience() (jwt.ClaimStrings, error) {
-	value, _ := c.get("aud")
-	if !value.IsArray() {
+	has, _ := c.get("aud")
+	list := gjson.Result{Type: has.kind, Raw: has.text}
+	if !list.IsArray() {
 		one, err := c.text("aud")
 		return jwt.ClaimStrings{one}, err
 	}
 	var all jwt.ClaimStrings
-	for _, one := range value.Array() {
+	for _, one := range list.Array() {
 		if one.Type != gjson.String {
 			return nil, errClaim
 		}

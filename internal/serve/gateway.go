@@ -38,11 +38,11 @@ type signature struct {
 }
 
 // text is what is signed: one line each. None of them can hold a line break, so no two requests have the same text.
-func (s *signature) text(r *http.Request, body []byte) []byte {
+func (s *signature) text(r *http.Request, body []byte) string {
 	hash := sha256.Sum256(body)
-	return []byte(strings.Join([]string{
+	return strings.Join([]string{
 		"hongbao-hmac-1", s.kid, s.time, r.Method, r.RequestURI, s.user, s.facts, hex.EncodeToString(hash[:]),
-	}, "\n"))
+	}, "\n")
 }
 
 // identify says for which user a signed request comes, and reads its body.

@@ -17,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/MicahParks/jwkset"
@@ -51,11 +52,17 @@ type keySet struct {
 	secrets bool
 	log     *zap.Logger
 
-	mu    sync.Mutex // of what is known of the file
-	read  time.Time
-	text  []byte
-	open  string // what the checks of text went by
-	known map[string]fileKey
+	known atomic.Pointer[fileKeys]
+
+	mu   sync.Mutex // of who reads the file
+	text []byte
+	open string // what the checks of text went by
+}
+
+// fileKeys are the usable keys of the file, and when it was read last.
+type fileKeys struct {
+	keys map[string]fileKey
+	read time.Time
 }
 
 // fileKey is a usable key of the file, and its algorithm. A secret is a *sharedKey.
@@ -67,18 +74,25 @@ type fileKey struct {
 // sharedKey is a key of HS256. It keeps hashes that have taken it in: that is half of the work for a short text.
 type sharedKey struct{ hashes sync.Pool }
 
+// keyHash is one of them, with room for what goes in and what comes out.
+type keyHash struct {
+	hash.Hash
+	text []byte
+	sum  [sha256.Size]byte
+}
+
 func newSharedKey(key []byte) *sharedKey {
-	return &sharedKey{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	return &sharedKey{sync.Pool{New: func() any { return &keyHash{Hash: hmac.New(sha256.New, key)} }}}
 }
 
 // signed tells whether mac is the signature of the text.
-func (s *sharedKey) signed(text, mac []byte) bool {
-	h := s.hashes.Get().(hash.Hash) //nolint:forcetypeassert // the pool holds nothing else
+func (s *sharedKey) signed(text string, mac []byte) bool {
+	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool holds nothing else
 	defer s.hashes.Put(h)
 	h.Reset()
-	h.Write(text)
-	var room [sha256.Size]byte
-	return hmac.Equal(h.Sum(room[:0]), mac)
+	h.text = append(h.text[:0], text...)
+	h.Write(h.text)
+	return hmac.Equal(h.Sum(h.sum[:0]), mac)
 }
 
 // newFileKeys reads the set from a file, and reads it again when it has changed. secrets refuses all but secrets.
@@ -165,15 +179,11 @@ func (k *keySet) find(ctx context.Context, kid, alg string) (any, error) {
 
 // findInFile reads the file again if nobody has for a moment. A file that can't be used leaves the keys as they are.
 func (k *keySet) findInFile(kid, alg string) (any, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if time.Since(k.read) >= fileAge {
-		if err := k.load(); err != nil {
-			k.log.Error("the key set has changed and can't be used; the keys before it go on until the file is right",
-				zap.String("code", "keys_unread"), zap.Error(err))
-		}
+	known := k.known.Load()
+	if time.Since(known.read) >= fileAge {
+		known = k.again()
 	}
-	has, ok := k.known[kid]
+	has, ok := known.keys[kid]
 	switch {
 	case !ok:
 		return nil, errors.New("the file has no such key")
@@ -181,6 +191,20 @@ func (k *keySet) findInFile(kid, alg string) (any, error) {
 		return nil, fmt.Errorf("the key is for algorithm %q", has.alg)
 	}
 	return has.key, nil
+}
+
+// again reads the file, unless somebody else has meanwhile.
+func (k *keySet) again() *fileKeys {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.known.Load(); time.Since(known.read) < fileAge {
+		return known
+	}
+	if err := k.load(); err != nil {
+		k.log.Error("the key set has changed and can't be used; the keys before it go on until the file is right",
+			zap.String("code", "keys_unread"), zap.Error(err))
+	}
+	return k.known.Load()
 }
 
 // usable gives what a signature is verified with; the type of a key must be that of its algorithm.
@@ -215,7 +239,11 @@ func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
 
 // load reads the file. Every key must be usable.
 func (k *keySet) load() error {
-	k.read = time.Now()
+	now := &fileKeys{read: time.Now()}
+	if before := k.known.Load(); before != nil {
+		now.keys = before.keys
+	}
+	k.known.Store(now)
 	text, open, err := k.file()
 	if err != nil || k.text != nil && bytes.Equal(text, k.text) && open == k.open {
 		return err
@@ -254,6 +282,6 @@ func (k *keySet) load() error {
 			return fmt.Errorf("key %d is no secret: want secrets, of kty oct and alg HS256", i+1)
 		}
 	}
-	k.known = known
+	k.known.Store(&fileKeys{known, now.read})
 	return nil
 }

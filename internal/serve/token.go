@@ -56,7 +56,7 @@ func (h head) check(text string, signature []byte, key any) error {
 	if !ok {
 		return h.method.Verify(text, signature, key)
 	}
-	if !s.signed([]byte(text), signature) {
+	if !s.signed(text, signature) {
 		return jwt.ErrSignatureInvalid
 	}
 	return nil
