@@ -210,6 +210,17 @@ func TestKnowsAndRefuses(t *testing.T) {
 	require.True(t, errors.Is(err, producer.ErrClosed), "%v", err)
 }
 
+// A refusal without Redis makes no object. The test runs alone, as others would make some.
+func TestRefusalMakesNothing(t *testing.T) {
+	b := wideAlone(t, 1)
+	p := b.producer(t, nil)
+	b.emptied(t, p, over(1, 5, 1))
+	b.builds(t)
+	b.knows(t, p, 0)
+	g, ctx := grab("l1", "r"), t.Context()
+	require.Zero(t, testing.AllocsPerRun(100_000, func() { _, _ = p.Grab(ctx, g) }), "objects are made for a refusal")
+}
+
 // A filter of another plan, and a damaged one, are never used; the log tells once, and nothing wrong is answered.
 func TestFilterThatCannotBeUsed(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,8 @@ return denied`
 
 // asked are the commands that clients call beside the scripts. KEY stands for a key of the deployment.
 var asked = []string{"INFO", "TIME", "EVALSHA 0 1 KEY", "EVAL 0 1 KEY", "SCRIPT LOAD x", "MULTI", "WAIT 0 0", "EXISTS KEY",
-	"TYPE KEY", "HGETALL KEY", "HMGET KEY f", "GETRANGE KEY 0 0", "XREADGROUP GROUP g c STREAMS KEY >", "XRANGE KEY - +",
-	"XREVRANGE KEY + -", "XPENDING KEY g", "XINFO GROUPS KEY", "XINFO CONSUMERS KEY g", "XLEN KEY"}
+	"TYPE KEY", "HGETALL KEY", "HGET KEY f", "HMGET KEY f", "GETRANGE KEY 0 0", "XREADGROUP GROUP g c STREAMS KEY >",
+	"XRANGE KEY - +", "XREVRANGE KEY + -", "XPENDING KEY g", "XINFO GROUPS KEY", "XINFO CONSUMERS KEY g", "XLEN KEY"}
 
 var scriptCall = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
