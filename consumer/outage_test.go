@@ -35,7 +35,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	up := make(chan struct{})
 	s := newSink(down(up))
 	cfg := b.config(t, "w", s)
-	cfg.Lease = 300 * time.Millisecond
+	cfg.Lease = keptLease
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "first probe")
 	b.add(t, 0, 5)

@@ -125,13 +125,13 @@ func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	s := newSink(func(context.Context, []hongbao.Grant) []error { close(in); <-out; return nil })
 	cfg := b.config(t, "w", s)
-	cfg.Lease = shortLease
+	cfg.Lease = keptLease
 	w := start(t, cfg)
 	<-in
 	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[0]).Err())
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Vanished > 0 }, "noticed")
 	begin := time.Now()
-	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > shortLease }, "more renewals")
+	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > keptLease }, "more renewals")
 	close(out)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())

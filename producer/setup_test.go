@@ -26,6 +26,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // hopeless is the CallTimeout of calls that can't succeed: several tries, on a busy machine too.
 const hopeless = 2 * time.Second
 
+// enough is the time of a caller who leaves while his call is under way: it is sent by then, on a busy machine too.
+const enough = 700 * time.Millisecond
+
 // bundle is one deployment with one shard. admin looks at Redis directly, whatever the producer's way there is.
 type bundle struct {
 	server *testkit.RedisServer

@@ -30,6 +30,7 @@ func TestReplayKilledAnywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	for name, late := range map[string]time.Duration{"answers at once": 0, "late answers": 8 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +130,7 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(4_000)
@@ -152,6 +154,7 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(200)
@@ -189,6 +192,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(shards.ChunkEvents + 3_000)
@@ -226,6 +230,7 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)

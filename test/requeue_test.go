@@ -18,6 +18,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
+	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	arrived := c.inFlight() // its batch is in the topic, the answer is held back

@@ -326,7 +326,7 @@ func TestBusy(t *testing.T) {
 // B33: whoever sends slowly is cut off, and nobody else notices.
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
-	s := setup(t)
+	s := setup(t, func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 300*time.Millisecond, 500*time.Millisecond })
 	addr := strings.TrimPrefix(s.url, "http://")
 	for name, text := range map[string]string{
 		"head": "POST /v1/credits HTTP/1.1\r\nHost: x\r\n",
@@ -338,7 +338,7 @@ func TestSlowloris(t *testing.T) {
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(text))
 		require.NoError(t, err)
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(4*time.Second)))
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 		data, err := io.ReadAll(bufio.NewReader(conn))
 		require.NoError(t, err, "%s: the server ends the connection", name)
 		if name == "body" {

@@ -24,16 +24,16 @@ import (
 const testTopic = "grants"
 
 // hopeless is an AttemptTime for attempts that can't succeed; others have time, for a busy machine.
-const hopeless = 300 * time.Millisecond
+const hopeless = time.Second
 
 // testConfig is small.
 func testConfig(brokers ...string) Config {
 	return Config{
 		Brokers: brokers, ClientID: "test", Topic: testTopic, Partitions: 2, Deployment: "d1", Worker: "w1",
 		BatchGrants: 100, BatchBytes: 64 << 10, Compression: "none",
-		DialTimeout: time.Second, RequestTimeout: 2 * time.Second, IdleTimeout: 30 * time.Second,
+		DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second,
 		MetadataTTL: 200 * time.Millisecond,
-		AttemptTime: 5 * time.Second, MaxClaimAge: 10 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
+		AttemptTime: 10 * time.Second, MaxClaimAge: 10 * time.Second, ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
 	}
 }
 
