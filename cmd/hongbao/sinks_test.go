@@ -179,7 +179,7 @@ func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	_, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{d.topic}})
 	require.NoError(t, err)
 	require.Equal(t, 50, d.crowdOf("rain", 100, 50))
-	w.says("ALARM: shard is broken")
+	w.Says(2*time.Minute, "ALARM: shard is broken") // a busy machine has more attempts cut off
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "credits go on")
 	require.Positive(t, d.lagOf("kafka"))
 	require.NoError(t, broker.CreateTopic(t.Context(), d.topic, 2, nil))
