@@ -58,7 +58,7 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
 	for range o.rounds {
 		for _, places := range []int{1, 4, allPlaces} {
-			if err := r.wideGrabs(ctx, m, "shards_"+strconv.Itoa(places), places, o.n(10_000)*places, false); err != nil {
+			if err := r.wideGrabs(ctx, m, "shards_"+strconv.Itoa(places), places, o.n(30_000+8_000*places), false); err != nil {
 				return err
 			}
 		}

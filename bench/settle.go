@@ -10,9 +10,9 @@ import (
 )
 
 // settleRow compares Redis -> ledger by a whole consumer with a bare loop over the same entries, on the same tables.
-func settleRow(name string, want float64, start func(context.Context) (*database, error)) row {
+func settleRow(name string, grants int, want float64, start func(context.Context) (*database, error)) row {
 	return row{name, func(ctx context.Context, o options) ([]Result, error) {
-		n := o.n(200_000)
+		n := o.n(grants)
 		r, err := newFixture(ctx)
 		if err != nil {
 			return nil, err

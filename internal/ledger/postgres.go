@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -177,6 +178,12 @@ type postgresTxn struct {
 }
 
 func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
+	if last := len(stmts) - 1; last >= 0 && stmts[last].rows > 0 {
+		if err := t.run(ctx, stmts[:last]...); err != nil {
+			return err
+		}
+		return t.copyGrants(ctx, &stmts[last])
+	}
 	b := &pgx.Batch{}
 	if t.begin != "" {
 		b.Queue(t.begin)
@@ -205,6 +212,32 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 	if err := r.Close(); err != nil {
 		return postgresError(err, t.sent)
 	}
+	return nil
+}
+
+// copyGrants copies rows into table grants.
+func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
+	next, row := 0, make([]any, len(s.args))
+	n, err := t.conn.CopyFrom(ctx, pgx.Identifier{"grants"}, strings.Split(s.sql, ", "),
+		pgx.CopyFromFunc(func() ([]any, error) {
+			if next == s.rows {
+				return nil, nil
+			}
+			for i, column := range s.args {
+				switch column := column.(type) {
+				case []string:
+					row[i] = column[next]
+				case []int64:
+					row[i] = column[next]
+				}
+			}
+			next++
+			return row, nil
+		}))
+	if err != nil {
+		return postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)
+	}
+	*s.changed = n
 	return nil
 }
 

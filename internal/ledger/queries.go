@@ -18,8 +18,8 @@ type dialect struct {
 	lock       []string
 	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
-	// hopeful: the first try takes all grants of a batch for new ones about which nobody has decided. It inserts without
-	// ON CONFLICT (see insertOnce), in the round trip that asks whether somebody has decided.
+	// hopeful: the first try takes all grants of a batch for new ones about which nobody has decided. It copies them (see
+	// insertGrants), after it has asked whether somebody has decided.
 	hopeful bool
 	// now is the database's clock in ms.
 	now string

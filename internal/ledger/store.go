@@ -12,6 +12,9 @@ type stmt struct {
 	changed *int64
 	// row, if not nil, is called for each row that the statement returns. Only a dialect that is hopeful asks so.
 	row func(scan) error
+	// rows, if not 0, are rows of table grants that go by COPY: sql names the columns, and args has them, each []string or
+	// []int64. It is the last of the statements that run together. Only a dialect that is hopeful asks so.
+	rows int
 }
 
 // scan reads the current row.
