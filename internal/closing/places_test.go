@@ -302,7 +302,7 @@ func TestRetirePlaces(t *testing.T) {
 		gone, err := retirer.Retire(t.Context())
 		require.Empty(t, gone)
 		require.ErrorContains(t, err, home+": ")
-		return strings.Count(err.Error(), "its home, "+home+", comes first: ") == 2
+		return strings.Count(err.Error(), "leaves its home, "+home+", first: ") == 2
 	}, "the other two are due")
 	s.faults.set("", -1)
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
@@ -322,6 +322,57 @@ func TestRetirePlaces(t *testing.T) {
 	_, err = retirer.Retire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"", "", ""}, s.states())
+}
+
+// A home that was not told of the refund is told by the retirer. While it is away, other campaigns leave the shards that
+// they share with this one.
+func TestRetireWithoutTheHome(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	_, err := s.Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	for _, k := range s.places[1:] {
+		_, err := shards.Of(s.rdb, k).Refunded(t.Context(), "rain")
+		require.NoError(t, err)
+	}
+	alone := s.refundedOn(s.places[1])
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: s.rdb, Space: s.space, Locks: s.locks, Log: s.log,
+		Every: time.Second})
+	require.NoError(t, err)
+	s.faults.set(tagOf(s.places[0]), -1)
+	testkit.Eventually(t, 5*time.Second, func() bool { // Redis' clock has to go on
+		gone, err := retirer.Retire(t.Context())
+		require.Error(t, err)
+		return slices.Equal([]string{alone}, gone)
+	}, "the other campaign leaves")
+	s.faults.set("", -1)
+	require.Equal(t, []string{"closed", "refunded", "refunded"}, s.states())
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		_, err := retirer.Retire(t.Context())
+		require.NoError(t, err)
+		return slices.Equal([]string{"", "", ""}, s.states())
+	}, "it leaves its home, which was not told, and then the others")
+}
+
+// refundedOn makes a campaign that has its only place on this shard, and was refunded after rain was.
+func (s *spread) refundedOn(k shards.Keys) (id string) {
+	s.t.Helper()
+	for i := 0; id == "" || s.space.Home(id).Index() != k.Index(); i++ {
+		id = fmt.Sprint("alone-", i)
+	}
+	shard := shards.Of(s.rdb, k)
+	_, err := shard.CreateCampaign(s.t.Context(), &shards.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
+		ShareAmount: 100, Fields: fields})
+	require.NoError(s.t, err)
+	_, err = shard.LoadChunk(s.t.Context(), &shards.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
+		Amounts: slices.Repeat([]hongbao.Amount{10}, 10)})
+	require.NoError(s.t, err)
+	require.NoError(s.t, shard.SetState(s.t.Context(), id, "open", "loading"))
+	_, err = shard.Close(s.t.Context(), id, true, 0)
+	require.NoError(s.t, err)
+	_, err = shard.Refunded(s.t.Context(), id)
+	require.NoError(s.t, err)
+	return id
 }
 
 // Packets were added in the ledger and are not on every place: nothing is closed. Once a place is lost, they can never

@@ -68,7 +68,7 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 				continue
 			}
 			away = append(away, fmt.Errorf("shard %d: %w", i, err))
-			if !hongbao.IsOutage(err) || ctx.Err() != nil {
+			if ctx.Err() != nil {
 				break
 			}
 		}
@@ -77,40 +77,59 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	return gone, err
 }
 
+// shard goes on with the other campaigns where one can't leave yet.
 func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err error) {
+	away := map[int]error{} // homes that do not answer; each is asked once
 	for {
 		due, err := shards.Of(r.cfg.Redis, k).DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
 		if err != nil {
 			return gone, err
 		}
+		var stay []error
+		before := len(gone)
 		for _, id := range due {
-			left, err := r.purge(ctx, k, id)
-			if err != nil {
-				return gone, err
+			left, err := r.purge(ctx, k, id, away)
+			switch {
+			case err != nil:
+				stay = append(stay, err)
+			case left > 0: // another clock: Redis' own went back meanwhile, or that of the campaign's home is behind
+			default:
+				r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
+				gone = append(gone, id)
 			}
-			if left > 0 { // another clock: Redis' own went back meanwhile, or that of the campaign's home is behind
-				return gone, nil
-			}
-			r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
-			gone = append(gone, id)
 		}
-		if len(due) < retireCampaigns {
-			return gone, nil
+		if len(due) < retireCampaigns || len(gone) == before || ctx.Err() != nil {
+			return gone, errors.Join(stay...)
 		}
 	}
 }
 
 // purge takes a campaign out of its home, then out of this shard. A place that does not have it while the home does looks
 // like one that has lost it. Once the home does not have it either, grabs are told that there is no such campaign.
-func (r *Retirer) purge(ctx context.Context, k shards.Keys, id string) (left time.Duration, err error) {
-	if home := r.cfg.Space.Home(id); home.Index() != k.Index() {
-		left, err = shards.Of(r.cfg.Redis, home).PurgeCampaign(ctx, id, r.cfg.Grace)
+func (r *Retirer) purge(ctx context.Context, k shards.Keys, id string, away map[int]error) (time.Duration, error) {
+	home := r.cfg.Space.Home(id)
+	if err := away[home.Index()]; err != nil {
+		return 0, err
+	}
+	if home.Index() != k.Index() {
+		left, err := r.leaveHome(ctx, home, id)
 		if err != nil {
-			return 0, fmt.Errorf("its home, shard %d, comes first: %w", home.Index(), err)
+			err = fmt.Errorf("campaign %s leaves its home, shard %d, first: %w", id, home.Index(), err)
+		}
+		if hongbao.IsOutage(err) {
+			away[home.Index()] = err
+		}
+		if err != nil || left > 0 {
+			return left, err
 		}
 	}
-	if left > 0 {
-		return left, nil
-	}
 	return shards.Of(r.cfg.Redis, k).PurgeCampaign(ctx, id, r.cfg.Grace)
+}
+
+// leaveHome is for a campaign of which another shard says that it was refunded; the home may not have been told.
+func (r *Retirer) leaveHome(ctx context.Context, home shards.Keys, id string) (left time.Duration, err error) {
+	if _, err := shards.Of(r.cfg.Redis, home).Refunded(ctx, id); err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+		return 0, err
+	}
+	return shards.Of(r.cfg.Redis, home).PurgeCampaign(ctx, id, r.cfg.Grace)
 }
