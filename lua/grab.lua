@@ -156,7 +156,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a
 			add(sub(per, 1, 1) .. (bucket and format('%d', bucket) or ''))
 		end
 		local walk = call('HMGET', KEYS[3], 'places', 'generation')
-		return { 'T', camp[7], camp[10], format('%d', now - 1), format('%d', ends), window, walk[1] or '1', walk[2] or '1',
+		return { 'T', camp[7], camp[10], now_text, format('%d', ends), window, walk[1] or '1', walk[2] or '1',
 			hold and '1' or '0', format('%d', users), unpack(limits) }
 	end
 end

@@ -61,6 +61,10 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 			"a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
 	}
+	if call.MaxBacklog < 0 {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of grabs was refused before anything was touched: its bound "+
+			"of the backlog is %d events", call.MaxBacklog)
+	}
 	if call.Generation < 0 || call.Generation > MaxGenerations || call.Held != nil && len(call.Held) != len(call.Grabs) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: it "+
 			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.Held))

@@ -413,7 +413,9 @@ func TestGrabRefusesBadCalls(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf("u%d", i)
 	}
-	for name, c := range map[string]*shards.GrabCall{"none": call("rain"), "129": call("rain", many...)} {
+	unbounded := call("rain", "u1")
+	unbounded.MaxBacklog = -1
+	for name, c := range map[string]*shards.GrabCall{"none": call("rain"), "129": call("rain", many...), "bound": unbounded} {
 		_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), c, nil)
 		require.Error(t, err, name)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
