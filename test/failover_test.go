@@ -43,7 +43,7 @@ func TestAPrimaryFailsOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
 	s.ok("init")
-	r := s.rains(4_000, 2)
+	r := s.rains(6_000, 2)
 	home, other := s.at.cluster.Masters[0], s.at.cluster.Replicas[0]
 	for _, over := range []struct {
 		to *testkit.RedisServer
@@ -79,7 +79,7 @@ func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Sentinel, ""))
 	s.ok("init")
-	r := s.rains(2_000, 2)
+	r := s.rains(6_000, 2)
 	set := s.at.sentinels
 	r.pours("grants pour in")
 	began, undecided := r.crowd.count()
