@@ -109,6 +109,9 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if f, err = newFilter(revision, hashes); err != nil {
 		return err
 	}
+	if err := f.prove(hashes); err != nil {
+		return err
+	}
 	if err := f.Store(ctx, home, campaign); err != nil {
 		return err
 	}

@@ -56,14 +56,16 @@ func (f *Filter) Revision() string { return f.revision }
 // partBytes is how much of a filter one call to Redis writes or reads.
 const partBytes = 64 << 10
 
-// version of the form of a filter in Redis.
+// version of the form of a filter in Redis, and of how xorfilter and xxhash look a user up in it. Builds of the same
+// version find the same users.
 const version = "1"
 
 // encode gives the head, which is stored last, and the body, which is stored in parts: the numbers of the fuse filter,
 // low byte first, and its fingerprints.
 func (f *Filter) encode() (head string, body []byte) {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, numberBytes+len(f.fuse.Fingerprints)), f.fuse.Seed)
-	for _, n := range []uint32{f.fuse.SegmentLength, f.fuse.SegmentLengthMask, f.fuse.SegmentCount, f.fuse.SegmentCountLength} {
+	fuse := f.fuse
+	for _, n := range []uint32{fuse.SegmentLength, fuse.SegmentLengthMask, fuse.SegmentCount, fuse.SegmentCountLength} {
 		b = binary.LittleEndian.AppendUint32(b, n)
 	}
 	b = append(b, f.fuse.Fingerprints...)
@@ -130,4 +132,25 @@ func (h *head) decode(body []byte) (*Filter, error) {
 		return nil, fmt.Errorf("its numbers do not fit together: %w", errDamaged)
 	}
 	return &Filter{revision: h.revision, users: h.users, fuse: fuse}, nil
+}
+
+// prove makes sure that whoever reads back what is stored of the filter finds every winner: one who is not found is
+// told that he has nothing.
+func (f *Filter) prove(hashes []uint64) error {
+	text, body := f.encode()
+	h, err := parseHead(text)
+	if err != nil {
+		return hongbao.Errorf(hongbao.ClassBroken, "read a filter of %d winners before it is stored: %w", f.users, err)
+	}
+	stored, err := h.decode(body)
+	if err != nil {
+		return hongbao.Errorf(hongbao.ClassBroken, "read a filter of %d winners before it is stored: %w", f.users, err)
+	}
+	for _, hash := range hashes {
+		if !stored.fuse.Contains(hash) {
+			return hongbao.Errorf(hongbao.ClassBroken, "a filter of %d winners lacks one of them, so it is not stored: report "+
+				"this as a bug of this build; until then producers ask Redis for each loser", f.users)
+		}
+	}
+	return nil
 }

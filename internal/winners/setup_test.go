@@ -88,7 +88,7 @@ func (b *bundle) revision(t *testing.T) string {
 
 func (b *bundle) builder(t *testing.T, rdb redis.UniversalClient) *winners.Builder {
 	t.Helper()
-	locks, err := lock.New(lock.Config{Redis: rdb, Layout: b.layout, Lease: time.Second, Poll: 10 * time.Millisecond})
+	locks, err := lock.New(lock.Config{Redis: rdb, Layout: b.layout, Lease: 30 * time.Second, Poll: 10 * time.Millisecond})
 	require.NoError(t, err)
 	made, err := winners.NewBuilder(winners.BuilderConfig{Redis: rdb, Space: b.layout, Locks: locks, Log: zap.NewNop(),
 		Every: 10 * time.Millisecond})

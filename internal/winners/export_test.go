@@ -1,0 +1,24 @@
+package winners
+
+import "github.com/cespare/xxhash/v2"
+
+// Decode reads a filter as it was stored.
+func Decode(text string, body []byte) (*Filter, error) {
+	h, err := parseHead(text)
+	if err != nil {
+		return nil, err
+	}
+	return h.decode(body)
+}
+
+// Encode gives what is stored of a filter.
+func Encode(f *Filter) (head string, body []byte) { return f.encode() }
+
+// Prove is what Build does before it stores a filter of these users.
+func Prove(f *Filter, users []string) error {
+	hashes := make([]uint64, len(users))
+	for i, u := range users {
+		hashes[i] = xxhash.Sum64String(u)
+	}
+	return f.prove(hashes)
+}
