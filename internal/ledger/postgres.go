@@ -178,11 +178,8 @@ type postgresTxn struct {
 }
 
 func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
-	if last := len(stmts) - 1; last >= 0 && stmts[last].rows > 0 {
-		if err := t.run(ctx, stmts[:last]...); err != nil {
-			return err
-		}
-		return t.copyGrants(ctx, &stmts[last])
+	if len(stmts) == 1 && stmts[0].rows > 0 {
+		return t.copyGrants(ctx, &stmts[0])
 	}
 	b := &pgx.Batch{}
 	if t.begin != "" {
@@ -217,6 +214,11 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 
 // copyGrants copies rows into table grants.
 func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
+	if t.begin != "" {
+		if err := t.run(ctx); err != nil {
+			return err
+		}
+	}
 	next, row := 0, make([]any, len(s.args))
 	n, err := t.conn.CopyFrom(ctx, pgx.Identifier{"grants"}, strings.Split(s.sql, ", "),
 		pgx.CopyFromFunc(func() ([]any, error) {
@@ -235,7 +237,12 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 			return row, nil
 		}))
 	if err != nil {
-		return postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)
+		err = postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == "0A000" { // row-level security: the next try inserts
+			err = hongbao.Outagef(hongbao.ClassTransient, "%w: %w", errAgain, err)
+		}
+		return err
 	}
 	*s.changed = n
 	return nil

@@ -191,8 +191,24 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// A batch of new grants takes two round trips: begin, question and insert; then all that moves money, with COMMIT.
-func TestPostgresSettlesInTwoRoundTrips(t *testing.T) {
+// watchTrips has fn run while each round trip that it takes within a transaction is noted with its number of statements
+// that the settler gave, and gives how many transactions had to run again.
+func watchTrips(f *fixture, fn func()) (trips []int, again int) {
+	inner := f.ledger.store
+	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
+		query: func(context.Context, string, int) { trips = append(trips, 1) }}
+	f.ledger.config.Observe = func(_ string, _ time.Duration, lost bool, _ error) {
+		if lost {
+			again++
+		}
+	}
+	fn()
+	f.ledger.store, f.ledger.config.Observe = inner, nil
+	return trips, again
+}
+
+// A batch of new grants takes three round trips: begin and question; COPY; then all that moves money, with COMMIT.
+func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
@@ -200,12 +216,55 @@ func TestPostgresSettlesInTwoRoundTrips(t *testing.T) {
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
 	f.settles(t, grant("rain", 1)) // the campaign is known from then on
-	var trips []int
-	inner := f.ledger.store
-	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
-		query: func(context.Context, string, int) { trips = append(trips, 1) }}
-	f.settles(t, grantsOf("rain", 2, 9)...)
-	f.ledger.store = inner
-	require.Equal(t, []int{2, 4}, trips)
+	trips, again := watchTrips(f, func() { f.settles(t, grantsOf("rain", 2, 9)...) })
+	require.Equal(t, []int{1, 1, 4}, trips)
+	require.Zero(t, again)
 	f.holds(t, "rain", grantsOf("rain", 1, 9))
+}
+
+// Once a person has decided about a grant of a campaign, its batches leave out what was decided before they insert
+// anything: none is rolled back.
+func TestPostgresLooksBeforeItCopies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	f := newFixture(t, postgresConfig(t))
+	f.create(t, "rain", 10)
+	f.settles(t, grant("rain", 1))
+	f.settles(t, secondOf(1, "bea"))
+	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "forged"}, nil)
+	require.NoError(t, err)
+	trips, again := watchTrips(f, func() { f.settles(t, append(grantsOf("rain", 2, 9), secondOf(1, "bea"))...) })
+	require.Zero(t, again, "transactions that were rolled back")
+	require.Equal(t, []int{1, 1, 1, 1, 4}, trips, "the question, two looks at what was decided, COPY, the money")
+	require.Empty(t, f.open(t))
+	f.holds(t, "rain", grantsOf("rain", 1, 9))
+}
+
+// PostgreSQL refuses COPY into a table under row-level security: the second try inserts.
+func TestPostgresSettlesUnderRowSecurity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	config := postgresConfig(t)
+	f := newFixture(t, config)
+	f.create(t, "rain", 10)
+	admin := connect(t, config.DSN)
+	u, err := url.Parse(config.DSN)
+	require.NoError(t, err)
+	worker := "worker_" + strings.ToLower(rand.Text())
+	for _, sql := range []string{"CREATE ROLE " + worker + " LOGIN",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO " + worker,
+		"ALTER TABLE grants ENABLE ROW LEVEL SECURITY", "CREATE POLICY everything ON grants USING (true)"} {
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	u.User = url.User(worker)
+	config.DSN = u.String()
+	f = newFixture(t, config)
+	_, again := watchTrips(f, func() { f.settles(t, grantsOf("rain", 1, 5)...) })
+	require.Equal(t, 1, again, "the COPY was not refused")
+	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }

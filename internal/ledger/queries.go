@@ -18,8 +18,8 @@ type dialect struct {
 	lock       []string
 	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
-	// hopeful: the first try takes all grants of a batch for new ones about which nobody has decided. It copies them (see
-	// insertGrants), after it has asked whether somebody has decided.
+	// hopeful: the first try asks once whether anybody has decided about grants of a batch's campaigns, and takes all that
+	// are not decided for new ones: it copies them (see insertGrants).
 	hopeful bool
 	// now is the database's clock in ms.
 	now string

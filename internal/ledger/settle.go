@@ -86,10 +86,14 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 // insert inserts the grants that nobody has decided about, compares the others with what was there, and gives the
 // statements that move the money of the new ones.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
-	items, questions, decided := s.items, []stmt(nil), false
+	items, decided := s.items, true
 	if s.dialect.hopeful && s.tries == 0 {
-		questions = askDecided(items, &decided)
-	} else if items, err = s.undecided(ctx, t, items); err != nil || len(items) == 0 {
+		decided, err = anyDecided(ctx, t, items)
+	}
+	if err == nil && decided {
+		items, err = s.undecided(ctx, t, items)
+	}
+	if err != nil || len(items) == 0 {
 		return nil, nil, err
 	}
 	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
@@ -100,12 +104,8 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := t.run(ctx, append(questions, insert)...); err != nil {
+	if err := t.run(ctx, insert); err != nil {
 		return nil, nil, err
-	}
-	if decided { // what was inserted is rolled back, and the next try looks first
-		return nil, nil, hongbao.Outagef(hongbao.ClassTransient, "a person has decided about grants of these campaigns: %w",
-			errAgain)
 	}
 	if inserted < int64(len(items)) {
 		has, err := s.readGrants(ctx, t, fresh)

@@ -13,7 +13,7 @@ type stmt struct {
 	// row, if not nil, is called for each row that the statement returns. Only a dialect that is hopeful asks so.
 	row func(scan) error
 	// rows, if not 0, are rows of table grants that go by COPY: sql names the columns, and args has them, each []string or
-	// []int64. It is the last of the statements that run together. Only a dialect that is hopeful asks so.
+	// []int64. It runs alone. Only a dialect that is hopeful asks so.
 	rows int
 }
 
