@@ -106,6 +106,7 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 			return err
 		}
 	}
+	hashes = unique(hashes) // a user may have won on several places
 	if f, err = newFilter(revision, hashes); err != nil {
 		return err
 	}

@@ -62,12 +62,15 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	return b
 }
 
-// drain grants all packets of a place, and gives the users.
+// drain grants all packets of a place, and gives the users. One of them wins on every place.
 func (b *bundle) drain(t *testing.T, place int) (users []string) {
 	t.Helper()
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e9, Generation: 1}
 	for i := 0; ; i++ {
 		user := fmt.Sprintf("w%d-%d", place, i)
+		if i == 0 {
+			user = "w"
+		}
 		call.Grabs = []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r"}}
 		answers, err := b.places[place].Grab(t.Context(), call, nil)
 		require.NoError(t, err)
