@@ -108,9 +108,11 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 // ask the script at his first place.
 func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
 	now = time.Now()
-	late, renew := c.known.TooLate(user, now)
-	sold = late && !renew && now.Before(i.ends) && !c.p.closed.Load()
-	return sold, now, renew
+	if !c.known.Late(user, now) || !now.Before(i.ends) || c.p.closed.Load() {
+		return false, now, false
+	}
+	renew = c.known.Renew(now)
+	return !renew, now, renew
 }
 
 // newWaiter makes the grab wait. It copies the facts that the campaign's limits count by: the caller may change his map

@@ -17,27 +17,30 @@ const filterEvery = time.Second
 
 // filterLook is how the look for the filter of the winners stands; under the campaign's mu.
 type filterLook struct {
-	under bool // way
-	next  time.Time
-	told  bool // that what is there can't be used
+	running bool
+	next    time.Time
+	told    bool // that what is there can't be used
 }
 
 // remember notes what a call has told of the place: that nothing is left, up to which generation it was told, and
-// whether what is known of the winners goes on; under mu. Other answers may come without a look at the campaign's
-// revision.
+// whether what is known of the winners goes on; under mu. The same outcome many times over is told once. Other answers
+// may come without a look at the campaign's revision.
 func (l *lane) remember(c *call) {
-	now := time.Now()
+	now, last := time.Now(), hongbao.Outcome("")
 	for i := range c.results {
 		r := &c.results[i]
-		if r.err != nil {
+		if r.err != nil || r.answer.Outcome == last {
 			continue
 		}
-		revision := ""
-		if r.answer.Outcome == hongbao.OutcomeSoldOut {
-			revision = c.req.Terms.Revision()
-			l.memory.Emptied(l.place, c.ask.Generation, c.asked, c.req.Terms.Generation())
+		last = r.answer.Outcome
+		said := winners.Said{Outcome: last, Asked: c.asked}
+		if last == hongbao.OutcomeSoldOut || last == hongbao.OutcomeLimitReached {
+			said.Revision, said.Generation = c.req.Terms.Revision(), c.req.Terms.Generation()
 		}
-		l.known.Answered(l.memory, r.answer.Outcome, revision, c.asked, now)
+		if last == hongbao.OutcomeSoldOut {
+			l.memory.Emptied(l.place, c.ask.Generation, c.asked, said.Generation)
+		}
+		l.known.Answered(l.memory, &said, now)
 	}
 }
 
@@ -49,7 +52,7 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 	if !soldOut {
 		return verdict
 	}
-	if late, _ := l.known.TooLate(w.grab.User, now); late && verdict == walk.Onward {
+	if verdict == walk.Onward && l.known.Late(w.grab.User, now) {
 		return walk.Told
 	}
 	l.lookForFilter(c.req.Terms, now)
@@ -60,11 +63,11 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 // runs, so Close has not come to its end.
 func (l *lane) lookForFilter(terms *shards.Terms, now time.Time) {
 	c, revision := l.campaign, terms.Revision()
-	if c.filter.under || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||
-		!c.memory.Final(now) {
+	if c.filter.running || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||
+		!c.memory.Final(now, time.Time{}) {
 		return
 	}
-	c.filter.under = true
+	c.filter.running = true
 	c.p.watches.Go(func() { c.fetchFilter(revision) })
 }
 
@@ -87,5 +90,5 @@ func (c *campaign) fetchFilter(revision string) {
 	if f != nil {
 		c.known.Use(f)
 	}
-	c.filter.under, c.filter.next = false, time.Now().Add(filterEvery)
+	c.filter.running, c.filter.next = false, time.Now().Add(filterEvery)
 }

@@ -31,7 +31,7 @@ type campaign struct {
 	course *walk.Course
 	lanes  []*lane
 
-	known winners.Known // who is certainly too late, once nothing is left; but for TooLate under mu
+	known winners.Known // who is certainly too late, once nothing is left; but for Late and Renew under mu
 
 	mu     sync.Mutex // over the lanes too
 	memory *walk.Memory
@@ -165,7 +165,7 @@ func (l *lane) learn(terms *shards.Terms) {
 	c.mu.Lock()
 	replaced := c.plan != "" && c.plan != plan
 	c.plan = plan
-	c.known.End() // a newer generation may have been announced
+	c.known.End(time.Now()) // a newer generation may have been announced
 	if replaced {
 		c.memory = walk.NewMemory(len(c.lanes))
 	}
@@ -216,7 +216,7 @@ func (p *Producer) drop(c *campaign) {
 // place may not have it yet, or have lost it.
 func (l *lane) gone() {
 	l.mu.Lock()
-	l.known.End()
+	l.known.End(time.Now())
 	l.mu.Unlock()
 	l.p.drop(l.campaign)
 	if l.place == 0 {

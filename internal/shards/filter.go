@@ -24,8 +24,8 @@ var (
 	ErrOvertaken = errors.New("somebody else builds the same filter")
 )
 
-// GenerationOf is the newest generation by a campaign's revision, see Terms.Revision.
-func GenerationOf(revision string) (int64, error) {
+// generationOf is the newest generation by a campaign's revision, see Terms.Revision.
+func generationOf(revision string) (int64, error) {
 	_, text, later := strings.Cut(revision, ".")
 	if !later {
 		return 1, nil
@@ -72,7 +72,7 @@ const winnersAtOnce = 1000
 
 // askWinners gives what follows the first word of the reply, at least one text.
 func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor string) ([]string, error) {
-	generations, err := GenerationOf(revision)
+	generations, err := generationOf(revision)
 	if err != nil {
 		return nil, err
 	}

@@ -17,18 +17,22 @@ import (
 // on.
 func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *shards.Terms,
 	asked time.Time) walk.Verdict {
+	said := winners.Said{Outcome: outcome, Asked: asked}
+	if outcome == hongbao.OutcomeSoldOut || outcome == hongbao.OutcomeLimitReached {
+		said.Revision, said.Generation = terms.Revision(), terms.Generation()
+	}
+	a.known.Answered(a.memory, &said, w.now)
 	if outcome != hongbao.OutcomeSoldOut {
-		a.known.Answered(a.memory, outcome, "", asked, w.now)
 		return verdict
 	}
-	revision := terms.Revision()
-	a.known.Answered(a.memory, outcome, revision, asked, w.now)
-	if late, _ := a.known.TooLate(g.User, w.now); late && verdict == walk.Onward {
+	revision := said.Revision
+	if verdict == walk.Onward && a.known.Late(g.User, w.now) {
 		w.known++
 		return walk.Told
 	}
 	early := w.bug == "a filter before all is empty"
-	if !a.looks && terms.Generation() >= a.memory.Newest() && a.known.Wants(revision) && (early || a.memory.Final(w.now)) {
+	if !a.looks && said.Generation >= a.memory.Newest() && a.known.Wants(revision) &&
+		(early || a.memory.Final(w.now, time.Time{})) {
 		a.looks = true
 		w.start(a, func(ctx context.Context, _ func() bool) func() error {
 			err := w.look(ctx, a, revision)

@@ -56,11 +56,11 @@ func (m *Memory) Current(now time.Time) bool {
 	return false
 }
 
-// Final tells whether nothing is left on any place of the newest generation, and each place said within the lease that
-// nothing newer was announced there.
-func (m *Memory) Final(now time.Time) bool {
+// Final tells whether nothing is left on any place of the newest generation, and each place said within the lease, asked
+// after an instant, that nothing newer was announced there.
+func (m *Memory) Final(now, after time.Time) bool {
 	for place := range m.places {
-		if !m.Empty(place, m.newest, now) {
+		if !m.Empty(place, m.newest, now) || !m.places[place].read.After(after) {
 			return false
 		}
 	}

@@ -195,7 +195,8 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 		if w.bug == "an ended lease" {
 			now = time.Time{}
 		}
-		late, renew := a.known.TooLate(g.User, now)
+		late := a.known.Late(g.User, now)
+		renew := late && a.known.Renew(now)
 		if late && !renew {
 			w.known++
 			return func() error { return w.judge(g, &hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, began, before) }

@@ -5,25 +5,33 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
-// Known is what a producer knows of a campaign of which nothing is left. TooLate may be called at once with all else;
-// the other methods belong to who keeps the campaign's walk.Memory, and locks it.
+// Known is what a producer knows of a campaign of which nothing is left. Late and Renew may be called at once with all
+// else; the other methods belong to who keeps the campaign's walk.Memory, and locks it.
 type Known struct {
 	filter  *Filter
-	certain atomic.Pointer[certain] // nil while nothing is certain
-	renewed atomic.Int64            // when a grab was last sent to renew it, in ns since start
+	ended   time.Time // when what was known ended last: what was asked before that proves nothing
+	proof   atomic.Pointer[proof]
+	renewed atomic.Int64 // when a grab was last sent to renew it, in ns since start
 }
 
-// certain holds for a lease. It ends by itself: nothing has to be cleared.
-type certain struct {
+// proof holds for a lease. It ends by itself: nothing has to be cleared.
+type proof struct {
 	filter *Filter
 	since  time.Time // before the question by whose answer it is known that the filter's generation is the newest one
 }
 
-func (c *certain) holds(now time.Time) bool { return now.Before(c.since.Add(walk.Lease)) }
+func (p *proof) holds(now time.Time) bool { return p != nil && now.Before(p.since.Add(walk.Lease)) }
+
+// Said is what a place has said of a grab.
+type Said struct {
+	Outcome    hongbao.Outcome
+	Revision   string // by which the script decided, and its generation
+	Generation int64
+	Asked      time.Time // before the question
+}
 
 // start is what renewed counts from: a clock that is set back does not matter.
 var start = time.Now()
@@ -32,19 +40,20 @@ var start = time.Now()
 // nothing.
 const renewAfter = 25 * time.Millisecond
 
-// TooLate tells whether it is certain that nothing is left and that the user holds nothing: he is sold_out. Renew is
-// true for one such user now and then in the last half of the lease: he had better ask the script at his first place,
-// so that what is known does not end.
-func (k *Known) TooLate(user string, now time.Time) (late, renew bool) {
-	c := k.certain.Load()
-	if c == nil || !c.holds(now) || c.filter.Has(user) {
-		return false, false
-	}
-	if now.Sub(c.since) < walk.Lease/2 {
-		return true, false
+// Late tells whether it is certain that nothing is left and that the user holds nothing: he is sold_out.
+func (k *Known) Late(user string, now time.Time) bool {
+	p := k.proof.Load()
+	return p.holds(now) && !p.filter.Has(user)
+}
+
+// Renew is true for a grab now and then in the last half of the lease. Its user, who is late, had better ask the script
+// at his first place, so that what is known does not end.
+func (k *Known) Renew(now time.Time) bool {
+	if p := k.proof.Load(); p == nil || now.Sub(p.since) < walk.Lease/2 {
+		return false
 	}
 	last, at := k.renewed.Load(), int64(now.Sub(start))
-	return true, at-last >= int64(renewAfter) && k.renewed.CompareAndSwap(last, at)
+	return at-last >= int64(renewAfter) && k.renewed.CompareAndSwap(last, at)
 }
 
 // Use takes the filter that was fetched. It is used once a script has said that its generation is the newest one.
@@ -53,41 +62,42 @@ func (k *Known) Use(f *Filter) { k.filter = f }
 // Wants tells whether a filter of the revision would be of use.
 func (k *Known) Wants(revision string) bool { return k.filter == nil || k.filter.revision != revision }
 
-// End ends what is known, at once.
-func (k *Known) End() { k.certain.Store(nil) }
+// End ends what is known. Answers to what was asked before do not bring it back.
+func (k *Known) End(now time.Time) {
+	k.ended = now
+	k.proof.Store(nil)
+}
 
-// Answered takes what a place has said, and m has been told before that: an outcome, and the revision by which the
-// script decided, asked at an instant. The first time all places must have said within a lease that nothing is left;
-// afterwards what is known goes on with the answer of any one place, since every place is told of a generation before
-// it is dealt.
-func (k *Known) Answered(m *walk.Memory, outcome hongbao.Outcome, revision string, asked, now time.Time) {
-	switch outcome {
-	case hongbao.OutcomeSoldOut:
-		k.soldOut(m, revision, asked, now)
-	case hongbao.OutcomeGranted, hongbao.OutcomeAlreadyGranted, hongbao.OutcomeLimitReached, "":
+// Answered takes what a place has said, and m has been told before that. The first time all places must have said
+// within a lease that nothing is left; afterwards what is known goes on with the answer of any one place, since every
+// place is told of a generation before it is dealt. The script knows of a limit only where the campaign is open, so
+// this too is enough to go on.
+func (k *Known) Answered(m *walk.Memory, s *Said, now time.Time) {
+	switch s.Outcome {
+	case hongbao.OutcomeSoldOut, hongbao.OutcomeLimitReached:
+		k.prove(m, s, now)
+	case hongbao.OutcomeGranted, hongbao.OutcomeAlreadyGranted, "":
 		// They may be told of the past, and say nothing of now.
 	default:
-		k.End()
+		k.End(now)
 	}
 }
 
-func (k *Known) soldOut(m *walk.Memory, revision string, asked, now time.Time) {
-	generation, err := shards.GenerationOf(revision)
-	if k.filter == nil || err != nil || generation < m.Newest() {
+func (k *Known) prove(m *walk.Memory, s *Said, now time.Time) {
+	if k.filter == nil || s.Generation < m.Newest() || !s.Asked.After(k.ended) {
 		return
 	}
-	if k.filter.revision != revision {
+	if k.filter.revision != s.Revision {
 		k.filter = nil
-		k.End()
+		k.End(now)
 		return
 	}
-	c := k.certain.Load()
-	if c == nil || !c.holds(now) {
-		if !m.Final(now) {
+	if p := k.proof.Load(); p.holds(now) {
+		if !s.Asked.After(p.since) {
 			return
 		}
-	} else if asked.Before(c.since) {
+	} else if s.Outcome != hongbao.OutcomeSoldOut || !m.Final(now, k.ended) {
 		return
 	}
-	k.certain.Store(&certain{k.filter, asked})
+	k.proof.Store(&proof{k.filter, s.Asked})
 }
