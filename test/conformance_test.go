@@ -84,7 +84,7 @@ func comparePage(t *testing.T, table string) {
 	old := regexp.MustCompile(`(?m)(^\|.*\n)+`).FindString(string(text))
 	require.NotEmpty(t, old)
 	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), old, table, 1)), 0o644)) //nolint:gosec // a page
+		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), old, table, 1)), 0o644))
 		return
 	}
 	require.Equal(t, old, table, "docs/compatibility.md says something else: make test-servers UPDATE=1")

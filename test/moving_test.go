@@ -106,7 +106,7 @@ func (s *site) slotOf(shard int) int {
 // and opens by itself; nothing is lost, and nobody has anything twice.
 func TestASlotMovesAtomically(t *testing.T) {
 	if !*everyServer {
-		t.Skip("make test-servers runs it")
+		t.Skip("make test-servers runs it") //nolint:forbidigo // other tests need no Valkey
 	}
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func atRedis(t *testing.T, mode, program string) *redisAt {
 	t.Helper()
 	opts := testkit.RedisOptions{Binary: program, Args: map[string]string{"appendfsync": "always"}}
 	at := &redisAt{mode: mode}
-	addrs := ""
+	var addrs string
 	switch mode {
 	case configs.Cluster:
 		at.cluster = testkit.NewRedisCluster(t, opts)
@@ -238,7 +238,7 @@ func (c *people) grab(ctx context.Context, first, last, atOnce int) {
 	for range atOnce {
 		wg.Go(func() {
 			for i := range next {
-				for !c.once(ctx, user(i)) && ctx.Err() == nil { //nolint:revive // it repeats
+				for !c.once(ctx, user(i)) && ctx.Err() == nil {
 				}
 			}
 		})

@@ -115,7 +115,7 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 
 	seen := map[int64]bool{}
 	m.packets.Range(func(u, packet any) bool {
-		held, err := shards.UserHeldOver(t.Context(), rdb, layout, "rain", u.(string)) //nolint:forcetypeassert // see grab
+		held, err := shards.UserHeldOver(t.Context(), rdb, layout, "rain", u.(string))
 		require.NoError(t, err)
 		receipts := shards.ReceiptsOf(held)
 		require.Len(t, receipts, 1, u)

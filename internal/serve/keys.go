@@ -91,7 +91,7 @@ func (s *sharedKey) signed(text string, mac []byte) bool {
 	defer s.hashes.Put(h)
 	h.Reset()
 	h.text = append(h.text[:0], text...)
-	h.Write(h.text)
+	_, _ = h.Write(h.text)
 	return hmac.Equal(h.Sum(h.sum[:0]), mac)
 }
 
