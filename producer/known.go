@@ -2,6 +2,8 @@ package producer
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,14 +14,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
-// filterEvery is how long a producer that found no filter of the winners waits before it looks again.
-const filterEvery = time.Second
+const (
+	// filterEvery is about how long a producer that found no filter of the winners waits before it looks again; then
+	// twice as long each time, up to filterPause.
+	filterEvery = time.Second
+	filterPause = 8 * time.Second
+	// filterTimeout bounds one look: a filter of many winners comes in many parts.
+	filterTimeout = time.Minute
+)
 
 // filterLook is how the look for the filter of the winners stands; under the campaign's mu.
 type filterLook struct {
 	running bool
+	pause   time.Duration // before the next one, after one that brought nothing
 	next    time.Time
-	told    bool // that what is there can't be used
+	told    bool // what keeps it from having one
 }
 
 // remember notes what a call has told of the place: that nothing is left, up to which generation it was told, and
@@ -73,22 +82,26 @@ func (l *lane) lookForFilter(terms *shards.Terms, now time.Time) {
 
 // fetchFilter fetches the filter of a revision, or asks the workers for it.
 func (c *campaign) fetchFilter(revision string) {
-	ctx, cancel := context.WithTimeout(c.p.ctx, c.p.cfg.CallTimeout)
+	ctx, cancel := context.WithTimeout(c.p.ctx, filterTimeout)
 	defer cancel()
 	f, err := winners.Fetch(ctx, c.lanes[0].shard, c.id, revision)
-	unusable := err != nil && !hongbao.IsOutage(err)
-	if f == nil && (err == nil || unusable) {
-		_ = shards.WantFilter(ctx, c.p.cfg.Redis, c.p.layout, c.id, revision) // it asks again
+	if f == nil && !hongbao.IsOutage(err) {
+		err = errors.Join(err, shards.WantFilter(ctx, c.p.cfg.Redis, c.p.layout, c.id, revision))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if unusable && !c.filter.told {
-		c.filter.told = true
-		c.p.log.Warn("this campaign's losers are looked up in Redis until a worker has stored a filter of its winners anew",
-			zap.String("campaign", c.id), zap.Error(err))
-	}
+	l := &c.filter
+	l.running = false
 	if f != nil {
 		c.known.Use(f)
+		l.pause = 0
+		return
 	}
-	c.filter.running, c.filter.next = false, time.Now().Add(filterEvery)
+	l.pause = min(max(2*l.pause, filterEvery), filterPause)
+	l.next = time.Now().Add(l.pause/2 + rand.N(l.pause))
+	if err != nil && !l.told && c.p.ctx.Err() == nil {
+		l.told = true
+		c.p.log.Warn("this campaign's losers are looked up in Redis until there is a filter of its winners; it is tried again",
+			zap.String("campaign", c.id), zap.Error(err))
+	}
 }

@@ -248,6 +248,42 @@ func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	require.Len(t, packets, 240)
 }
 
+// What a producer knows goes on while all who come are refused by a limit.
+func TestLimitReachedRenews(t *testing.T) {
+	t.Parallel()
+	b := wideAlone(t, 1)
+	p := b.producer(t, nil)
+	c := over(1, 5, 1)
+	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 5})
+	b.load(t, c)
+	number := 0
+	next := func(device string) hongbao.Outcome {
+		number++
+		g := grab(fmt.Sprint("u", number), "r")
+		g.Facts = map[string]string{"device": device}
+		a, err := p.Grab(t.Context(), g)
+		require.NoError(t, err)
+		return a.Outcome
+	}
+	for range c.Packets {
+		require.Equal(t, hongbao.OutcomeGranted, next("d1"))
+	}
+	require.Equal(t, hongbao.OutcomeLimitReached, next("d1"))
+	b.builds(t)
+	testkit.Eventually(t, 2*time.Minute, func() bool {
+		for range 1000 {
+			require.Equal(t, hongbao.OutcomeSoldOut, next("d2"))
+		}
+		told := 0 // within a lease that began with d1's users
+		for since := time.Now(); time.Since(since) < 4*walk.Lease; {
+			if outcome := next("d1"); time.Since(since) > 3*walk.Lease && outcome == hongbao.OutcomeSoldOut {
+				told++
+			}
+		}
+		return told > 0
+	}, "late users of a device that is at its limit are told sold_out")
+}
+
 // While a producer tells losers by itself it refuses the same bad input as before, and nothing once it is closed or the
 // window is over.
 func TestKnowsAndRefuses(t *testing.T) {
@@ -287,7 +323,8 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 	for _, what := range []string{"another plan", "damaged"} {
 		b := wideAlone(t, 1)
 		core, logs := observer.New(zap.WarnLevel)
-		p := b.producer(t, func(c *producer.Config) { c.Log = zap.New(core) })
+		looks, rdb := b.counting(t, "hget"+b.k.Filter("rain"))
+		p := b.producer(t, func(c *producer.Config) { c.Log, c.Redis = zap.New(core), rdb })
 		won := b.emptied(t, p, over(1, 5, 1))
 		key, other := b.k.Filter("rain"), "another"
 		if what == "damaged" {
@@ -299,8 +336,8 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 			losers(t, p, 0, 10)
 			return told() > 0
 		}, "the log tells")
-		for range 20 { // longer than until the next look
-			losers(t, p, 0, 100)
+		for before := looks.n.Load(); looks.n.Load() < before+4; { // one look reads the head twice, and a part at most
+			losers(t, p, 0, 10)
 		}
 		for user, receipt := range won {
 			a, err := p.Grab(t.Context(), grab(user, "r"))

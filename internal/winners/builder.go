@@ -128,8 +128,13 @@ type place struct {
 	users int64
 }
 
+// placesTimeout bounds how long a shard that hangs holds up the filters of other campaigns.
+const placesTimeout = 5 * time.Second
+
 // places asks every place of a campaign whether nothing is left, before the users of any one are read.
 func (b *Builder) places(ctx context.Context, campaign, revision string) ([]place, error) {
+	ctx, cancel := context.WithTimeout(ctx, placesTimeout)
+	defer cancel()
 	keys, err := shards.PlacesOf(ctx, b.cfg.Redis, b.cfg.Space, campaign)
 	if err != nil {
 		return nil, err
