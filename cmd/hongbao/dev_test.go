@@ -25,6 +25,7 @@ import (
 type devServer struct {
 	*program
 	dev.Site
+	mark int // where told begins
 }
 
 // startDev starts `hongbao dev` and waits until it is ready.
