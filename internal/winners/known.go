@@ -36,8 +36,7 @@ type Said struct {
 // start is what renewed counts from: a clock that is set back does not matter.
 var start = time.Now()
 
-// renewAfter is how long after one grab was sent to renew what is known another one is, if the first one brought
-// nothing.
+// renewAfter is the pause between two grabs that are sent to renew what is known, where the first one brought nothing.
 const renewAfter = 25 * time.Millisecond
 
 // Late tells whether it is certain that nothing is left and that the user holds nothing: he is sold_out.
