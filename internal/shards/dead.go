@@ -32,7 +32,7 @@ func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
 	if l.Grant != nil {
-		stateOf(k.rdb, k.Keys).saw(l.Grant.Seq)
+		k.state.saw(l.Grant.Seq)
 		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/ChunkEvents))
 		bit = strconv.FormatInt(l.Grant.Seq%ChunkEvents, 10)
 		seq = strconv.FormatInt(l.Grant.Seq, 10)

@@ -80,7 +80,7 @@ func (k *Shard) Freeze(ctx context.Context) (Frozen, error) {
 
 func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (Frozen, error) {
 	t := textsFor("", false)
-	args := []any{server.RunID, stateOf(k.rdb, k.Keys).seen.Load(), server.promoted()}
+	args := []any{server.RunID, k.state.seen.Load(), server.promoted()}
 	v, err := conn.Eval(ctx, t.text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
 	if redis.HasErrorPrefix(err, "Error compiling script") {
 		v, err = conn.Eval(ctx, textsFor("", true).text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
@@ -180,7 +180,6 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 	if err != nil {
 		return false, err
 	}
-	st := stateOf(k.rdb, k.Keys)
-	st.frozen.Store(0)
+	k.state.frozen.Store(0)
 	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })
 }

@@ -73,7 +73,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		call.Terms = noTerms
 	}
 	for range 3 { // the second try fails only if a period ends between the two
-		args := grabArgs(call, stateOf(k.rdb, k.Keys).seen.Load())
+		args := grabArgs(call, k.state.seen.Load())
 		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
 		if errors.Is(err, ErrFrozen) {
 			return allFrozen(len(call.Grabs), answers), nil
@@ -115,7 +115,7 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 func (k *Shard) sawGranted(answers []hongbao.Answer, terms *Terms) {
 	for i := len(answers) - 1; i >= 0; i-- {
 		if a := &answers[i]; a.Outcome == hongbao.OutcomeGranted {
-			stateOf(k.rdb, k.Keys).saw(a.Receipts[len(a.Receipts)-1].Seq)
+			k.state.saw(a.Receipts[len(a.Receipts)-1].Seq)
 			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which may be of another period
 				if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
 					terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a server that took over may have lost it

@@ -64,7 +64,7 @@ func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
 func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
 	h, err := k.parseHead(cmd)
 	if err == nil {
-		stateOf(k.rdb, k.Keys).saw(h.Seq)
+		k.state.saw(h.Seq)
 		err = h.atWork(ctx)
 	}
 	return h, err

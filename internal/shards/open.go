@@ -64,7 +64,7 @@ func (st *state) saw(seq int64) {
 // back in time.
 func (k *Shard) saw(events []stream.SeqRange) {
 	for _, r := range events {
-		stateOf(k.rdb, k.Keys).saw(r.Last)
+		k.state.saw(r.Last)
 	}
 }
 
@@ -137,15 +137,14 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
 	}
-	st := stateOf(k.rdb, k.Keys)
-	if until := st.frozen.Load(); until != 0 && time.Now().UnixNano() < until {
+	if until := k.state.frozen.Load(); until != 0 && time.Now().UnixNano() < until {
 		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was so a moment ago"))
 	}
 	if s.guard == guarded {
-		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), st.seen.Load())
+		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), k.state.seen.Load())
 	}
 	var cmd *redis.Cmd
-	if t := st.opened.Load(); t != nil {
+	if t := k.state.opened.Load(); t != nil {
 		cmd = k.rdb.EvalSha(ctx, t.sha[s], keys, args...)
 	}
 	if cmd == nil || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") || redis.HasErrorPrefix(cmd.Err(), "HBOPENED") {
@@ -169,7 +168,6 @@ func frozenError(why string) error {
 // calls it; question, load and call go by one connection, so all reach the same run of the same server. If not, the
 // shard freezes.
 func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
-	st := stateOf(k.rdb, k.Keys)
 	conn, err := k.pin(ctx)
 	if err != nil {
 		return nil, err
@@ -180,7 +178,7 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 		return nil, err
 	}
 	if frozen != "" {
-		st.freeze()
+		k.state.freeze()
 		return nil, frozenError(frozen)
 	}
 	t := textsFor(token, false)
@@ -192,7 +190,7 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	if loaded != nil {
 		return nil, fmt.Errorf("load it: %w", Classify(loaded))
 	}
-	st.opened.Store(t)
+	k.state.opened.Store(t)
 	return cmd, nil
 }
 
