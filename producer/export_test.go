@@ -23,3 +23,6 @@ func (p *Producer) Sweep(now time.Time) {
 	defer p.mu.Unlock()
 	p.sweep(now)
 }
+
+// Share is how many of those that wait the next call takes.
+func Share(waiting, free int) int { return share(waiting, free) }

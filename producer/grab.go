@@ -120,7 +120,9 @@ func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, rene
 func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
 	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
 	facts := w.grab.Facts
-	clear(facts)
+	if w.info != i { // else they have the same names
+		clear(facts)
+	}
 	*w = waiter{grab: *g, info: i, done: w.done, walk: w.walk}
 	w.grab.Facts = facts
 	w.walk.Begin(c.course, g.User, g.RequestID)
@@ -152,7 +154,12 @@ func (c *campaign) queue(w *waiter) error {
 func (l *lane) put(w *waiter) {
 	w.lane, w.sent = l, false
 	l.waiting = append(l.waiting, w)
-	if l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
+	l.startLoop()
+}
+
+// startLoop starts a loop that sends if somebody waits and one more pays; under mu, and the caller keeps Close waiting.
+func (l *lane) startLoop() {
+	if len(l.waiting) > l.left && l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
 		l.loops++
 		l.p.sending.Go(l.sendLoop)
 	}
@@ -168,6 +175,13 @@ func (l *lane) pays(loops int) bool {
 	return loops == 1 || l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs
 }
 
+// share is how many of those that wait the next call takes, if so many calls can be under way besides. Where enough wait
+// for several calls, these get as many each: Redis decides one while the callers of another come back.
+func share(waiting, free int) int {
+	calls := max(1, min(free+1, waiting/payingGrabs))
+	return (waiting + calls - 1) / calls
+}
+
 // next fills the call with grabs that wait for the same, as many as a script takes at once. False: nobody waits, or too
 // few for one call more, and the loop is over.
 func (l *lane) next(c *call) bool {
@@ -178,7 +192,8 @@ func (l *lane) next(c *call) bool {
 	defer l.mu.Unlock()
 	c.begin()
 	n, kept, now := 0, 0, time.Now()
-	for take := l.pays(l.loops); take && n < len(l.waiting) && len(c.batch) < c.info.most(); n++ {
+	most := min(share(len(l.waiting)-l.left, l.p.cfg.InFlight-l.calls-1), c.info.most())
+	for take := l.pays(l.loops); take && n < len(l.waiting) && len(c.batch) < most; n++ {
 		w := l.waiting[n]
 		switch {
 		case w.left:
@@ -198,6 +213,8 @@ func (l *lane) next(c *call) bool {
 	}
 	l.waiting = slices.Delete(l.waiting, kept, n)
 	if len(c.batch) > 0 {
+		l.calls++
+		l.startLoop()
 		return true
 	}
 	l.loops--
@@ -209,6 +226,7 @@ func (l *lane) next(c *call) bool {
 func (l *lane) judge(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.calls--
 	l.remember(c)
 	now := time.Now()
 	for i, w := range c.batch {

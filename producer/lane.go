@@ -52,6 +52,7 @@ type lane struct {
 	waiting []*waiter
 	left    int       // of these, callers who have left
 	loops   int       // that send
+	calls   int       // under way
 	used    time.Time // when the last call ended
 	alive   time.Time // when an answer said last that the campaign is there and not over; zero once it is over
 	lost    bool      // it vanished while it was alive

@@ -248,3 +248,14 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 		}
 	}
 }
+
+// Who waits goes in several calls of one size where that pays, and else in one.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ waiting, free, want int }{
+		{0, 1, 0}, {1, 1, 1}, {15, 1, 15}, {16, 1, 8}, {20, 1, 10}, {21, 1, 11}, {20, 0, 20}, {512, 1, 256}, {24, 3, 8},
+		{20, 3, 10}, {100, 3, 25},
+	} {
+		require.Equal(t, c.want, producer.Share(c.waiting, c.free), "%+v", c)
+	}
+}
