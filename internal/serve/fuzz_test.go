@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/flatjson"
 	"github.com/hongbao-project/hongbao/internal/web"
 	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
@@ -68,4 +69,28 @@ func TestFuzzedRequests(t *testing.T) {
 	for _, g := range s.grabbed() {
 		require.Contains(t, []string{"u1", "u2"}, g.User)
 	}
+}
+
+// A body that is read the short way says what it says when it is parsed.
+func TestPlainGrab(t *testing.T) {
+	t.Parallel()
+	bodies, plain := []string{good, `{"request_id":"a:,{}"}`}, 0
+	for name, c := range badBodies {
+		if name != "50 MB" {
+			bodies = append(bodies, c.body)
+		}
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 50_000 {
+		body := []byte(webtest.Garble(r, bodies[r.IntN(len(bodies))]))
+		id, ok := plainGrab(body)
+		if !ok {
+			continue
+		}
+		plain++
+		o, err := flatjson.Parse(body, "", 0)
+		require.NoError(t, err)
+		require.Equal(t, flatjson.Object{"request_id": id}, o)
+	}
+	require.Positive(t, plain)
 }

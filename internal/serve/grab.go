@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -80,18 +81,9 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 			return err
 		}
 	}
-	o, err := web.ParseObject(data, body)
-	if err != nil {
-		return err
-	}
 	g := hongbao.Grab{Campaign: id, User: who.user, Facts: who.facts}
-	for name := range o {
-		if name != "request_id" {
-			return web.Refuse("unknown_field", "the body has request_id only; user and facts come with the credentials")
-		}
-		if g.RequestID, err = requestID(o); err != nil {
-			return err
-		}
+	if g.RequestID, err = readGrab(data, body); err != nil {
+		return err
 	}
 	if who.signed && g.RequestID == "" {
 		return web.Refuse("request_id_required", "send a request_id: a signed grab that is sent again gets its own answer")
@@ -106,6 +98,33 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 
 func (s *Server) grabBody() web.Body {
 	return web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"}
+}
+
+// readGrab gives the request id of a grab's body, "" for none.
+func readGrab(data []byte, body web.Body) (id string, err error) {
+	if id, ok := plainGrab(data); ok {
+		return id, nil
+	}
+	o, err := web.ParseObject(data, body)
+	if err != nil {
+		return "", err
+	}
+	for name := range o {
+		if name != "request_id" {
+			return "", web.Refuse("unknown_field", "the body has request_id only; user and facts come with the credentials")
+		}
+		if id, err = requestID(o); err != nil {
+			return "", err
+		}
+	}
+	return id, nil
+}
+
+// plainGrab reads a body as nearly all send it: without a blank, and with a good id in which nothing is escaped.
+func plainGrab(data []byte) (id string, ok bool) {
+	id, starts := strings.CutPrefix(string(data), `{"request_id":"`)
+	id, ends := strings.CutSuffix(id, `"}`)
+	return id, starts && ends && !strings.ContainsAny(id, `"\`) && hongbao.CheckID(id) == nil
 }
 
 func requestID(o flatjson.Object) (string, error) {
