@@ -52,7 +52,7 @@ func (s *Server) endpoints() []web.Endpoint {
 				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
 				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
 				"signature.",
-			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Do: s.asUser(s.grab),
+			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Crowd: true, Do: s.asUser(s.grab),
 			Codes: slices.Concat(web.BodyCodes, []string{"campaign_invalid", "user_invalid", "facts_invalid",
 				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen", "refilling",
 				"unavailable", "outcome_unknown", "rate_limited"}),

@@ -42,6 +42,9 @@ type Endpoint struct {
 	Created bool
 	// Accepted is a value of the type of the answer with status 202; nil if there is none.
 	Accepted any
+	// Crowd: a crowd calls it within a second, so it goes without what costs each request something: a timer of its own,
+	// and headers that change nothing for the answer of a POST, which it is.
+	Crowd bool
 	// Codes are those of the problems that it can answer, besides those that every endpoint can.
 	Codes []string
 	// Do checks who asks, then answers. What it returns becomes a problem.
@@ -125,20 +128,22 @@ func (a *API) Handler() (http.Handler, error) {
 	for path, list := range paths {
 		mux.Handle(path, a.path(list))
 	}
-	unknown := a.checked(func(_ http.ResponseWriter, r *http.Request) error {
-		if a.Unknown != nil {
-			if err := a.Unknown(r); err != nil {
-				return err
-			}
-		}
-		return Refuse("not_found", a.Pages)
-	})
-	other := a.Other
-	if other == nil {
-		other = unknown
+	unknown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.checked(w, r, false, a.unknown) })
+	var other http.Handler = unknown
+	if a.Other != nil {
+		other = a.Other
 	}
 	mux.Handle("/", other)
 	return CleanPaths(mux, unknown), nil
+}
+
+func (a *API) unknown(_ http.ResponseWriter, r *http.Request) error {
+	if a.Unknown != nil {
+		if err := a.Unknown(r); err != nil {
+			return err
+		}
+	}
+	return Refuse("not_found", a.Pages)
 }
 
 // path answers the methods of one path.
@@ -148,33 +153,46 @@ func (a *API) path(list []Endpoint) http.Handler {
 		methods[i] = list[i].Method
 	}
 	allow := strings.Join(methods, ", ")
-	return a.checked(func(w http.ResponseWriter, r *http.Request) error {
-		for i := range list {
-			if list[i].Method == r.Method {
-				return list[i].Do(w, r)
-			}
-		}
+	other := func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Allow", allow)
 		return Refuse("method_not_allowed", "this path takes "+allow+" only")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := range list {
+			if e := &list[i]; e.Method == r.Method {
+				a.checked(w, r, e.Crowd, e.Do)
+				return
+			}
+		}
+		a.checked(w, r, false, other)
 	})
 }
 
-// checked gives each request its id and its deadline, and writes its error.
-func (a *API) checked(do func(w http.ResponseWriter, r *http.Request) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h[RequestID], h["Cache-Control"], h["X-Content-Type-Options"] = []string{newRequestID()}, noStore, noSniff
+// checked gives the request its id and its deadline, has it answered, and writes the error. No cache keeps the answer of
+// a POST without a lifetime (RFC 9110, 9.3.3), and no page loads it as a script or a style: a crowd's goes without the
+// headers that forbid that.
+func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
+	h := w.Header()
+	h[RequestID] = []string{newRequestID()}
+	if !crowd {
+		h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
+	}
+	if p := patienceOf(r); crowd && p != nil {
+		p.begin(a.AnswerTime)
+		defer p.end()
+	} else {
 		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
 		defer cancel()
-		var err error
-		if a.Admit != nil {
-			err = a.Admit(r)
-		}
-		if err == nil {
-			err = do(w, r.WithContext(ctx))
-		}
-		if err != nil {
-			Fail(w, r, a.Log, zap.DebugLevel, err)
-		}
-	})
+		r = r.WithContext(ctx)
+	}
+	var err error
+	if a.Admit != nil {
+		err = a.Admit(r)
+	}
+	if err == nil {
+		err = do(w, r)
+	}
+	if err != nil {
+		Fail(w, r, a.Log, zap.DebugLevel, err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"sync"
 	"time"
 )
 
@@ -35,6 +36,7 @@ type Server struct {
 	Ended  chan error
 	server *http.Server
 	at     net.Addr
+	open   sync.Map // net.Conn to *patience
 }
 
 // Start serves on l until Stop. Requests have ctx; errors is told what net/http has to say.
@@ -47,6 +49,7 @@ func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, e
 		Protocols: protocols, ErrorLog: errors,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}}
+	s.server.ConnContext, s.server.ConnState = s.opened, s.changed
 	go s.serve(l)
 	return s
 }
@@ -72,6 +75,48 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// patience ends the context of a connection whose request takes too long. A connection has one request at a time, so one
+// timer is enough for all of them: a context with a deadline for each would cost a grab more than its token.
+type patience struct {
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+type patienceKey struct{}
+
+// errOverdue is the cause of a context that a patience has ended.
+var errOverdue = errors.New("the request takes too long")
+
+func patienceOf(r *http.Request) *patience {
+	p, _ := r.Context().Value(patienceKey{}).(*patience)
+	return p
+}
+
+func (p *patience) begin(most time.Duration) { p.timer.Reset(most) }
+func (p *patience) end()                     { p.timer.Stop() }
+
+// overdue tells whether the request's context was ended by a patience. Then its connection takes no other one.
+func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
+
+// opened gives a connection its patience.
+func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	p := &patience{timer: time.AfterFunc(time.Hour, func() { cancel(errOverdue) }), cancel: cancel}
+	p.timer.Stop()
+	s.open.Store(c, p)
+	return context.WithValue(ctx, patienceKey{}, p)
+}
+
+// changed lets go of a connection that was closed.
+func (s *Server) changed(c net.Conn, now http.ConnState) {
+	if now != http.StateClosed {
+		return
+	}
+	if p, ok := s.open.LoadAndDelete(c); ok {
+		p.(*patience).cancel(nil) //nolint:forcetypeassert // nothing else is put there
+	}
 }
 
 // CleanPaths gives odd paths to unknown. http.ServeMux would redirect them to the clean path, before anybody has

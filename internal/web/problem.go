@@ -124,6 +124,9 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
+	if overdue(r) {
+		h.Set("Connection", "close")
+	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
 }
 
@@ -139,7 +142,7 @@ func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level,
 	switch {
 	case what.Status < http.StatusInternalServerError:
 		log.Log(refused, "a request was refused", fields...)
-	case e.Cause != nil && !errors.Is(e.Cause, context.Canceled):
+	case e.Cause != nil && (!errors.Is(e.Cause, context.Canceled) || overdue(r)):
 		log.Warn("a request failed", fields...)
 	default:
 		log.Debug("a request was refused", fields...)

@@ -1,0 +1,109 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// The requests of a crowd have a deadline each, though a connection has but one timer for them. One that is overdue is
+// answered, told to the log, and the last of its connection. A connection that was closed leaves nothing.
+func TestCrowdIsOverdue(t *testing.T) {
+	t.Parallel()
+	var wait atomic.Int64
+	a, logs := shop(func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case <-r.Context().Done():
+			return hongbao.Outagef(hongbao.ClassTransient, "the shop is slow: %w", r.Context().Err())
+		case <-time.After(time.Duration(wait.Load())):
+			WriteText(w, http.StatusOK, []byte("{}"))
+			return nil
+		}
+	})
+	a.Endpoints[1].Crowd, a.AnswerTime = true, time.Second
+	h, err := a.Handler()
+	require.NoError(t, err)
+	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
+	require.NoError(t, err)
+	s := Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+		IdleTimeout: time.Minute, HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	post := func() *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
+			strings.NewReader("{}"))
+		require.NoError(t, err)
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, res.Body)
+		require.NoError(t, errors.Join(err, res.Body.Close()))
+		return res
+	}
+	wait.Store(int64(300 * time.Millisecond))
+	for range 5 { // longer than the deadline, all together
+		res := post()
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.False(t, res.Close)
+		require.Empty(t, res.Header["Cache-Control"])
+		require.NotEmpty(t, res.Header.Get(RequestID))
+	}
+	require.Equal(t, 1, s.connections(), "all came by one connection")
+	wait.Store(int64(time.Minute))
+	start := time.Now()
+	res := post()
+	require.GreaterOrEqual(t, time.Since(start), time.Second)
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	require.True(t, res.Close)
+	require.Equal(t, 1, logs.FilterMessage("a request failed").Len())
+	wait.Store(0)
+	require.Equal(t, http.StatusOK, post().StatusCode)
+	client.CloseIdleConnections()
+	testkit.Eventually(t, 10*time.Second, func() bool { return s.connections() == 0 }, "connections are let go of")
+	require.NoError(t, s.Stop(time.Minute, ""))
+}
+
+// A caller who hangs up ends the context of his request, and that is no failure.
+func TestCrowdHangsUp(t *testing.T) {
+	t.Parallel()
+	asked, ended := make(chan struct{}), make(chan error, 1)
+	a, logs := shop(func(_ http.ResponseWriter, r *http.Request) error {
+		_, _ = io.ReadAll(r.Body)
+		close(asked)
+		<-r.Context().Done()
+		ended <- context.Cause(r.Context())
+		return hongbao.Outagef(hongbao.ClassTransient, "the shop is slow: %w", r.Context().Err())
+	})
+	a.Endpoints[1].Crowd = true
+	h, err := a.Handler()
+	require.NoError(t, err)
+	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
+	require.NoError(t, err)
+	s := Start(t.Context(), l, h, Limits{HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+	ctx, hangUp := context.WithCancel(t.Context())
+	go func() { <-asked; hangUp() }()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
+		strings.NewReader("{}"))
+	require.NoError(t, err)
+	_, err = http.DefaultClient.Do(req) //nolint:bodyclose // there is no answer
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.NoError(t, s.Stop(time.Minute, ""))
+	require.Zero(t, logs.FilterMessage("a request failed").Len())
+	require.Zero(t, s.connections())
+}
+
+// connections is how many are known.
+func (s *Server) connections() (n int) {
+	s.open.Range(func(any, any) bool { n++; return true })
+	return n
+}
