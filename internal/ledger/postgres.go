@@ -219,22 +219,14 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 			return err
 		}
 	}
-	next, row := 0, make([]any, len(s.args))
+	next, row := 0, make([]any, 0, len(s.args))
 	n, err := t.conn.CopyFrom(ctx, pgx.Identifier{"grants"}, strings.Split(s.sql, ", "),
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if next == s.rows {
 				return nil, nil
 			}
-			for i, column := range s.args {
-				switch column := column.(type) {
-				case []string:
-					row[i] = column[next]
-				case []int64:
-					row[i] = column[next]
-				}
-			}
 			next++
-			return row, nil
+			return s.appendRow(row, next-1), nil
 		}))
 	if err != nil {
 		err = postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)

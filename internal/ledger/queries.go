@@ -21,6 +21,8 @@ type dialect struct {
 	// hopeful: the first try asks once whether anybody has decided about grants of a batch's campaigns, and takes all that
 	// are not decided for new ones: it copies them (see insertGrants).
 	hopeful bool
+	// byRow: insertGrants and creditUsers have one row of ? each, and take their columns by stmt.rows.
+	byRow bool
 	// now is the database's clock in ms.
 	now string
 	// version is that of the server, or of the library.

@@ -124,9 +124,14 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 // PostgreSQL three quarters of the time; a packet that is there fails it, and the next try leaves it alone.
 func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
 	columns := columnsOf(items)
+	rows := stmt{sql: grantColumns + ", batch", args: append(columns, slices.Repeat([]int64{batch}, len(items))),
+		changed: inserted, rows: len(items)}
 	if s.dialect.hopeful && s.tries == 0 {
-		return stmt{sql: grantColumns + ", batch", args: append(columns, slices.Repeat([]int64{batch}, len(items))),
-			changed: inserted, rows: len(items)}, nil
+		return rows, nil
+	}
+	if s.dialect.byRow {
+		rows.sql = s.dialect.insertGrants
+		return rows, nil
 	}
 	packed, err := s.dialect.pack(columns...)
 	return stmt{sql: s.dialect.insertOnce(s.dialect.insertGrants, s.tries), args: append(slices.Clone(packed), batch),
@@ -267,6 +272,10 @@ func (l *Ledger) creditUsers(credits []credit) ([]stmt, error) {
 	for i, c := range credits {
 		ids[i], currencies[i], amounts[i] = c.account, c.currency, int64(c.amount)
 	}
-	packed, err := l.dialect.pack(ids, currencies, amounts)
+	columns := []any{ids, currencies, amounts}
+	if l.dialect.byRow {
+		return []stmt{{sql: l.dialect.creditUsers, args: columns, rows: len(credits)}}, nil
+	}
+	packed, err := l.dialect.pack(columns...)
 	return []stmt{{sql: l.dialect.creditUsers, args: packed}}, err
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"time"
 
 	"modernc.org/sqlite"
@@ -24,6 +25,7 @@ var sqliteDialect = dialect{
 	queries:    loadQueries("standard", "sqlite"),
 	migrations: "migrations/sqlite",
 	pack:       packJSON,
+	byRow:      true,
 	version:    `sqlite_version()`,
 	now:        `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }
@@ -166,15 +168,70 @@ type sqliteTxn struct {
 
 func (t *sqliteTxn) run(ctx context.Context, stmts ...stmt) error {
 	for _, s := range stmts {
-		r, err := t.conn.ExecContext(ctx, s.sql, s.args...)
-		if err == nil && s.changed != nil {
-			*s.changed, err = r.RowsAffected()
-		}
+		changed, err := t.exec(ctx, &s)
 		if err != nil {
 			return sqliteError(fmt.Errorf("%.60s...: %w", s.sql, err), false)
 		}
+		if s.changed != nil {
+			*s.changed = changed
+		}
 	}
 	return nil
+}
+
+func (t *sqliteTxn) exec(ctx context.Context, s *stmt) (changed int64, err error) {
+	if s.rows > 0 {
+		return t.execRows(ctx, s)
+	}
+	r, err := t.conn.ExecContext(ctx, s.sql, s.args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// sqliteRows is how many rows share a statement. More spare calls, fewer spare SQLite the time to compile them.
+const sqliteRows = 100
+
+// execRows executes a statement on rows, many at once.
+func (t *sqliteTxn) execRows(ctx context.Context, s *stmt) (changed int64, err error) {
+	for from := 0; from < s.rows && err == nil; {
+		size := min(sqliteRows, s.rows-from)
+		times := (s.rows - from) / size
+		var n int64
+		n, err = t.execSets(ctx, s, from, size, times)
+		from, changed = from+size*times, changed+n
+	}
+	return changed, err
+}
+
+// execSets compiles a statement for sets of rows of one size, and executes it for each.
+func (t *sqliteTxn) execSets(ctx context.Context, s *stmt, from, size, times int) (changed int64, err error) {
+	before, row, _ := strings.Cut(s.sql, "VALUES ")
+	row, after, _ := strings.Cut(row, "\n")
+	prepared, err := t.conn.PrepareContext(ctx,
+		before+"VALUES "+strings.Repeat(row+", ", size-1)+row+"\n"+after)
+	if err != nil {
+		return 0, err
+	}
+	defer prepared.Close()
+	args := make([]any, 0, size*len(s.args))
+	for range times {
+		args = args[:0]
+		for i := from; i < from+size; i++ {
+			args = s.appendRow(args, i)
+		}
+		r, err := prepared.ExecContext(ctx, args...)
+		if err != nil {
+			return 0, err
+		}
+		n, err := r.RowsAffected()
+		if err != nil {
+			return 0, err
+		}
+		from, changed = from+size, changed+n
+	}
+	return changed, nil
 }
 
 func (t *sqliteTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
