@@ -158,7 +158,8 @@ func page(results []Result, notes map[string]string) string {
 			spread += " noisy"
 		}
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.Name,
-			strings.ReplaceAll(r.Name, ".", ""), number(r.Ours), known(r.Baseline), r.Unit, ratio(r), spread, rounds, r.judgement(), r.Machine.Date, others, stolen)
+			strings.ReplaceAll(r.Name, ".", ""), number(r.Ours), known(r.Baseline), r.Unit, ratio(r), spread, rounds,
+			r.judgement(), r.Machine.Date, others, stolen)
 	}
 	machines(&b, results)
 	b.WriteString("\n## How each row was measured\n")
