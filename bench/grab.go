@@ -221,7 +221,7 @@ func built(name, dir, pkg string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-C", dir, "-o", bin, pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-C", dir, "-o", bin, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s, in the repository's folder: %w: %s", cmd, err, out)
 	}

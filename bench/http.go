@@ -49,8 +49,8 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 		if err = errors.Join(err, m.measure(ctx, bare, n, func() (float64, error) { return bareGrabs(ctx, requests) })); err != nil {
 			break
 		}
-		_, err = r.serving(ctx, n, func(address string) (float64, error) {
-			return 0, m.measure(ctx, ours, n, func() (float64, error) {
+		err = r.serving(ctx, n, func(address string) error {
+			return m.measure(ctx, ours, n, func() (float64, error) {
 				return httpCrowd(ctx, address, httpCallers, `"granted"`, requests)
 			})
 		})
@@ -84,8 +84,8 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 		if err = errors.Join(err, r.classicGrabs(ctx, f, n, m)); err != nil {
 			break
 		}
-		_, err = r.serving(ctx, n, func(address string) (float64, error) {
-			return 0, m.measure(ctx, ours, n, func() (float64, error) {
+		err = r.serving(ctx, n, func(address string) error {
+			return m.measure(ctx, ours, n, func() (float64, error) {
 				return httpCrowd(ctx, address, f.pods*f.callers, `"granted"`, requests)
 			})
 		})
@@ -172,19 +172,19 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 }
 
 // serving runs the server, which grabs through a producer, with a campaign of n packets, and has its address used.
-func (r *fixture) serving(ctx context.Context, n int, use func(address string) (float64, error)) (float64, error) {
+func (r *fixture) serving(ctx context.Context, n int, use func(address string) error) error {
 	space, err := r.deployment(ctx, 1)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := r.load(ctx, space, spec("bench", n)); err != nil {
-		return 0, err
+		return err
 	}
 	grabs := producer.DefaultConfig()
 	grabs.Redis, grabs.Space, grabs.Deployment = r.rdb, space.Space, "bench"
 	p, err := producer.New(grabs)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	cfg := serve.DefaultConfig()
 	cfg.Listen, cfg.OpsListen, cfg.Keys, cfg.Issuer = "127.0.0.1:0", "127.0.0.1:0", "bench", "https://id.example.com"
@@ -195,21 +195,20 @@ func (r *fixture) serving(ctx context.Context, n int, use func(address string) (
 				base64.RawURLEncoding.EncodeToString(benchSecret)), "", nil
 		}})
 	if err != nil {
-		return 0, errors.Join(err, p.Close(ctx))
+		return errors.Join(err, p.Close(ctx))
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	at, ended := make(chan serve.Addresses, 1), make(chan error, 1)
 	go func() { ended <- s.Run(running, func(a serve.Addresses) { at <- a }) }()
-	rate := 0.0
 	select {
 	case address := <-at:
-		rate, err = use(address.Public.String())
+		err = use(address.Public.String())
 		stop()
 		err = errors.Join(err, <-ended)
 	case err = <-ended:
 	}
-	return rate, errors.Join(err, p.Close(ctx))
+	return errors.Join(err, p.Close(ctx))
 }
 
 // benchReader reads campaigns from the row's Redis.

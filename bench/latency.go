@@ -61,7 +61,7 @@ func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) 
 	var failed error
 	due := time.Duration(0)
 	for i := range l.n() {
-		due += time.Duration(rand.ExpFloat64() / l.rate * float64(time.Second))
+		due += time.Duration(rand.ExpFloat64() / l.rate * float64(time.Second)) //nolint:gosec // a load is no secret
 		at := due
 		if wait := at - time.Since(l.start); wait > 0 {
 			retry.Pause(ctx, wait)

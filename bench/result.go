@@ -151,9 +151,9 @@ func (r *Result) compare(ours, baseline []float64) {
 		return
 	}
 	r.Ratio = r.Ours / r.Baseline
-	ratios := make([]float64, min(len(ours), len(baseline)))
-	for i := range ratios {
-		ratios[i] = ours[i] / baseline[i]
+	var ratios []float64
+	for i, of := range baseline[:min(len(ours), len(baseline))] {
+		ratios = append(ratios, ours[i]/of)
 	}
 	r.Spread = spread(ratios)
 }

@@ -55,6 +55,23 @@ func (e *ending) heldBy(user string) (source string, packets []int64) {
 	return told.Source, packets
 }
 
+// grabOnEach has two users grab on each place, and one on the first and the third.
+func (e *ending) grabOnEach(rdb redis.UniversalClient, places []shards.Keys) {
+	e.t.Helper()
+	for j, k := range places {
+		users := []string{user(10 + j), user(20 + j)}
+		if j == 0 || j == 2 {
+			users = append(users, user(1))
+		}
+		for _, u := range users {
+			answers, err := shards.Of(rdb, k).Grab(e.t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+				Grabs: []*hongbao.Grab{{Campaign: "rain", User: u, RequestID: "r" + u}}}, nil)
+			require.NoError(e.t, err)
+			require.Equal(e.t, hongbao.OutcomeGranted, answers[0].Outcome)
+		}
+	}
+}
+
 // A campaign on four shards of a cluster: grabs on each, a close while a node is stopped, one refund once all are closed
 // and settled, audits with the closes in the stream and without, receipts from all shards.
 func TestEndOnFourShards(t *testing.T) {
@@ -68,18 +85,7 @@ func TestEndOnFourShards(t *testing.T) {
 		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s",
 		"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
 	places := e.layout.Places("rain", 4)
-	for j, k := range places {
-		users := []string{user(10 + j), user(20 + j)}
-		if j == 0 || j == 2 {
-			users = append(users, user(1)) // holds packets on two shards
-		}
-		for _, u := range users {
-			answers, err := shards.Of(rdb, k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-				Grabs: []*hongbao.Grab{{Campaign: "rain", User: u, RequestID: "r" + u}}}, nil)
-			require.NoError(t, err)
-			require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
-		}
-	}
+	e.grabOnEach(rdb, places)
 	_, packets := e.heldBy(user(1))
 	require.Equal(t, []int64{9, 11}, packets, "the third packets of shards 1 and 3 of 4")
 	require.Contains(t, e.ok("campaign", "show", "rain"), `"granted": 10`)

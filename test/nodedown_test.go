@@ -50,6 +50,39 @@ func (s *site) firstPlaces(id string) []string {
 	return users
 }
 
+// byAnn says who changes a sink, and why.
+var byAnn = []string{"--by", "ann", "--why", "a test"}
+
+// commandsWhileDown calls the commands of a campaign whose shard is there, which go on, and those that need the shard
+// that is down, which name it.
+func (s *site) commandsWhileDown(down int, lost, near string) {
+	s.t.Helper()
+	goOn := [][]string{
+		{"grab", near, user(60)}, {"receipts", near, user(1)}, {"campaign", "show", near}, {"campaign", "list"},
+		{"campaign", "pause", near}, {"campaign", "resume", near}, {"campaign", "close", near, "--early"}, {"tail"},
+	}
+	for _, args := range goOn {
+		code, text := s.run(args...)
+		if code != 0 {
+			s.t.Errorf("%v ends with %d: %s", args, code, text)
+		}
+	}
+	_, text := s.run("campaign", "refund", near)
+	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
+	require.NotNil(s.t, amount, text)
+	s.says([]string{"campaign", "refund", near, "--amount", amount[1], "--wait", "30s"}, "refunded") // so all are settled
+	needAll := [][]string{
+		append([]string{"sink", "pause", "kafka"}, byAnn...), {"audit"}, {"dead", "list"}, {"recover"}, {"init"},
+		{"receipts", lost, user(1)}, {"campaign", "close", lost, "--early"}, {"doctor"}, {"status"}, {"sink", "list"},
+	}
+	for _, args := range needAll {
+		code, text := s.run(args...)
+		if code == 0 || !strings.Contains(text, fmt.Sprintf("shard %d", down)) {
+			s.t.Errorf("%v ends with %d and does not name the shard: %s", args, code, text)
+		}
+	}
+}
+
 // A primary and its replica are down, and with them one shard and the mark of the prefix: grabs, settlement, publication
 // and commands of the campaigns on other shards go on, in processes that run and in ones that start now. What needs all
 // shards names the one that is away. It comes back, and opens by itself.
@@ -67,7 +100,6 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	}
 	wide := s.on(down, "wide")
 	s.create(wide, 100, hongbao.DurabilityReplica, fmt.Sprintf("shards: %d\n%s", siteShards, oneEach))
-	why := []string{"--by", "ann", "--why", "a test"}
 	stop, p := s.work(), s.producer()
 	crowds := map[string]*people{}
 	for _, id := range []string{lost, near, far, wide} {
@@ -98,30 +130,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 		testkit.Eventually(t, startTime, func() bool { return s.published(id) == 40 }, "the others' grants are published")
 	}
 
-	goOn := [][]string{
-		{"grab", near, user(60)}, {"receipts", near, user(1)}, {"campaign", "show", near}, {"campaign", "list"},
-		{"campaign", "pause", near}, {"campaign", "resume", near}, {"campaign", "close", near, "--early"}, {"tail"},
-	}
-	for _, args := range goOn {
-		code, text := s.run(args...)
-		if code != 0 {
-			t.Errorf("%v ends with %d: %s", args, code, text)
-		}
-	}
-	_, text := s.run("campaign", "refund", near)
-	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
-	require.NotNil(t, amount, text)
-	s.says([]string{"campaign", "refund", near, "--amount", amount[1], "--wait", "30s"}, "refunded") // so all are settled
-	needAll := [][]string{
-		append([]string{"sink", "pause", "kafka"}, why...), {"audit"}, {"dead", "list"}, {"recover"}, {"init"},
-		{"receipts", lost, user(1)}, {"campaign", "close", lost, "--early"}, {"doctor"}, {"status"}, {"sink", "list"},
-	}
-	for _, args := range needAll {
-		code, text := s.run(args...)
-		if code == 0 || !strings.Contains(text, fmt.Sprintf("shard %d", down)) {
-			t.Errorf("%v ends with %d and does not name the shard: %s", args, code, text)
-		}
-	}
+	s.commandsWhileDown(down, lost, near)
 	require.NoError(t, s.at.cluster.Masters[down].Restart())
 	require.NoError(t, s.at.cluster.Replicas[down].Restart())
 	ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second) // all of the above took its time
@@ -129,7 +138,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	crowds[lost].grab(ctx, 20, 40, 8)
 	require.NoError(t, ctx.Err(), "the shard opens by itself")
 	require.True(t, late.once(ctx, first[2]))
-	s.ok(append([]string{"sink", "resume", "kafka"}, why...)...)
+	s.ok(append([]string{"sink", "resume", "kafka"}, byAnn...)...)
 	for _, crowd := range crowds {
 		crowd.right(t)
 	}

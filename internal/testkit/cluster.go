@@ -268,9 +268,11 @@ func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, from, to *RedisServer
 	for _, n := range c.Masters {
 		client := n.Client(t)
 		Eventually(t, startTimeout, func() bool {
-			ranges, err := client.ClusterSlots(t.Context()).Result()
-			return err == nil && slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
-				return r.Start <= slot && slot <= r.End && r.Nodes[0].ID == id
+			shards, err := client.ClusterShards(t.Context()).Result()
+			return err == nil && slices.ContainsFunc(shards, func(s redis.ClusterShard) bool {
+				return slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool {
+					return r.Start <= int64(slot) && int64(slot) <= r.End
+				}) && slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.ID == id && n.Role == "master" })
 			})
 		}, "the slot has moved")
 	}

@@ -39,7 +39,12 @@ func TestCrowdIsOverdue(t *testing.T) {
 	s := Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 		IdleTimeout: time.Minute, HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	post := func() *http.Response {
+	type told struct {
+		status int
+		last   bool // of its connection
+		head   http.Header
+	}
+	post := func() told {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
 			strings.NewReader("{}"))
 		require.NoError(t, err)
@@ -47,26 +52,26 @@ func TestCrowdIsOverdue(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, res.Body)
 		require.NoError(t, errors.Join(err, res.Body.Close()))
-		return res
+		return told{res.StatusCode, res.Close, res.Header}
 	}
 	wait.Store(int64(300 * time.Millisecond))
 	for range 5 { // longer than the deadline, all together
 		res := post()
-		require.Equal(t, http.StatusOK, res.StatusCode)
-		require.False(t, res.Close)
-		require.Empty(t, res.Header["Cache-Control"])
-		require.NotEmpty(t, res.Header.Get(RequestID))
+		require.Equal(t, http.StatusOK, res.status)
+		require.False(t, res.last)
+		require.Empty(t, res.head["Cache-Control"])
+		require.NotEmpty(t, res.head.Get(RequestID))
 	}
 	require.Equal(t, 1, s.connections(), "all came by one connection")
 	wait.Store(int64(time.Minute))
 	start := time.Now()
 	res := post()
 	require.GreaterOrEqual(t, time.Since(start), time.Second)
-	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
-	require.True(t, res.Close)
+	require.Equal(t, http.StatusServiceUnavailable, res.status)
+	require.True(t, res.last)
 	require.Equal(t, 1, logs.FilterMessage("a request failed").Len())
 	wait.Store(0)
-	require.Equal(t, http.StatusOK, post().StatusCode)
+	require.Equal(t, http.StatusOK, post().status)
 	client.CloseIdleConnections()
 	testkit.Eventually(t, 10*time.Second, func() bool { return s.connections() == 0 }, "connections are let go of")
 	require.NoError(t, s.Stop(time.Minute, ""))

@@ -2,8 +2,8 @@ package winners_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,7 +25,7 @@ func TestFilter(t *testing.T) {
 		for i := range users {
 			users[i] = fmt.Sprint("u", i)
 		}
-		f, err := winners.New("h", append(users, users[0]))
+		f, err := winners.New("h", slices.Concat(users, users[:1]))
 		require.NoError(t, err)
 		for _, u := range users {
 			require.True(t, f.Has(u), "%s of %d", u, n)
@@ -186,7 +186,7 @@ func TestBuilderKilled(t *testing.T) {
 			kill()
 			break
 		}
-		require.True(t, errors.Is(err, context.Canceled), "step %d: %v", step, err)
+		require.ErrorIs(t, err, context.Canceled, "step %d", step)
 		f, err := b.fetch(t.Context(), revision)
 		require.NoError(t, err, strconv.Itoa(step))
 		require.Nil(t, f)
