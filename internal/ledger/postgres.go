@@ -1,12 +1,13 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -219,15 +220,7 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 			return err
 		}
 	}
-	next, row := 0, make([]any, 0, len(s.args))
-	n, err := t.conn.CopyFrom(ctx, pgx.Identifier{"grants"}, strings.Split(s.sql, ", "),
-		pgx.CopyFromFunc(func() ([]any, error) {
-			if next == s.rows {
-				return nil, nil
-			}
-			next++
-			return s.appendRow(row, next-1), nil
-		}))
+	tag, err := t.conn.PgConn().CopyFrom(ctx, bytes.NewReader(copyRows(s)), "COPY grants ("+s.sql+") FROM STDIN BINARY")
 	if err != nil {
 		err = postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)
 		var pg *pgconn.PgError
@@ -236,8 +229,29 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 		}
 		return err
 	}
-	*s.changed = n
+	*s.changed = tag.RowsAffected()
 	return nil
+}
+
+// copyRows gives the rows in COPY's binary format. pgx can too, but looks at each value for how to encode it, which took
+// a quarter of a worker's time.
+func copyRows(s *stmt) []byte {
+	const head = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, nothing more
+	b := append(make([]byte, 0, s.rows*160), head...)
+	for i := range s.rows {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(s.args)))
+		for _, column := range s.args {
+			switch column := column.(type) {
+			case []string:
+				b = append(binary.BigEndian.AppendUint32(b, uint32(len(column[i]))), column[i]...)
+			case []int32:
+				b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, 4), uint32(column[i]))
+			case []int64:
+				b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, 8), uint64(column[i]))
+			}
+		}
+	}
+	return append(b, 0xff, 0xff) // no more rows
 }
 
 // answer reads the answer to the statement, which is the next one of a batch.

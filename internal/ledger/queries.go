@@ -16,7 +16,7 @@ type dialect struct {
 	// migrations is a folder of the embedded ones; lock is what to run before any of them.
 	migrations string
 	lock       []string
-	// pack makes the arguments that carry a table, given by its columns ([]string or []int64), to one statement.
+	// pack makes the arguments that carry a table, given by its columns ([]string, []int32, []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
 	// hopeful: the first try asks once whether anybody has decided about grants of a batch's campaigns, and takes all that
 	// are not decided for new ones: it copies them (see insertGrants).

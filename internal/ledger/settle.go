@@ -141,12 +141,12 @@ func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stm
 func columnsOf(items []item) []any {
 	n := len(items)
 	campaigns, users, requests := make([]string, n), make([]string, n), make([]string, n)
-	packets, amounts, shards := make([]int64, n), make([]int64, n), make([]int64, n)
+	packets, amounts, shards := make([]int64, n), make([]int64, n), make([]int32, n)
 	seqs, epochs, times := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, it := range items {
 		g := it.grant
 		campaigns[i], packets[i], users[i], amounts[i] = g.Campaign, g.Packet, g.User, int64(g.Amount)
-		shards[i], seqs[i], epochs[i] = int64(g.Shard), g.Seq, g.Epoch
+		shards[i], seqs[i], epochs[i] = int32(g.Shard), g.Seq, g.Epoch
 		requests[i], times[i] = g.RequestID, g.Time.UnixMilli()
 	}
 	return []any{campaigns, packets, users, amounts, shards, seqs, epochs, requests, times}

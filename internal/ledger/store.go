@@ -12,8 +12,9 @@ type stmt struct {
 	changed *int64
 	// row, if not nil, is called for each row that the statement returns. Only a dialect that is hopeful asks so.
 	row func(scan) error
-	// rows, if not 0, says that args are the columns of so many rows, each []string or []int64. A dialect that is hopeful
-	// copies them into table grants: sql names the columns, and it runs alone. One that is byRow repeats sql's row.
+	// rows, if not 0, says that args are the columns of so many rows, each []string, []int32 or []int64. A dialect that
+	// is hopeful copies them into table grants: sql names the columns, and it runs alone. One that is byRow repeats sql's
+	// row.
 	rows int
 }
 
@@ -22,6 +23,8 @@ func (s *stmt) appendRow(to []any, row int) []any {
 	for _, column := range s.args {
 		switch column := column.(type) {
 		case []string:
+			to = append(to, column[row])
+		case []int32:
 			to = append(to, column[row])
 		case []int64:
 			to = append(to, column[row])
