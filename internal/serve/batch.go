@@ -70,7 +70,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	case len(items) == 0:
 		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
 	}
-	results := make([]BatchResult, len(items))
+	results, answerID := make([]BatchResult, len(items)), w.Header().Get(web.RequestID)
 	var all sync.WaitGroup
 	for i, item := range items {
 		all.Go(func() {
@@ -79,7 +79,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 				results[i].Answer = answer
 				return
 			}
-			p, wait := web.Explain(r, w.Header().Get(web.RequestID), s.log, zap.DebugLevel, err)
+			p, wait := web.Explain(r, answerID, s.log, zap.DebugLevel, err)
 			results[i] = BatchResult{Problem: &p, RetryAfter: wait}
 		})
 	}
