@@ -151,8 +151,8 @@ func TestASlowLookRests(t *testing.T) {
 		})
 		require.NoError(t, err)
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
-		require.InDelta(t, 60/8, looks, 2)
 		p.leave(w)
 		stop()
+		require.InDelta(t, 60/8, looks, 2)
 	})
 }
