@@ -25,4 +25,20 @@ func (p *Producer) Sweep(now time.Time) {
 }
 
 // Share is how many of those that wait the next call takes.
-func Share(waiting, free int) int { return share(waiting, free) }
+func Share(waiting, calls, most int) int { return share(waiting, calls, most) }
+
+// Waiting is how many grabs wait for a call at the campaign's home.
+func (p *Producer) Waiting(campaign string) int {
+	l := (*p.campaigns.Load())[campaign].lanes[0]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) - l.left
+}
+
+// Calls is how many are under way there.
+func (p *Producer) Calls(campaign string) int {
+	l := (*p.campaigns.Load())[campaign].lanes[0]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}

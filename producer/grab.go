@@ -170,16 +170,20 @@ const payingGrabs = 8
 
 // pays tells whether so many calls under way are better than one fewer; under mu. Redis takes little longer for ten
 // grabs than for one. So where few grabs wait, which is so in each process of a fleet, they go together in the next
-// call. Where a call waits for a disk or a replica, that takes longest, and calls do not wait for each other.
+// call. Where a call waits for a disk or a replica, that takes longest, and calls do not wait for each other. A shard that
+// decides nothing is asked by one call for all.
 func (l *lane) pays(loops int) bool {
-	return loops == 1 || l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs
+	return loops == 1 || !l.undecided &&
+		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs)
 }
 
-// share is how many of those that wait the next call takes, if so many calls can be under way besides. Where enough wait
-// for several calls, these get as many each: Redis decides one while the callers of another come back.
-func share(waiting, free int) int {
-	calls := max(1, min(free+1, waiting/payingGrabs))
-	return (waiting + calls - 1) / calls
+// share is how many of those that wait the next call takes, with so many calls under way and most at once. It leaves a
+// half to another call if that pays: Redis decides one while the callers of the other come back.
+func share(waiting, calls, most int) int {
+	if half := waiting / 2; calls+1 < most && half >= (calls+1)*payingGrabs {
+		return waiting - half
+	}
+	return waiting
 }
 
 // next fills the call with grabs that wait for the same, as many as a script takes at once. False: nobody waits, or too
@@ -192,7 +196,10 @@ func (l *lane) next(c *call) bool {
 	defer l.mu.Unlock()
 	c.begin()
 	n, kept, now := 0, 0, time.Now()
-	most := min(share(len(l.waiting)-l.left, l.p.cfg.InFlight-l.calls-1), c.info.most())
+	most := c.info.most()
+	if waiting := len(l.waiting) - l.left; waiting > 0 && !l.undecided {
+		most = min(most, share(waiting, l.calls, l.p.cfg.InFlight))
+	}
 	for take := l.pays(l.loops); take && n < len(l.waiting) && len(c.batch) < most; n++ {
 		w := l.waiting[n]
 		switch {
@@ -227,6 +234,7 @@ func (l *lane) judge(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls--
+	l.undecided = false
 	l.remember(c)
 	now := time.Now()
 	for i, w := range c.batch {
@@ -239,6 +247,7 @@ func (l *lane) judge(c *call) {
 		} else {
 			r.verdict = l.decided(c, w, now, &r.answer)
 		}
+		l.undecided = l.undecided || r.verdict == walk.Undecided
 		if r.verdict == walk.Onward && !w.left { // a caller who has left can repeat his grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w)

@@ -49,13 +49,14 @@ type lane struct {
 	terms atomic.Pointer[shards.Terms]
 
 	// under the campaign's mu
-	waiting []*waiter
-	left    int       // of these, callers who have left
-	loops   int       // that send
-	calls   int       // under way
-	used    time.Time // when the last call ended
-	alive   time.Time // when an answer said last that the campaign is there and not over; zero once it is over
-	lost    bool      // it vanished while it was alive
+	waiting   []*waiter
+	left      int       // of these, callers who have left
+	loops     int       // that send
+	calls     int       // under way
+	undecided bool      // the last call had an undecided outcome
+	used      time.Time // when the last call ended
+	alive     time.Time // when an answer said last that the campaign is there and not over; zero once it is over
+	lost      bool      // it vanished while it was alive
 }
 
 // info is what the lane's shard says of the campaign, or what its home says until the lane has asked.

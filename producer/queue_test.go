@@ -174,11 +174,21 @@ func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 // caller who leaves meanwhile is told at once, and his grab is not sent again.
 func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
 	t.Parallel()
+	for _, inFlight := range []int{1, 2, 8} {
+		t.Run(fmt.Sprint(inFlight), func(t *testing.T) {
+			t.Parallel()
+			busyShard(t, inFlight)
+		})
+	}
+}
+
+func busyShard(t *testing.T, inFlight int) {
+	t.Helper()
 	b := setup(t)
 	b.load(t, spec("rain", 1000))
 	scripts, rdb := b.counting(t, "evalsha")
 	p := b.producer(t, func(c *producer.Config) {
-		c.Redis, c.MaxBacklog, c.UndecidedTimeout, c.InFlight = rdb, 1, 2*time.Second, 1
+		c.Redis, c.MaxBacklog, c.UndecidedTimeout, c.InFlight = rdb, 1, 2*time.Second, inFlight
 	})
 	first, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
@@ -200,7 +210,7 @@ func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
 	require.Less(t, told.Load(), int64(500), "the others wait")
 	require.Equal(t, first.Receipts, a.Receipts, "a repeat gets its receipt, however many wait for a busy shard")
 	wg.Wait()
-	require.LessOrEqual(t, scripts.n.Load()-before, 8+int64(time.Since(began)/(20*time.Millisecond)),
+	require.LessOrEqual(t, scripts.n.Load()-before, 8+4*int64(inFlight-1)+int64(time.Since(began)/(20*time.Millisecond)),
 		"each grab is asked for once; then one call goes out in 20 ms, though four are needed for 500 grabs")
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
@@ -211,6 +221,46 @@ func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.Len(t, b.grants(t), 2, "u0 and last")
+}
+
+// Who left while others waited is forgotten with the last call: the campaign can go.
+func TestWhoLeftKeepsNoCampaign(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 1000))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
+	_, err := p.Grab(t.Context(), grab("u0", "r"))
+	require.NoError(t, err)
+	proxy.Delay(500 * time.Millisecond)
+	var wg sync.WaitGroup
+	grabs := func(ctx context.Context, from, n int) {
+		before := p.Waiting("rain")
+		for i := range n {
+			wg.Go(func() {
+				_, err := p.Grab(ctx, grab(fmt.Sprint("u", from+i), "r"))
+				if err != nil && ctx.Err() == nil {
+					t.Errorf("u%d: %v", from+i, err)
+				}
+			})
+		}
+		testkit.Eventually(t, 5*time.Second, func() bool { return p.Waiting("rain") == before+n }, "they wait")
+	}
+	wg.Go(func() {
+		if _, err := p.Grab(t.Context(), grab("first", "r")); err != nil {
+			t.Errorf("first: %v", err)
+		}
+	})
+	testkit.Eventually(t, 5*time.Second, func() bool { return p.Calls("rain") == 1 }, "the first call is under way")
+	grabs(t.Context(), 1, 4)
+	ctx, leave := context.WithCancel(t.Context())
+	grabs(ctx, 5, 3)
+	leave()
+	wg.Wait()
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		p.Sweep(time.Now().Add(time.Hour))
+		return p.Lanes() == 0
+	}, "the campaign has gone")
 }
 
 // While a call is under way, few grabs wait and go together in the next one; many make a second call worth while.
@@ -249,13 +299,24 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 	}
 }
 
-// Who waits goes in several calls of one size where that pays, and else in one.
+// What a call leaves to others is enough for one call more, and there is one more.
 func TestShare(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ waiting, free, want int }{
-		{0, 1, 0}, {1, 1, 1}, {15, 1, 15}, {16, 1, 8}, {20, 1, 10}, {21, 1, 11}, {20, 0, 20}, {512, 1, 256}, {24, 3, 8},
-		{20, 3, 10}, {100, 3, 25},
+	for _, c := range []struct{ waiting, calls, most, want int }{
+		{0, 0, 2, 0}, {1, 0, 2, 1}, {15, 0, 2, 15}, {16, 0, 2, 8}, {20, 0, 2, 10}, {21, 0, 2, 11}, {20, 1, 2, 20}, {20, 0, 1, 20},
+		{512, 0, 2, 256}, {31, 1, 8, 31}, {32, 1, 8, 16},
 	} {
-		require.Equal(t, c.want, producer.Share(c.waiting, c.free), "%+v", c)
+		require.Equal(t, c.want, producer.Share(c.waiting, c.calls, c.most), "%+v", c)
+	}
+	for most := range 17 {
+		for waiting := range 600 {
+			left, calls := waiting, 0
+			for left > 0 {
+				left -= producer.Share(left, calls, most)
+				calls++
+				require.True(t, left == 0 || calls < most && left >= calls*8, "%d of %d wait for call %d of %d", left, waiting,
+					calls+1, most)
+			}
+		}
 	}
 }

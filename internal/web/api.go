@@ -19,8 +19,11 @@ import (
 // RequestID is the header of an answer that tells answers apart in the server's log.
 const RequestID = "X-Request-Id"
 
-// Values of headers that every answer has, made once. Header.Set and Add leave them as they are.
-var noStore, noSniff, plainJSON = []string{"no-store"}, []string{"nosniff"}, []string{"application/json"}
+// Values of headers that most answers have, made once. Header.Set and Add leave them as they are.
+var (
+	noStore, noSniff   = []string{"no-store"}, []string{"nosniff"}
+	plainJSON, closeIt = []string{"application/json"}, []string{"close"}
+)
 
 // newRequestID is 64 random bits in hex.
 func newRequestID() string {
@@ -43,7 +46,7 @@ type Endpoint struct {
 	// Accepted is a value of the type of the answer with status 202; nil if there is none.
 	Accepted any
 	// Crowd: a crowd calls it within a second, so it goes without what costs each request something: a timer of its own,
-	// and headers that change nothing for the answer of a POST, which it is.
+	// and headers that change nothing for the answer of a POST. It has to be one.
 	Crowd bool
 	// Codes are those of the problems that it can answer, besides those that every endpoint can.
 	Codes []string
@@ -122,6 +125,9 @@ func (a *API) Handler() (http.Handler, error) {
 			return nil
 		}}}}
 	for _, e := range a.Endpoints {
+		if e.Crowd && e.Method != http.MethodPost {
+			return nil, fmt.Errorf("%s %s is for a crowd: want a POST, no cache keeps its answer", e.Method, e.Path)
+		}
 		paths[e.Path] = append(paths[e.Path], e)
 	}
 	mux := http.NewServeMux()
@@ -174,6 +180,10 @@ func (a *API) path(list []Endpoint) http.Handler {
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
 	h[RequestID] = []string{newRequestID()}
+	if overdue(r) { // the request before it was, and was answered all the same
+		h["Connection"] = closeIt
+		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
+	}
 	if !crowd {
 		h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	}

@@ -78,7 +78,7 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 }
 
 // patience ends the context of a connection whose request takes too long. A connection has one request at a time, so one
-// timer is enough for all of them: a context with a deadline for each would cost a grab more than its token.
+// timer is enough for all of them: a context with a deadline for each would cost a grab a microsecond more.
 type patience struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
@@ -97,7 +97,7 @@ func patienceOf(r *http.Request) *patience {
 func (p *patience) begin(most time.Duration) { p.timer.Reset(most) }
 func (p *patience) end()                     { p.timer.Stop() }
 
-// overdue tells whether the request's context was ended by a patience. Then its connection takes no other one.
+// overdue tells whether a patience has ended the context of the request's connection: it takes one more request at most.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
 
 // opened gives a connection its patience.
@@ -109,9 +109,9 @@ func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, patienceKey{}, p)
 }
 
-// changed lets go of a connection that was closed.
+// changed lets go of a connection that was closed, or taken over by its handler.
 func (s *Server) changed(c net.Conn, now http.ConnState) {
-	if now != http.StateClosed {
+	if now != http.StateClosed && now != http.StateHijacked {
 		return
 	}
 	if p, ok := s.open.LoadAndDelete(c); ok {

@@ -104,7 +104,64 @@ func TestCrowdHangsUp(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, s.Stop(time.Minute, ""))
 	require.Zero(t, logs.FilterMessage("a request failed").Len())
-	require.Zero(t, s.connections())
+	testkit.Eventually(t, 10*time.Second, func() bool { return s.connections() == 0 }, "the connection is let go of")
+}
+
+// An answer that was made though its request was overdue is no failure; the next request of its connection has a context
+// that has not ended, and is the last one there.
+func TestCrowdIsOverdueAndAnswered(t *testing.T) {
+	t.Parallel()
+	var slow atomic.Bool
+	slow.Store(true)
+	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
+		if slow.Load() {
+			<-r.Context().Done()
+		}
+		state := "lives"
+		if r.Context().Err() != nil {
+			state = "ended"
+		}
+		WriteJSON(w, http.StatusOK, thing{state})
+		return nil
+	})
+	a.Endpoints[1].Crowd, a.AnswerTime = true, 100*time.Millisecond
+	h, err := a.Handler()
+	require.NoError(t, err)
+	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
+	require.NoError(t, err)
+	s := Start(t.Context(), l, h, Limits{HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	told := func() (text string, last bool) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
+			strings.NewReader("{}"))
+		require.NoError(t, err)
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, errors.Join(err, res.Body.Close()))
+		return string(body), res.Close
+	}
+	text, last := told()
+	require.Contains(t, text, "ended")
+	require.False(t, last, "its head had no way to say so")
+	slow.Store(false)
+	text, last = told()
+	require.Contains(t, text, "lives")
+	require.True(t, last)
+	text, last = told()
+	require.Contains(t, text, "lives")
+	require.False(t, last)
+	client.CloseIdleConnections()
+	require.NoError(t, s.Stop(time.Minute, ""))
+}
+
+// A crowd posts.
+func TestCrowdPosts(t *testing.T) {
+	t.Parallel()
+	a, _ := shop(nil)
+	a.Endpoints[0].Crowd = true
+	_, err := a.Handler()
+	require.ErrorContains(t, err, "GET /v1/things")
 }
 
 // connections is how many are known.

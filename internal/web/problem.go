@@ -125,7 +125,7 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	if overdue(r) {
-		h.Set("Connection", "close")
+		h["Connection"] = closeIt
 	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
 }
@@ -135,9 +135,13 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level, err error) (p Problem, wait int) {
 	e := refusalOf(err)
 	what := CodeOf(e.Code)
+	cause := e.Cause
+	if cause != nil && overdue(r) {
+		cause = fmt.Errorf("%w: %w", errOverdue, cause)
+	}
 	fields := []zap.Field{
 		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", r.URL.Path),
-		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", e.Cause),
+		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", cause),
 	}
 	switch {
 	case what.Status < http.StatusInternalServerError:
