@@ -212,12 +212,11 @@ func TestShardAway(t *testing.T) {
 		require.NoError(t, err)
 	}
 	way.down.Store(true)
-	lost := make(chan error, 1)
+	lost, loser := make(chan error, 1), homed(3, 1, &number)
 	go func() {
-		_, err := try(1)
+		_, err := p.Grab(t.Context(), grab(loser, "r"))
 		lost <- err
 	}()
-	number = 1000
 	var away error
 	for place := 0; away == nil; place = 2 - place { // until both are empty; who comes then asks the place that is away
 		var a hongbao.Answer
