@@ -62,7 +62,7 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 		res := Result{
 			Name: "publish_kafka_franz_" + c, Unit: "grants/s", Want: 0.7, HowOurs: ours + "; compression " + c,
 			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions, records " +
-				"made before the clock starts: nothing read, nothing encoded as JSON, nothing acked",
+				"made before the clock starts, four times over: nothing read, nothing encoded as JSON, nothing acked",
 		}
 		res.compare(byCompression[2*i], byCompression[2*i+1])
 		results = append(results, res)
@@ -137,7 +137,10 @@ func (b *publishBench) sink(layout *shards.Layout, topic, compression string) (*
 	return b.publisher(layout, topic, "kafka", compression, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
 }
 
-// franz produces as many records from memory as fast as franz-go can, without losing one.
+// franzTimes is how often franz-go produces all records: once is over within half a second, which is mostly noise.
+const franzTimes = 4
+
+// franz produces records from memory as fast as franz-go can, without losing one.
 func (b *publishBench) franz(compression string) func(context.Context) (float64, error) {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(),
 		"zstd": kgo.ZstdCompression()}[compression]
@@ -152,17 +155,29 @@ func (b *publishBench) franz(compression string) func(context.Context) (float64,
 			return 0, fmt.Errorf("make franz-go's client: %w", err)
 		}
 		defer c.Close()
-		records := make([]*kgo.Record, b.n)
-		for i, m := range fromMemory(0, b.n) {
-			records[i] = &kgo.Record{Key: m.Key, Value: m.Value}
-			for _, h := range m.Headers {
-				records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		took := time.Duration(0)
+		for range franzTimes {
+			records := franzRecords(b.n)
+			start := time.Now()
+			if err := c.ProduceSync(ctx, records...).FirstErr(); err != nil {
+				return 0, fmt.Errorf("produce by franz-go: %w", err)
 			}
+			took += time.Since(start)
 		}
-		start := time.Now()
-		err = c.ProduceSync(ctx, records...).FirstErr()
-		return float64(b.n) / time.Since(start).Seconds(), err
+		return float64(franzTimes*b.n) / took.Seconds(), nil
 	}
+}
+
+// franzRecords are the messages of so many grants as franz-go wants them.
+func franzRecords(n int) []*kgo.Record {
+	records := make([]*kgo.Record, n)
+	for i, m := range fromMemory(0, n) {
+		records[i] = &kgo.Record{Key: m.Key, Value: m.Value}
+		for _, h := range m.Headers {
+			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		}
+	}
+	return records
 }
 
 func (b *publishBench) bare(ctx context.Context) (float64, error) {
