@@ -19,7 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/serve"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/web"
-	"github.com/hongbao-project/hongbao/producer"
 )
 
 // httpCallers is how many connections grab at once.
@@ -180,9 +179,7 @@ func (r *fixture) serving(ctx context.Context, n int, use func(address string) e
 	if _, err := r.load(ctx, space, spec("bench", n)); err != nil {
 		return err
 	}
-	grabs := producer.DefaultConfig()
-	grabs.Redis, grabs.Space, grabs.Deployment = r.rdb, space.Space, "bench"
-	p, err := producer.New(grabs)
+	p, err := newProducer(r.rdb, space)
 	if err != nil {
 		return err
 	}

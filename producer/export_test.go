@@ -24,7 +24,7 @@ func (p *Producer) Sweep(now time.Time) {
 	p.sweep(now)
 }
 
-// Share is how many of those that wait the next call takes.
+// Share is how many waiting grabs the next call takes.
 func Share(waiting, calls, most int) int { return share(waiting, calls, most) }
 
 // Waiting is how many grabs wait for a call at the campaign's home.

@@ -177,8 +177,8 @@ func (l *lane) pays(loops int) bool {
 		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs)
 }
 
-// share is how many of those that wait the next call takes, with so many calls under way and most at once. It leaves a
-// half to another call if that pays: Redis decides one while the callers of the other come back.
+// share is how many of the waiting grabs the next call takes. calls are under way already, at most so many may be. The
+// next call leaves half to another one if that pays: Redis decides one while the callers of the other come back.
 func share(waiting, calls, most int) int {
 	if half := waiting / 2; calls+1 < most && half >= (calls+1)*payingGrabs {
 		return waiting - half

@@ -53,8 +53,8 @@ func (s *site) firstPlaces(id string) []string {
 // byAnn says who changes a sink, and why.
 var byAnn = []string{"--by", "ann", "--why", "a test"}
 
-// commandsWhileDown calls the commands of a campaign whose shard is there, which go on, and those that need the shard
-// that is down, which name it.
+// commandsWhileDown calls commands while a shard is down. Those of a campaign on another shard go on. Those that need the
+// shard fail and name it.
 func (s *site) commandsWhileDown(down int, lost, near string) {
 	s.t.Helper()
 	goOn := [][]string{

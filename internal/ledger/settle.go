@@ -124,17 +124,16 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 // PostgreSQL three quarters of the time; a packet that is there fails it, and the next try leaves it alone.
 func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
 	columns := columnsOf(items)
-	rows := stmt{sql: grantColumns + ", batch", args: append(columns, slices.Repeat([]int64{batch}, len(items))),
-		changed: inserted, rows: len(items)}
-	if s.dialect.hopeful && s.tries == 0 {
-		return rows, nil
+	sql, copied := s.dialect.insertGrants, s.dialect.hopeful && s.tries == 0
+	if copied {
+		sql = grantColumns + ", batch"
 	}
-	if s.dialect.byRow {
-		rows.sql = s.dialect.insertGrants
-		return rows, nil
+	if copied || s.dialect.byRow {
+		return stmt{sql: sql, args: append(columns, slices.Repeat([]int64{batch}, len(items))), changed: inserted,
+			rows: len(items)}, nil
 	}
 	packed, err := s.dialect.pack(columns...)
-	return stmt{sql: s.dialect.insertOnce(s.dialect.insertGrants, s.tries), args: append(slices.Clone(packed), batch),
+	return stmt{sql: s.dialect.insertOnce(sql, s.tries), args: append(slices.Clone(packed), batch),
 		changed: inserted}, err
 }
 

@@ -31,29 +31,10 @@ func TestCrowdIsOverdue(t *testing.T) {
 			return nil
 		}
 	})
-	a.Endpoints[1].Crowd, a.AnswerTime = true, time.Second
-	h, err := a.Handler()
-	require.NoError(t, err)
-	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
-	require.NoError(t, err)
-	s := Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: time.Minute, HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+	a.AnswerTime = time.Second
+	s := serveCrowd(t, a)
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	type told struct {
-		status int
-		last   bool // of its connection
-		head   http.Header
-	}
-	post := func() told {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
-			strings.NewReader("{}"))
-		require.NoError(t, err)
-		res, err := client.Do(req)
-		require.NoError(t, err)
-		_, err = io.Copy(io.Discard, res.Body)
-		require.NoError(t, errors.Join(err, res.Body.Close()))
-		return told{res.StatusCode, res.Close, res.Header}
-	}
+	post := func() told { return post(t, client, s) }
 	wait.Store(int64(300 * time.Millisecond))
 	for range 5 { // longer than the deadline, all together
 		res := post()
@@ -88,18 +69,10 @@ func TestCrowdHangsUp(t *testing.T) {
 		ended <- context.Cause(r.Context())
 		return hongbao.Outagef(hongbao.ClassTransient, "the shop is slow: %w", r.Context().Err())
 	})
-	a.Endpoints[1].Crowd = true
-	h, err := a.Handler()
-	require.NoError(t, err)
-	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
-	require.NoError(t, err)
-	s := Start(t.Context(), l, h, Limits{HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+	s := serveCrowd(t, a)
 	ctx, hangUp := context.WithCancel(t.Context())
 	go func() { <-asked; hangUp() }()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
-		strings.NewReader("{}"))
-	require.NoError(t, err)
-	_, err = http.DefaultClient.Do(req) //nolint:bodyclose // there is no answer
+	_, err := http.DefaultClient.Do(request(ctx, t, s)) //nolint:bodyclose // there is no answer
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, s.Stop(time.Minute, ""))
@@ -124,33 +97,19 @@ func TestCrowdIsOverdueAndAnswered(t *testing.T) {
 		WriteJSON(w, http.StatusOK, thing{state})
 		return nil
 	})
-	a.Endpoints[1].Crowd, a.AnswerTime = true, 100*time.Millisecond
-	h, err := a.Handler()
-	require.NoError(t, err)
-	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
-	require.NoError(t, err)
-	s := Start(t.Context(), l, h, Limits{HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+	a.AnswerTime = 100 * time.Millisecond
+	s := serveCrowd(t, a)
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	told := func() (text string, last bool) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/v1/things",
-			strings.NewReader("{}"))
-		require.NoError(t, err)
-		res, err := client.Do(req)
-		require.NoError(t, err)
-		body, err := io.ReadAll(res.Body)
-		require.NoError(t, errors.Join(err, res.Body.Close()))
-		return string(body), res.Close
-	}
-	text, last := told()
-	require.Contains(t, text, "ended")
-	require.False(t, last, "its head had no way to say so")
+	res := post(t, client, s)
+	require.Contains(t, res.text, "ended")
+	require.False(t, res.last, "its head had no way to say so")
 	slow.Store(false)
-	text, last = told()
-	require.Contains(t, text, "lives")
-	require.True(t, last)
-	text, last = told()
-	require.Contains(t, text, "lives")
-	require.False(t, last)
+	res = post(t, client, s)
+	require.Contains(t, res.text, "lives")
+	require.True(t, res.last)
+	res = post(t, client, s)
+	require.Contains(t, res.text, "lives")
+	require.False(t, res.last)
 	client.CloseIdleConnections()
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
@@ -162,6 +121,43 @@ func TestCrowdPosts(t *testing.T) {
 	a.Endpoints[0].Crowd = true
 	_, err := a.Handler()
 	require.ErrorContains(t, err, "GET /v1/things")
+}
+
+// serveCrowd serves an API whose POST is a crowd's.
+func serveCrowd(t *testing.T, a *API) *Server {
+	t.Helper()
+	a.Endpoints[1].Crowd = true
+	h, err := a.Handler()
+	require.NoError(t, err)
+	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
+	require.NoError(t, err)
+	return Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute,
+		WriteTimeout: time.Minute, IdleTimeout: time.Minute, HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+}
+
+// request is one of the crowd.
+func request(ctx context.Context, t *testing.T, s *Server) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.at.String()+"/v1/things", strings.NewReader("{}"))
+	require.NoError(t, err)
+	return r
+}
+
+// told is an answer. last says that the server closes the connection behind it.
+type told struct {
+	status int
+	last   bool
+	head   http.Header
+	text   string
+}
+
+func post(t *testing.T, client *http.Client, s *Server) told {
+	t.Helper()
+	res, err := client.Do(request(t.Context(), t, s))
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	return told{res.StatusCode, res.Close, res.Header, string(text)}
 }
 
 // connections is how many are known.
