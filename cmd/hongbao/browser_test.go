@@ -162,6 +162,22 @@ func (b *browser) press(selector string) {
 	b.do(chromedp.WaitVisible("main"))
 }
 
+// isTold waits, after what do does, until an answer has a status.
+func (b *browser) isTold(status int64, do func()) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	answers := chromedp.Events(ctx, network.ResponseReceived)
+	do()
+	for e, err := range answers {
+		require.NoError(b.t, err)
+		if e.Response != nil && e.Response.Status == status {
+			return
+		}
+	}
+	require.Fail(b.t, "no such answer", "%d", status)
+}
+
 // fault is what axe-core finds.
 type fault struct {
 	ID, Impact, Help string

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -49,6 +50,25 @@ func TestConsole(t *testing.T) {
 	for _, action := range []string{"requeue_letters", "decide_quarantine", "resume_campaign", "pause_sink", "resume_sink"} {
 		require.Regexp(t, `"who": ?"key:`+id+`",\s*"action": ?"`+action+`"`, journal)
 	}
+}
+
+// A page outlives its server: while that drains it answers 503, and when the next one is there the page is live again by
+// itself.
+func TestConsoleComesBack(t *testing.T) {
+	d := setup(t, options{})
+	key, control := d.key("viewer"), "--serve.control_listen="+testkit.FreeAddr(t)
+	g := d.serve(control, "--serve.drain_delay=15s")
+	b := newBrowser(t, "http://"+strings.TrimPrefix(control, "--serve.control_listen="))
+	b.logIn(key)
+	b.open("/")
+	b.sees("#status", "Live")
+	b.isTold(http.StatusServiceUnavailable, func() { g.Signal(syscall.SIGTERM) })
+	g.Kill()
+	d.ok("campaign", "create", spec(t, "after", 20, 2_000))
+	d.serve(control)
+	b.sees("#live", "Spring rain") // the page was not loaded again
+	b.sees("#status", "Live")
+	b.check("")
 }
 
 // creates creates and loads a campaign by the administration API, on the same listener.

@@ -60,16 +60,33 @@
     if (again && again !== document.activeElement) again.focus({ preventScroll: true });
   };
 
-  const source = new EventSource("/events?page=" + encodeURIComponent(live.dataset.page));
-  source.addEventListener("open", () => say("Live"));
-  source.addEventListener("live", (e) => { replace(e.data); say("Live"); });
-  source.addEventListener("rates", (e) => add(JSON.parse(e.data)));
-  source.addEventListener("trouble", (e) => say("Not up to date: " + e.data));
-  source.addEventListener("ending", () => say("This server is ending. Connecting again."));
-  source.addEventListener("over", () => { source.close(); say("Your session is over. Log in again."); });
-  source.addEventListener("error", () => {
-    say(source.readyState === EventSource.CLOSED ? "Not live: load the page again." : "The connection is lost. Connecting again.");
-  });
-  addEventListener("pagehide", () => source.close());
+  // An EventSource comes back after a lost connection, but never after an answer that is not 200: from a server that
+  // ends, or a proxy that has none. A new one is opened then, after 2 s, and later each time, up to 30 s.
+  const url = "/events?page=" + encodeURIComponent(live.dataset.page);
+  const over = () => say("Your session is over. Log in again.");
+  let source, timer, wait = 2000;
+  const connect = () => {
+    source = new EventSource(url);
+    source.addEventListener("live", (e) => { wait = 2000; replace(e.data); say("Live"); });
+    source.addEventListener("rates", (e) => add(JSON.parse(e.data)));
+    source.addEventListener("trouble", (e) => say("Not up to date: " + e.data));
+    source.addEventListener("ending", () => say("This server is ending. Connecting again."));
+    source.addEventListener("over", () => { source.close(); over(); });
+    source.addEventListener("error", () => {
+      say("The connection is lost. Connecting again.");
+      if (source.readyState === EventSource.CLOSED) retry();
+    });
+  };
+  const retry = () => {
+    timer = setTimeout(async () => {
+      const stop = new AbortController(); // an EventSource does not tell the status, so this asks for it
+      const status = await fetch(url, { signal: stop.signal }).then((r) => r.status, () => 0);
+      stop.abort();
+      if (status === 401) over(); else if (status === 404) say("Not live: load the page again."); else connect();
+    }, wait * (1 + Math.random() / 2));
+    wait = Math.min(wait * 2, 30000);
+  };
+  connect();
+  addEventListener("pagehide", () => { clearTimeout(timer); source.close(); });
   addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
 })();
