@@ -62,11 +62,15 @@ type Closed struct {
 	LeftAmount    hongbao.Amount `json:"left_amount"`
 }
 
-// ClosedPlace is how a campaign stood at its close on one of its shards.
+// ClosedPlace is how a campaign stood at its close on one of its shards. It has no amounts: one packet may have been
+// left there, and nobody is shown its amount before the reveal.
 type ClosedPlace struct {
-	Shard int `json:"shard"`
-	Closed
-	Finished int64 `json:"finished_seq"`
+	Shard    int       `json:"shard"`
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Granted  int64     `json:"granted"`
+	Left     int64     `json:"left"`
+	Finished int64     `json:"finished_seq"`
 }
 
 func closedOf(e *stream.Entry) Closed {
@@ -112,7 +116,8 @@ func (e *Ending) addPlaces(s *closing.Standing) {
 			all.Time = p.Close.Time
 		}
 		if len(s.Places) > 1 {
-			e.Places = append(e.Places, ClosedPlace{p.Close.Shard, closedOf(&p.Close), p.Finished})
+			c := closedOf(&p.Close)
+			e.Places = append(e.Places, ClosedPlace{p.Close.Shard, c.Time, c.Event, c.Granted, c.Left, p.Finished})
 		}
 	}
 	e.Closed = &all

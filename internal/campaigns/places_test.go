@@ -51,6 +51,7 @@ func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool)
 		require.EqualValues(t, packets, st.Loaded, "all is loaded before it opens")
 	}
 	require.EqualValues(t, packets, st.Packets)
+	require.Equal(t, c.Total, st.LeftAmount, "no chunk tells its sum")
 	if c.Places() == 1 {
 		died[0] = died[0] || st.Loaded > 0 && st.Loaded < packets
 		return

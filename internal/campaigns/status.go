@@ -18,13 +18,17 @@ type Status struct {
 	Shard   int    `json:"shard"` // its home
 	Packets int64  `json:"packets"`
 	Counts
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	// LeftAmount is that of all packets that nobody has, also of those that are not loaded yet: if it grew while they are,
+	// it would tell the amounts of few, or of one.
+	LeftAmount hongbao.Amount `json:"left_amount"`
 	// Places is how it stands on each shard, if it is dealt over several.
 	Places []PlaceStatus `json:"places,omitempty"`
 
 	dealt int64 // the newest generation that each place has as a whole
 }
 
-// PlaceStatus is how a campaign stands on one of several shards.
+// PlaceStatus is how a campaign stands on one of several shards. It has no amounts: a place may have one packet left.
 type PlaceStatus struct {
 	State string `json:"state"`
 	Shard int    `json:"shard"`
@@ -33,19 +37,15 @@ type PlaceStatus struct {
 
 // Counts are the packets of one place, or of all together.
 type Counts struct {
-	Loaded        int64          `json:"loaded"`
-	Granted       int64          `json:"granted"`
-	GrantedAmount hongbao.Amount `json:"granted_amount"`
-	Left          int64          `json:"left"`
-	LeftAmount    hongbao.Amount `json:"left_amount"`
+	Loaded  int64 `json:"loaded"`
+	Granted int64 `json:"granted"`
+	Left    int64 `json:"left"`
 }
 
 func (c *Counts) add(d *Counts) {
 	c.Loaded += d.Loaded
 	c.Granted += d.Granted
-	c.GrantedAmount += d.GrantedAmount
 	c.Left += d.Left
-	c.LeftAmount += d.LeftAmount
 }
 
 // missing is the state on a place that has not got the campaign, although its home has it: the load has just begun, or
@@ -63,8 +63,10 @@ func (s *Store) Status(ctx context.Context, id string) (st Status, found bool, e
 		return st, false, err
 	}
 	st = Status{Hash: m["hash"], Shard: places[0].Index(), dealt: shards.MaxGenerations}
-	if st.Packets, err = number(id, m, "packets"); err != nil {
-		return Status{}, false, err
+	for name, to := range map[string]*int64{"packets": &st.Packets, "total": (*int64)(&st.LeftAmount)} {
+		if *to, err = number(id, m, name); err != nil {
+			return Status{}, false, err
+		}
 	}
 	for j, k := range places {
 		if j > 0 {
@@ -85,9 +87,11 @@ func (s *Store) Status(ctx context.Context, id string) (st Status, found bool, e
 func (s *Status) addPlace(id string, k shards.Keys, m map[string]string) (err error) {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
 	if len(m) > 0 {
-		if err := p.parse(id, m); err != nil {
+		granted, err := p.parse(id, m)
+		if err != nil {
 			return err
 		}
+		s.GrantedAmount, s.LeftAmount = s.GrantedAmount+granted, s.LeftAmount-granted
 		if m["dealt"] != "" {
 			if dealt, err = number(id, m, "dealt"); err != nil {
 				return err
@@ -98,18 +102,18 @@ func (s *Status) addPlace(id string, k shards.Keys, m map[string]string) (err er
 	return nil
 }
 
-func (p *PlaceStatus) parse(id string, m map[string]string) (err error) {
+// parse also gives the amount that was granted on the place.
+func (p *PlaceStatus) parse(id string, m map[string]string) (granted hongbao.Amount, err error) {
 	p.State = m["state"]
 	for name, to := range map[string]*int64{
-		"loaded": &p.Loaded, "granted": &p.Granted, "granted_amount": (*int64)(&p.GrantedAmount),
-		"loaded_amount": (*int64)(&p.LeftAmount),
+		"loaded": &p.Loaded, "granted": &p.Granted, "granted_amount": (*int64)(&granted),
 	} {
 		if *to, err = number(id, m, name); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	p.Left, p.LeftAmount = p.Loaded-p.Granted, p.LeftAmount-p.GrantedAmount
-	return nil
+	p.Left = p.Loaded - p.Granted
+	return granted, nil
 }
 
 func number(id string, m map[string]string, field string) (int64, error) {

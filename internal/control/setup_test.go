@@ -44,6 +44,7 @@ type options struct {
 	redis    *testkit.RedisServer // own; else the shared one
 	dsn      string               // of a ledger of PostgreSQL; else one of its own
 	patience time.Duration
+	shards   int // 0: one
 }
 
 // setup founds a deployment on real servers, and serves its administration.
@@ -59,7 +60,7 @@ func setup(t *testing.T, o options) *desk {
 	env := []string{
 		"HONGBAO_REDIS_ADDRS=" + o.redis.Addr, "HONGBAO_DEPLOYMENT_ID=" + prefix, "HONGBAO_DEPLOYMENT_KEY_PREFIX=" + prefix,
 		"HONGBAO_DEPLOYMENT_SINKS=balance", "HONGBAO_CONSUMER_MAX_ATTEMPTS=2", "HONGBAO_CONSUMER_POLL=50ms",
-		"HONGBAO_CONSUMER_BLOCK=50ms",
+		"HONGBAO_CONSUMER_BLOCK=50ms", fmt.Sprint("HONGBAO_DEPLOYMENT_SHARDS=", max(o.shards, 1)),
 	}
 	switch {
 	case o.postgres && o.dsn == "":
@@ -141,11 +142,17 @@ func campaignOf(id string, packets, total int64) hongbao.Campaign {
 // campaign creates and loads a campaign that is open now.
 func (d *desk) campaign(id string, packets, total int64) {
 	d.t.Helper()
+	d.load(campaignOf(id, packets, total))
+}
+
+// load creates and loads a campaign.
+func (d *desk) load(c hongbao.Campaign) {
+	d.t.Helper()
 	d.do(func(a *app.App) error {
-		if _, err := a.Create(d.t.Context(), campaignOf(id, packets, total), nil); err != nil {
+		if _, err := a.Create(d.t.Context(), c, nil); err != nil {
 			return err
 		}
-		_, err := a.Load(d.t.Context(), id)
+		_, err := a.Load(d.t.Context(), c.ID)
 		return err
 	})
 }
