@@ -169,3 +169,37 @@ func TestConsolePages(t *testing.T) {
 	g.Signal(syscall.SIGTERM) // it drains
 	next("event: ending")
 }
+
+// What Redis can't tell of one campaign hides no other, and what it has lost is frozen, as the API says.
+func TestConsoleTellsOfEachCampaign(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	control := testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("viewer")}
+	for _, id := range []string{"rain", "broken"} {
+		d.ok("campaign", "create", spec(t, id, 20, 2_000))
+		d.ok("campaign", "load", id)
+	}
+	d.ok("campaign", "create", spec(t, "waits", 20, 2_000))
+	v.sees("/campaigns/waits", "Not loaded")
+	key := d.space.Home("broken").Campaign("broken")
+	require.NoError(t, d.rdb.HSet(t.Context(), key, "packets", "many").Err())
+	page := v.sees("/", "Open", "Not read", "Redis could not tell how campaign broken stands", "Not loaded")
+	require.NotContains(t, page, "how campaign rain stands")
+	v.sees("/campaigns/broken", "Not read", "Redis could not tell how campaign broken stands")
+	next := v.events("/")
+	next("event: live")
+	next("Open")
+
+	for keys := d.rdb.Scan(t.Context(), 0, d.prefix+"*", 1000).Iterator(); keys.Next(t.Context()); {
+		require.NoError(t, d.rdb.Del(t.Context(), keys.Val()).Err())
+	}
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		status, answer := g.call(http.MethodGet, "/v1/campaigns/rain", "k1", "u1", "")
+		return status == http.StatusServiceUnavailable && strings.Contains(string(answer), "frozen")
+	}, "the API says so")
+	page = v.sees("/", "Grabs are refused: campaign rain", "Grabs are refused: campaign waits")
+	require.Equal(t, 3, strings.Count(page, ">Frozen</span>"), page)
+	v.sees("/campaigns/rain", "Frozen", "Grabs are refused")
+}

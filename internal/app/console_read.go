@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
@@ -53,21 +51,19 @@ func ledgerAway(err error) string {
 	return fmt.Sprintf("The ledger can't be read, so what it knows is missing or old: %v", err)
 }
 
-// Campaigns lists the newest campaigns as they stand in Redis and in the ledger.
+// Campaigns lists the newest campaigns as they stand in Redis and in the ledger. They are asked for at once: one whose
+// server is away holds up no other.
 func (s *consoleSource) Campaigns(ctx context.Context) (console.Campaigns, error) {
 	list, more, note := s.list(ctx)
 	out := console.Campaigns{List: make([]console.Campaign, len(list)), More: more, Note: note}
-	var asking errgroup.Group
-	asking.SetLimit(asksAtOnce)
+	var asking sync.WaitGroup
 	for i := range list {
-		asking.Go(func() error {
+		asking.Go(func() {
 			out.List[i] = consoleCampaign(&list[i])
-			return s.addRedis(ctx, &out.List[i])
+			s.addRedis(ctx, &out.List[i])
 		})
 	}
-	if err := asking.Wait(); err != nil {
-		return out, err
-	}
+	asking.Wait()
 	slices.SortStableFunc(out.List, func(a, b console.Campaign) int { return b.From.Compare(a.From) })
 	return out, nil
 }
@@ -84,21 +80,37 @@ func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
 	return out
 }
 
-// addRedis adds what Redis says.
-func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) error {
+// addRedis adds what Redis says, or a note that it can't tell.
+func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) {
+	err := s.readRedis(ctx, c)
+	switch {
+	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
+		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
+	case err != nil:
+		c.State, c.Note = console.Unread, fmt.Sprintf("Redis could not tell how campaign %s stands: %v", c.ID, err)
+	}
+}
+
+func (s *consoleSource) readRedis(ctx context.Context, c *console.Campaign) error {
+	w, err := shards.WindowOver(ctx, s.redis, s.space, c.ID)
+	if errors.Is(err, shards.ErrNotInRedis) {
+		if c.State == "refunded" { // it has left
+			return nil
+		}
+		if err := (campaignReader{s.App}).whole(ctx, s.space.Home(c.ID)); err != nil {
+			return fmt.Errorf("campaign %s: %w", c.ID, err)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	store, err := s.store()
 	if err != nil {
 		return err
 	}
 	st, there, err := store.Status(ctx, c.ID)
 	if err != nil || !there {
-		return err
-	}
-	w, err := shards.WindowOver(ctx, s.redis, s.space, c.ID)
-	if errors.Is(err, shards.ErrNotInRedis) { // it has left meanwhile
-		return nil
-	}
-	if err != nil {
 		return err
 	}
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
@@ -139,18 +151,19 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 		out.Campaign, out.Hash, out.Split = consoleCampaign(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
 	}
-	if err := s.addRedis(ctx, &out.Campaign); err != nil {
-		return nil, err
+	if s.addRedis(ctx, &out.Campaign); out.Note != "" {
+		out.Notes = append(out.Notes, out.Note)
 	}
 	out.Outcomes = s.outcomes.Of(id)
-	last, err := s.LastAudit(ctx)
-	if err != nil {
-		return nil, err
+	if last, err := s.LastAudit(ctx); err != nil {
+		out.Audit.Unread = true
+		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
+	} else {
+		out.Audit = console.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
+			At: last.Started}
 	}
-	out.Audit = console.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
-		At: last.Started}
 	if err := s.addLags(ctx, out); err != nil {
-		return nil, err
+		out.Notes = append(out.Notes, fmt.Sprintf("How far the sinks are behind could not be read: %v", err))
 	}
 	if found {
 		shape, err := s.shapes.of(ctx, l, &stored)

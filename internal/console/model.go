@@ -77,8 +77,8 @@ type ReplayOrder struct {
 type Campaign struct {
 	ID, Name, Kind, Currency string
 	// State is what a grab would find: created, loading, not_started, open, paused, ended, sold_out, frozen, closed,
-	// refunded.
-	State                  string
+	// refunded; Unread if Redis could not tell. Note says why it could not, or why the campaign is frozen.
+	State, Note            string
 	From, To               time.Time
 	Packets, Granted, Left int64
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
@@ -89,6 +89,9 @@ type Campaign struct {
 	// Places are the shards of a campaign that is dealt over several; nil for one.
 	Places []Place
 }
+
+// Unread is the state of a campaign of which Redis could not tell: the counts are the ledger's.
+const Unread = "unread"
 
 // Place is how a campaign stands on one of several shards, by Redis.
 type Place struct {
@@ -137,6 +140,7 @@ func (l *Live) answered() (n int64) {
 // Verdict is what the last whole audit said, whoever ran it; At is zero if there was none.
 type Verdict struct {
 	Agrees      bool
+	Unread      bool // nobody could say
 	Differences int64
 	At          time.Time
 }

@@ -56,6 +56,7 @@ func seconds(s float64) string { return lasts(time.Duration(s * float64(time.Sec
 var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
 	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
+	Unread:   "Not read",
 	"closed": "Closed", "refunded": "Refunded",
 }
 
@@ -73,7 +74,7 @@ func stateClass(s string) string {
 		return "good"
 	case "paused", "loading", "created":
 		return "warn"
-	case "frozen", "missing":
+	case "frozen", "missing", Unread:
 		return "bad"
 	}
 	return "calm"
