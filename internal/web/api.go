@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// RequestID is the header of an answer that tells answers apart in the server's log.
+// RequestID is the header of an answer that tells answers apart in the server's log. What a crowd is told has none unless
+// it is a problem: nothing else is logged of it.
 const RequestID = "X-Request-Id"
 
 // Values of headers that most answers have, made once. Header.Set and Add leave them as they are.
@@ -46,7 +47,7 @@ type Endpoint struct {
 	// Accepted is a value of the type of the answer with status 202; nil if there is none.
 	Accepted any
 	// Crowd: a crowd calls it within a second, so it goes without what costs each request something: a timer of its own,
-	// and headers that change nothing for the answer of a POST. It has to be one.
+	// headers that change nothing for the answer of a POST, and, unless it refuses, an id. It has to be a POST.
 	Crowd bool
 	// Codes are those of the problems that it can answer, besides those that every endpoint can.
 	Codes []string
@@ -179,17 +180,18 @@ func (a *API) path(list []Endpoint) http.Handler {
 // headers that forbid that.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
-	h[RequestID] = []string{newRequestID()}
-	if overdue(r) { // the request before it was, and was answered all the same
+	patience := patienceOf(r)
+	if patience != nil && patience.over() { // the request before it was overdue, and was answered all the same
 		h["Connection"] = closeIt
 		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
 	}
 	if !crowd {
+		h[RequestID] = []string{newRequestID()}
 		h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	}
-	if p := patienceOf(r); crowd && p != nil {
-		p.begin(a.AnswerTime)
-		defer p.end()
+	if crowd && patience != nil {
+		patience.begin(a.AnswerTime)
+		defer patience.end()
 	} else {
 		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -78,11 +79,18 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 }
 
 // patience ends the context of a connection whose request takes too long. A connection has one request at a time, so one
-// timer is enough for all of them: a context with a deadline for each would cost a grab a microsecond more.
+// timer is enough for all of them. It is not set anew for each, but looks once in a while when the present one is due: a
+// context with a deadline for each request would cost a grab two microseconds more.
 type patience struct {
-	timer  *time.Timer
+	ctx    context.Context // the connection's
 	cancel context.CancelCauseFunc
+	opened time.Time
+	// due is when the present request is, counted from opened; none between requests, missed once one was.
+	due   atomic.Int64
+	timer *time.Timer // nil before the first request
 }
+
+const none, missed = 0, -1
 
 type patienceKey struct{}
 
@@ -94,19 +102,49 @@ func patienceOf(r *http.Request) *patience {
 	return p
 }
 
-func (p *patience) begin(most time.Duration) { p.timer.Reset(most) }
-func (p *patience) end()                     { p.timer.Stop() }
+// begin gives a request its time, which is the same for all.
+func (p *patience) begin(most time.Duration) {
+	p.due.Store(int64(time.Since(p.opened) + most))
+	if p.timer == nil {
+		p.timer = time.AfterFunc(most, func() { p.look(most) })
+	}
+}
 
-// overdue tells whether a patience has ended the context of the request's connection: it takes one more request at most.
+func (p *patience) end() {
+	if due := p.due.Load(); due != missed {
+		p.due.CompareAndSwap(due, none)
+	}
+}
+
+// look ends the context if the request is due, and else comes again when it is, or when one that begins now would be.
+func (p *patience) look(most time.Duration) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	due, next := p.due.Load(), most
+	if due != none {
+		next = time.Duration(due) - time.Since(p.opened)
+	}
+	if next <= 0 && p.due.CompareAndSwap(due, missed) {
+		p.cancel(errOverdue)
+		return
+	}
+	p.timer.Reset(max(next, 0))
+}
+
+// over tells whether a request of the connection was overdue: then its context ends, if it has not, and it takes one more
+// request at most.
+func (p *patience) over() bool { return p.due.Load() == missed }
+
+// overdue tells whether a patience has ended the context of the request.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
 
 // opened gives a connection its patience.
 func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
-	ctx, cancel := context.WithCancelCause(ctx)
-	p := &patience{timer: time.AfterFunc(time.Hour, func() { cancel(errOverdue) }), cancel: cancel}
-	p.timer.Stop()
+	p := &patience{opened: time.Now()}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	s.open.Store(c, p)
-	return context.WithValue(ctx, patienceKey{}, p)
+	return context.WithValue(p.ctx, patienceKey{}, p)
 }
 
 // changed lets go of a connection that was closed, or taken over by its handler.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -41,7 +42,7 @@ func TestCrowdIsOverdue(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.status)
 		require.False(t, res.last)
 		require.Empty(t, res.head["Cache-Control"])
-		require.NotEmpty(t, res.head.Get(RequestID))
+		require.Empty(t, res.head[RequestID])
 	}
 	require.Equal(t, 1, s.connections(), "all came by one connection")
 	wait.Store(int64(time.Minute))
@@ -50,7 +51,9 @@ func TestCrowdIsOverdue(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), time.Second)
 	require.Equal(t, http.StatusServiceUnavailable, res.status)
 	require.True(t, res.last)
-	require.Equal(t, 1, logs.FilterMessage("a request failed").Len())
+	require.NotEmpty(t, res.head.Get(RequestID))
+	failed := logs.FilterMessage("a request failed")
+	require.Equal(t, 1, failed.FilterField(zap.String("request_id", res.head.Get(RequestID))).Len())
 	wait.Store(0)
 	require.Equal(t, http.StatusOK, post().status)
 	client.CloseIdleConnections()
@@ -164,4 +167,23 @@ func post(t *testing.T, client *http.Client, s *Server) told {
 func (s *Server) connections() (n int) {
 	s.open.Range(func(any, any) bool { n++; return true })
 	return n
+}
+
+// A body that is too large ends its connection, also behind a handler that wraps net/http's own writer: the rest of the
+// body is read by nobody.
+func TestTooLargeIsTheLast(t *testing.T) {
+	t.Parallel()
+	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
+		_, err := ReadBody(struct{ http.ResponseWriter }{w}, r, Body{Bytes: 1})
+		return err
+	})
+	s := serveCrowd(t, a)
+	r := request(t.Context(), t, s)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+	require.True(t, res.Close)
+	require.NoError(t, s.Stop(time.Minute, ""))
 }

@@ -117,6 +117,9 @@ func refusalOf(err error) *Refusal {
 // Fail answers with an error, and logs it as Explain does.
 func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapcore.Level, err error) {
 	h := w.Header()
+	if h[RequestID] == nil {
+		h[RequestID] = []string{newRequestID()}
+	}
 	p, wait := Explain(r, h.Get(RequestID), log, refused, err)
 	if wait > 0 {
 		h.Set("Retry-After", strconv.Itoa(wait))
@@ -124,7 +127,7 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	if overdue(r) {
+	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // nobody wants to read the rest
 		h["Connection"] = closeIt
 	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
