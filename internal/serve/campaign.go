@@ -142,17 +142,26 @@ func newWindows(reader Reader) *windows {
 func (v *windows) get(ctx context.Context, campaign string) (shards.Window, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
-		select {
-		case r := <-v.asking.DoChan(campaign, func() (any, error) {
-			return v.ask(context.WithoutCancel(ctx), campaign), nil
-		}):
-			has, _ = r.Val.(seen)
-		case <-ctx.Done():
-			return shards.Window{}, ctx.Err()
+		var err error
+		if has, err = v.read(ctx, campaign); err != nil {
+			return shards.Window{}, err
 		}
 	}
 	has.window.Now = has.window.Now.Add(time.Since(has.at))
 	return has.window, has.err
+}
+
+// read asks for a campaign, once for all who want it now. Its error says that ctx has ended.
+func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
+	select {
+	case r := <-v.asking.DoChan(campaign, func() (any, error) {
+		return v.ask(context.WithoutCancel(ctx), campaign), nil
+	}):
+		has, _ = r.Val.(seen)
+		return has, nil
+	case <-ctx.Done():
+		return has, ctx.Err()
+	}
 }
 
 // remembered gives what was read of the campaign, and whether that is still good.
@@ -163,18 +172,19 @@ func (v *windows) remembered(campaign string) (has seen, fresh bool) {
 	return has, ok && time.Since(has.at) <= windowAge
 }
 
-// currency gives the campaign's currency; empty if Redis does not say it soon.
+// currency gives the currency of a campaign in which a grab was decided; empty if nobody says it soon. What was found
+// lately has it, and that no campaign was found a moment ago counts for nothing.
 func (v *windows) currency(ctx context.Context, campaign string) string {
-	if has, fresh := v.remembered(campaign); fresh {
+	has, _ := v.remembered(campaign)
+	if has.found() && time.Since(has.at) <= foundAge {
 		return has.window.Currency
 	}
 	ctx, cancel := context.WithTimeout(ctx, currencyWait)
 	defer cancel()
-	window, err := v.get(ctx, campaign)
-	if err != nil {
-		return ""
+	if now, err := v.read(ctx, campaign); err == nil && now.found() {
+		has = now
 	}
-	return window.Currency
+	return has.window.Currency
 }
 
 func (v *windows) ask(ctx context.Context, campaign string) seen {

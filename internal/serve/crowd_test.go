@@ -170,3 +170,27 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	s := setup(t, options{fake: f, cfg: func(c *Config) { c.WriteTimeout = 1500 * time.Millisecond }})
 	s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Refused(t, "outcome_unknown")
 }
+
+// A grab that was decided gets its currency at once though Redis says nothing more, and though the campaign was not there
+// a moment ago.
+func TestCurrencyIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowWindows{let: make(chan struct{})}
+		v := newWindows(f)
+		v.remember("rain", seen{window: shards.Window{Currency: "CNY"}, at: time.Now()})
+		retry.Pause(t.Context(), 5*windowAge)
+		start := time.Now()
+		require.Equal(t, "CNY", v.currency(t.Context(), "rain"))
+		require.Zero(t, time.Since(start))
+		retry.Pause(t.Context(), foundAge)
+		require.Equal(t, "CNY", v.currency(t.Context(), "rain"))
+		require.Equal(t, currencyWait, time.Since(start)-foundAge, "it asks once in a while, and does not wait for long")
+		close(f.let)
+		synctest.Wait()
+
+		w := newWindows(&fake{window: shards.Window{Currency: "EUR"}})
+		w.remember("new", seen{err: errAbsent, at: time.Now()})
+		require.Equal(t, "EUR", w.currency(t.Context(), "new"))
+	})
+}
