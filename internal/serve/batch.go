@@ -110,13 +110,17 @@ func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Objec
 	if o["facts"] != nil && !isText {
 		return nil, web.Refuse("facts_invalid", "write them as a text, device=d1 channel=app")
 	}
-	if g.Facts, err = readFacts(facts, s.gatewayFacts); err != nil {
+	if facts != "" {
+		g.Facts = map[string]string{}
+	}
+	if err = readFacts(facts, s.gatewayFacts, g.Facts); err != nil {
 		return nil, err
 	}
 	if wait := s.limits.take(g.User, time.Now()); wait > 0 {
 		return nil, rateLimited(wait)
 	}
-	return s.decide(ctx, &g)
+	answer, err := s.decide(ctx, &g)
+	return &answer, err
 }
 
 func userOf(user string, ok bool) (string, error) {

@@ -33,31 +33,25 @@ func (c claims) get(name string) (has member, ok bool) {
 	return has, false
 }
 
-// readClaims reads a part of a token: one JSON object.
-func readClaims(part string) (claims, error) {
-	var room [1024]byte
-	bytes := room[:]
-	if segment.DecodedLen(len(part)) > len(room) {
-		bytes = make([]byte, segment.DecodedLen(len(part)))
+// read reads a part of a token, one JSON object, into the caller's claims.
+func (who *caller) read(part string) (err error) {
+	if who.room, err = segment.AppendDecode(who.room[:0], []byte(part)); err != nil {
+		return fmt.Errorf("a part of the token: %w", err)
 	}
-	n, err := segment.Decode(bytes, []byte(part))
-	if err != nil {
-		return nil, fmt.Errorf("a part of the token: %w", err)
+	root := gjson.Parse(string(who.room))
+	if !gjson.ValidBytes(who.room) || !root.IsObject() {
+		return errors.New("a part of the token is no JSON object")
 	}
-	root := gjson.Parse(string(bytes[:n]))
-	if !gjson.ValidBytes(bytes[:n]) || !root.IsObject() {
-		return nil, errors.New("a part of the token is no JSON object")
-	}
-	c := make(claims, 0, 8)
+	who.claims = who.claims[:0]
 	root.ForEach(func(name, value gjson.Result) bool {
 		text := value.Raw
 		if value.Type == gjson.String {
 			text = value.Str
 		}
-		c = append(c, member{name.Str, value.Type, text, value.Num})
+		who.claims = append(who.claims, member{name.Str, value.Type, text, value.Num})
 		return true
 	})
-	return c, nil
+	return nil
 }
 
 // text gives a claim that is a text, "" for none.

@@ -45,26 +45,25 @@ func (s *signature) text(r *http.Request, body []byte) string {
 	}, "\n")
 }
 
-// identify says for which user a signed request comes, and reads its body.
-func (g *gateways) identify(w http.ResponseWriter, r *http.Request, credentials string, body web.Body) (*caller, error) {
+// identify notes for which user a signed request comes, and reads its body.
+func (g *gateways) identify(w http.ResponseWriter, r *http.Request, credentials string, body web.Body, who *caller) error {
 	s, key, err := g.read(r, credentials)
 	if err != nil {
-		return nil, unauthorized(err)
+		return unauthorized(err)
 	}
-	who := &caller{user: s.user, signed: true}
+	who.user, who.signed = s.user, true
 	if r.Method == http.MethodPost {
 		if who.body, err = web.ReadBody(w, r, body); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !key.signed(s.text(r, who.body), s.mac) {
-		return nil, unauthorized(errSignature)
+		return unauthorized(errSignature)
 	}
 	if _, err := userOf(s.user, true); err != nil {
-		return nil, err
+		return err
 	}
-	who.facts, err = readFacts(s.facts, g.facts)
-	return who, err
+	return readFacts(s.facts, g.facts, who.facts)
 }
 
 // read checks what can be checked before the body is read.
@@ -93,25 +92,23 @@ func (g *gateways) read(r *http.Request, credentials string) (s signature, key *
 	return s, key, nil
 }
 
-// readFacts reads facts as "device=d1 channel=app". names has the fact of each name.
-func readFacts(text string, names map[string]string) (map[string]string, error) {
+// readFacts reads facts as "device=d1 channel=app" into a map that is empty. names has the fact of each name.
+func readFacts(text string, names, to map[string]string) error {
 	if text == "" {
-		return nil, nil //nolint:nilnil // no facts
+		return nil
 	}
-	items := strings.Split(text, " ")
-	out := make(map[string]string, len(items))
-	for _, item := range items {
+	for item := range strings.SplitSeq(text, " ") {
 		name, value, _ := strings.Cut(item, "=")
 		fact := names[name]
 		switch {
 		case fact == "":
-			return nil, web.Refuse("facts_invalid", "serve.facts has no such source; write them as device=d1 channel=app")
-		case out[fact] != "":
-			return nil, web.Refuse("facts_invalid", "a fact comes twice")
+			return web.Refuse("facts_invalid", "serve.facts has no such source; write them as device=d1 channel=app")
+		case to[fact] != "":
+			return web.Refuse("facts_invalid", "a fact comes twice")
 		case hongbao.CheckID(value) != nil:
-			return nil, web.Refuse("facts_invalid", "a value has 1 to 128 printable ASCII characters without spaces")
+			return web.Refuse("facts_invalid", "a value has 1 to 128 printable ASCII characters without spaces")
 		}
-		out[fact] = value
+		to[fact] = value
 	}
-	return out, nil
+	return nil
 }

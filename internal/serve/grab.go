@@ -92,7 +92,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	web.WriteText(w, http.StatusOK, writeGrab(out))
+	web.WriteText(w, http.StatusOK, writeGrab(&out))
 	return nil
 }
 
@@ -136,10 +136,10 @@ func requestID(o flatjson.Object) (string, error) {
 }
 
 // decide grabs, and gives what the caller is told.
-func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (*GrabAnswer, error) {
+func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error) {
 	answer, err := s.deps.Grabber.Grab(ctx, g)
 	if err != nil {
-		return nil, grabProblem(g, err)
+		return GrabAnswer{}, grabProblem(g, err)
 	}
 	return s.answer(ctx, g, &answer)
 }
@@ -159,12 +159,12 @@ func grabProblem(g *hongbao.Grab, err error) error {
 }
 
 // answer gives what was decided as the caller is told it.
-func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (*GrabAnswer, error) {
+func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (GrabAnswer, error) {
 	switch {
 	case a.Outcome == hongbao.OutcomeUnknownCampaign:
-		return nil, web.Refuse(string(a.Outcome), "see the id")
+		return GrabAnswer{}, web.Refuse(string(a.Outcome), "see the id")
 	case !a.Outcome.Final():
-		return nil, &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
+		return GrabAnswer{}, &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
 	}
 	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
 	if len(a.Receipts) > 0 {
@@ -175,7 +175,7 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}
 	}
 	out.Starts = utc(a.Starts)
-	return &out, nil
+	return out, nil
 }
 
 // utc leaves no time at all as it is.

@@ -3,54 +3,51 @@ package serve
 import (
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
-// maxUsers bounds the users, API keys or addresses that a generation of limiters remembers.
+// maxUsers bounds the users, API keys or addresses that a generation remembers.
 const maxUsers = 1_000_000
 
-// limits bounds the requests of each user, API key or address. A limiter that was not used for as long as it takes to
-// fill is as good as a new one, so it goes after one to two such periods.
+// limits bounds the requests of each user, API key or address by the generic cell rate algorithm. Who makes none for as
+// long as it takes to have his burst again is as good as new, so he is forgotten after one to two such periods.
 type limits struct {
-	rate   rate.Limit
-	burst  int
+	every  time.Duration // a request may come
+	spare  time.Duration // by which requests may come early: all but one of a burst
 	period time.Duration
 
-	mu          sync.Mutex
-	now, before map[string]*rate.Limiter
+	mu sync.Mutex
+	// now and before have for each user when he would have his whole burst again, counted from began.
+	now, before map[string]time.Duration
+	began       time.Time
 	turned      time.Time
 }
 
 func newLimits(perSecond, burst int) *limits {
+	every := time.Second / time.Duration(perSecond)
 	return &limits{
-		rate: rate.Limit(perSecond), burst: burst, now: map[string]*rate.Limiter{},
-		period: max(time.Second, time.Duration(burst)*time.Second/time.Duration(perSecond)),
+		every: every, spare: time.Duration(burst-1) * every, period: max(time.Second, time.Duration(burst)*every),
+		now: map[string]time.Duration{}, began: time.Now(),
 	}
 }
 
 // take takes one request of the user; if he has made too many, it tells after how long he may make the next.
 func (l *limits) take(user string, at time.Time) (wait time.Duration) {
-	one := l.of(user, at)
-	if one.AllowN(at, 1) {
-		return 0
-	}
-	return max(1, time.Duration((1-one.TokensAt(at))/float64(l.rate)*float64(time.Second)))
-}
-
-// of gives the user's limiter.
-func (l *limits) of(user string, at time.Time) *rate.Limiter {
+	now := at.Sub(l.began)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at.Sub(l.turned) > l.period || len(l.now) >= maxUsers {
-		l.before, l.now, l.turned = l.now, map[string]*rate.Limiter{}, at
+		l.before, l.now, l.turned = l.now, make(map[string]time.Duration, len(l.now)), at
 	}
-	one := l.now[user]
-	if one == nil {
-		if one = l.before[user]; one == nil {
-			one = rate.NewLimiter(l.rate, l.burst)
-		}
-		l.now[user] = one
+	whole, known := l.now[user]
+	if !known {
+		whole, known = l.before[user]
 	}
-	return one
+	if !known || whole < now {
+		whole = now
+	}
+	if wait = whole - now - l.spare; wait > 0 {
+		return wait
+	}
+	l.now[user] = whole + l.every
+	return 0
 }

@@ -97,8 +97,9 @@ func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		who, err := s.identify(w, r)
-		if err != nil {
+		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool holds nothing else
+		defer who.release()
+		if err := s.identify(w, r, who); err != nil {
 			return err
 		}
 		if wait := s.limits.take(who.user, time.Now()); wait > 0 {
@@ -108,15 +109,15 @@ func (s *Server) asUser(
 	}
 }
 
-// identify says which user a token or a signature is for.
-func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*caller, error) {
+// identify notes which user a token or a signature is for.
+func (s *Server) identify(w http.ResponseWriter, r *http.Request, who *caller) error {
 	switch scheme, text := web.Credentials(r); {
 	case scheme == "bearer" && s.verifier != nil:
-		return s.verifier.identify(r, text)
+		return s.verifier.identify(r, text, who)
 	case scheme == signedScheme:
-		return s.gateways.identify(w, r, text, s.grabBody())
+		return s.gateways.identify(w, r, text, s.grabBody(), who)
 	}
-	return nil, unauthorized(nil)
+	return unauthorized(nil)
 }
 
 func rateLimited(wait time.Duration) error {

@@ -21,7 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
-// Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls.
+// Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls. It keeps nothing of g
+// once it has answered.
 type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }

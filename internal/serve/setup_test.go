@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -142,8 +143,10 @@ var (
 )
 
 func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
+	kept := *g
+	kept.Facts = maps.Clone(g.Facts)
 	f.mu.Lock()
-	f.grabs = append(f.grabs, *g)
+	f.grabs = append(f.grabs, kept)
 	f.mu.Unlock()
 	if f.hold != nil {
 		f.began <- struct{}{}

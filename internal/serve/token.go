@@ -28,6 +28,20 @@ type caller struct {
 	body []byte
 	// signed says that a gateway has signed the request.
 	signed bool
+	// claims are those of his token, and room is for its parts.
+	claims claims
+	room   []byte
+}
+
+// callers are kept for the next requests, with their room.
+var callers = sync.Pool{New: func() any { return &caller{facts: map[string]string{}} }}
+
+// release gives a caller back; what was read of his token stays where it is used.
+func (c *caller) release() {
+	clear(c.facts)
+	clear(c.claims)
+	*c = caller{facts: c.facts, claims: c.claims[:0], room: c.room}
+	callers.Put(c)
 }
 
 // maxHeads bounds the heads of tokens that are remembered: all tokens that one key has signed have the same.
@@ -70,63 +84,57 @@ func newVerifier(cfg *Config, facts map[string]string, keys *keySet) *verifier {
 	}
 }
 
-// identify says whose token it is. Whatever is wrong with it gets the same answer.
-func (v *verifier) identify(r *http.Request, text string) (*caller, error) {
-	has, err := v.verify(r.Context(), text)
+// identify notes whose token it is. Whatever is wrong with it gets the same answer.
+func (v *verifier) identify(r *http.Request, text string, who *caller) error {
+	err := v.verify(r.Context(), text, who)
 	if errors.Is(err, errNoKeys) {
-		return nil, &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
+		return &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
 	}
 	if err != nil {
-		return nil, unauthorized(err)
+		return unauthorized(err)
 	}
-	who := &caller{}
-	who.user, _ = has.text(v.userClaim)
+	who.user, _ = who.claims.text(v.userClaim)
 	if err := hongbao.CheckID(who.user); err != nil {
-		return nil, unauthorized(err)
+		return unauthorized(err)
 	}
 	for claim, fact := range v.facts {
-		value, _ := has.text(claim)
+		value, _ := who.claims.text(claim)
 		if hongbao.CheckID(value) != nil {
 			continue // a campaign that counts by it refuses the grab
 		}
-		if who.facts == nil {
-			who.facts = make(map[string]string, len(v.facts))
-		}
 		who.facts[fact] = value
 	}
-	return who, nil
+	return nil
 }
 
-// verify gives the claims of a good token. It reads nothing of them before the signature is verified.
-func (v *verifier) verify(ctx context.Context, token string) (claims, error) {
+// verify reads the claims of a good token. It reads nothing of them before the signature is verified.
+func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
 	h, known := v.headOf(first)
 	if !known {
 		var err error
 		if h, err = readHead(first); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	key, err := v.keys.find(ctx, h.kid, h.method.Alg())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	signature, err := segment.DecodeString(last)
-	if err != nil {
-		return nil, fmt.Errorf("the signature: %w", err)
+	if who.room, err = segment.AppendDecode(who.room[:0], []byte(last)); err != nil {
+		return fmt.Errorf("the signature: %w", err)
 	}
-	if err := h.check(token[:len(first)+1+len(payload)], signature, key); err != nil {
-		return nil, fmt.Errorf("the signature: %w", err)
+	if err := h.check(token[:len(first)+1+len(payload)], who.room, key); err != nil {
+		return fmt.Errorf("the signature: %w", err)
 	}
 	if !known {
 		v.remember(first, h)
 	}
-	has, err := readClaims(payload)
-	if err != nil {
-		return nil, err
+	if err := who.read(payload); err != nil {
+		return err
 	}
-	return has, v.claims.Validate(has)
+	return v.claims.Validate(&who.claims)
 }
 
 func (v *verifier) headOf(text string) (head, bool) {
@@ -150,16 +158,16 @@ var segment = base64.RawURLEncoding.Strict()
 
 // readHead reads the first part of a token.
 func readHead(text string) (h head, err error) {
-	has, err := readClaims(text)
-	if err != nil {
+	var part caller
+	if err := part.read(text); err != nil {
 		return h, err
 	}
-	alg, errAlg := has.text("alg")
-	kid, errKid := has.text("kid")
+	alg, errAlg := part.claims.text("alg")
+	kid, errKid := part.claims.text("kid")
 	if err := errors.Join(errAlg, errKid); err != nil {
 		return h, err
 	}
-	if _, critical := has.get("crit"); critical || kid == "" || !slices.Contains(algorithms, alg) {
+	if _, critical := part.claims.get("crit"); critical || kid == "" || !slices.Contains(algorithms, alg) {
 		return h, errors.New("the token has no kid, another algorithm, or an extension that must be understood")
 	}
 	return head{kid, jwt.GetSigningMethod(alg)}, nil
