@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
 // administrator calls the control listener of `hongbao serve` with an API key.
@@ -138,4 +139,29 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
 	g.Signal(syscall.SIGTERM)
 	require.Zero(t, g.wait(30*time.Second).code)
+}
+
+// The control listener answers an odd path as one that does not exist, for callers with and without a key. A redirect
+// would answer before anybody has checked who asks.
+func TestControlRedirectsNothing(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	key := strings.TrimSpace(d.ok("key", "create", "--role", "treasurer"))
+	at := testkit.FreeAddr(t)
+	d.serve("--serve.control_listen=" + at)
+	for _, path := range []string{"/v1", "/v1/", "//v1/campaigns", "/v1//campaigns", "/v1/./campaigns", "/v1/campaigns/",
+		"/v1/campaigns/x/../rain/close", "/v1/campaigns/rain/close/.", "/sinks/../v1/campaigns", "//"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			for _, key := range []string{"", key} {
+				req, err := http.NewRequestWithContext(t.Context(), method, "http://"+at+path, strings.NewReader("{}"))
+				require.NoError(t, err)
+				req.Header.Set("Authorization", "Bearer "+key)
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("Idempotency-Key", "odd")
+				a, err := webtest.Send(req)
+				require.NoError(t, err)
+				a.Refused(t, "not_found", method, path)
+			}
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/control"
+	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 func serveCmd() *cobra.Command {
@@ -55,13 +56,14 @@ func serveAll(ctx context.Context, a *app.App, with app.Serving) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/v1/", api)
-	mux.Handle("/openapi.json", api)
+	for _, path := range []string{"/v1", "/v1/", "/openapi.json"} {
+		mux.Handle(path, api)
+	}
 	mux.Handle("/", pages)
 	ctx, cancel := context.WithCancel(ctx)
 	ran := make(chan error, 1)
 	go func() { ran <- pages.Run(ctx) }()
-	with.Control = mux
+	with.Control = web.CleanPaths(mux, api)
 	err = a.Serve(ctx, with)
 	cancel()
 	return errors.Join(err, <-ran)

@@ -68,9 +68,7 @@ type API struct {
 	Admit func(r *http.Request) error
 	// Unknown refuses who may not learn that there is no such path; nil: everybody may.
 	Unknown func(r *http.Request) error
-	// Other takes the paths that no endpoint has; nil: they get not_found.
-	Other http.Handler
-	Log   *zap.Logger
+	Log     *zap.Logger
 }
 
 // CampaignID is the parameter that names a campaign in a path.
@@ -136,11 +134,7 @@ func (a *API) Handler() (http.Handler, error) {
 		mux.Handle(path, a.path(list))
 	}
 	unknown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.checked(w, r, false, a.unknown) })
-	var other http.Handler = unknown
-	if a.Other != nil {
-		other = a.Other
-	}
-	mux.Handle("/", other)
+	mux.Handle("/", unknown)
 	return CleanPaths(mux, unknown), nil
 }
 

@@ -72,13 +72,6 @@ func TestHandler(t *testing.T) {
 		require.Equal(t, Problem{Type: "about:blank", Title: "There is no such path", Status: 404, Detail: "see the shop",
 			Instance: w.Header().Get(RequestID), Code: "not_found"}, p)
 	}
-	a.Other = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		WriteJSON(w, http.StatusOK, Problem{Code: "page"})
-	})
-	_, p = ask(t, a, "GET", "/console")
-	require.Equal(t, "page", p.Code)
-	_, p = ask(t, a, "GET", "//console")
-	require.Equal(t, "not_found", p.Code)
 }
 
 // An error says what the caller has to do, by what it is or by its class, and the log has its cause.
