@@ -19,6 +19,8 @@ type Consumer struct {
 	count  counters
 	calls  chan struct{} // has a token for each call that is going on; nil if their number has no bound
 
+	rateHome rateHome
+
 	mu     sync.Mutex
 	health []Health // by shard
 }

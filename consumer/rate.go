@@ -3,8 +3,12 @@ package consumer
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -33,7 +37,7 @@ func (s *shard) rate() int {
 // portion is how many of n grants are handed over by one call, so that grants flow evenly at the sink's rate.
 func (s *shard) portion(n int) int {
 	if rate := s.rate(); rate > 0 {
-		return min(n, max(1, rate/turnsPerSecond))
+		return min(n, max(1, rate/turnsPerSecond/s.c.rateHome.split(s.c.layout.Len())))
 	}
 	return n
 }
@@ -46,9 +50,7 @@ func (s *shard) turn(ctx context.Context, n int) error {
 	if rate == 0 {
 		return nil
 	}
-	home := shards.Of(s.cfg.Redis, s.c.layout.Home(s.cfg.Group))
-	given, wait, err := home.Turn(ctx, &shards.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n,
-		Portion: s.portion(rate), Most: mostTurn})
+	given, wait, err := s.askTurn(ctx, rate, n)
 	switch {
 	case err != nil:
 		return err
@@ -61,6 +63,69 @@ func (s *shard) turn(ctx context.Context, n int) error {
 		retry.Pause(ctx, wait) // if ctx ends, so does the delivery
 	}
 	return nil
+}
+
+// askTurn asks the sink's home for the turn. While the home is away, each shard has its own part of the rate: there a
+// grant takes as many turns as there are shards. So the shards together stay below the rate, and each one goes on.
+func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time.Duration, err error) {
+	call := shards.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
+	home, known := s.c.layout.Home(s.cfg.Group), &s.c.rateHome
+	if home.Index() == s.index || known.due() {
+		bounded, cancel := context.WithTimeout(ctx, mostTurn)
+		defer cancel()
+		given, wait, err = shards.Of(s.cfg.Redis, home).Turn(bounded, &call)
+		if home.Index() == s.index || ctx.Err() != nil || err != nil && !hongbao.IsOutage(err) {
+			return given, wait, err
+		}
+		if known.note(err == nil) {
+			s.log.Warn("the shard that counts the sink's rate has gone or come back; while it is away each shard takes its "+
+				"part of the rate", zap.Int("home", home.Index()), zap.Error(err))
+		}
+		if err == nil {
+			return given, wait, nil
+		}
+	}
+	if s.portion(n) < n {
+		return false, 0, errSmaller
+	}
+	call.Grants, call.Portion = n*s.c.layout.Len(), s.portion(rate)*s.c.layout.Len()
+	return s.redis.Turn(ctx, &call)
+}
+
+// homeAgain is how long a worker leaves a home alone that was away.
+const homeAgain = 5 * time.Second
+
+// rateHome is what a worker knows of the shard that counts the sink's rate.
+type rateHome struct {
+	mu   sync.Mutex
+	away bool
+	next time.Time // when it is asked again
+}
+
+// due tells whether the home is to be asked.
+func (h *rateHome) due() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.away || time.Now().After(h.next)
+}
+
+// note notes whether the home has answered, and tells whether that is new.
+func (h *rateHome) note(answered bool) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed = h.away == answered
+	h.away, h.next = !answered, time.Now().Add(jitter(homeAgain))
+	return changed
+}
+
+// split is into how many parts the rate is cut now.
+func (h *rateHome) split(shards int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.away {
+		return shards
+	}
+	return 1
 }
 
 // awaitTurn refuses to take anything before the turn of a shard that was told to wait: what it took would only move

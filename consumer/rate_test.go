@@ -2,11 +2,15 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -56,6 +60,76 @@ func TestRateOverAllWorkers(t *testing.T) {
 		require.Zero(t, w.Stats().Parked)
 	}
 	s.onceEach(t, 10_200)
+}
+
+// homeAway fails the calls of a client for the shard that counts the sink's rate, as if its server was down.
+type homeAway struct {
+	key          string
+	away         atomic.Bool
+	failed, went atomic.Int64
+}
+
+func (*homeAway) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*homeAway) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !slices.Contains(cmd.Args(), any(h.key)) {
+			return next(ctx, cmd)
+		}
+		if h.away.Load() {
+			h.failed.Add(1)
+			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+		}
+		h.went.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+// The shard that counts the rate is away: the others go on, each with its part of the rate, until it is back.
+func TestRateWhileItsHomeIsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 4)
+	home := b.layout.Home(group).Index()
+	other := (home + 1) % 4
+	h := &homeAway{key: b.layout.Shard(home).Rate(group)}
+	h.away.Store(true)
+	var mu sync.Mutex
+	var at []time.Time // of each grant that was handed over
+	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		mu.Lock()
+		defer mu.Unlock()
+		for range grants {
+			at = append(at, time.Now())
+		}
+		return nil
+	})
+	b.add(t, other, 20, 20)
+	cfg := b.config(t, "w", s)
+	cfg.GrantsPerSecond = 80 // 20 for each of four shards
+	client := b.client(t, b.addr)
+	client.AddHook(h)
+	cfg.Redis = client
+	w := start(t, cfg)
+	b.idle(t, other)
+	require.Positive(t, h.failed.Load(), "the fault fired")
+	mu.Lock()
+	took := at[39].Sub(at[0])
+	mu.Unlock()
+	require.Greater(t, took, 1500*time.Millisecond, "40 grants at 20 a second, of which the first 5 go at once")
+	require.Equal(t, 1, w.logged("each shard takes its part"), "told once")
+	h.away.Store(false)
+	testkit.Eventually(t, soon, func() bool {
+		b.add(t, other, 1)
+		return h.went.Load() > 0
+	}, "the home is asked again")
+	b.idle(t, other)
+	require.NoError(t, w.stop())
+	require.Equal(t, 2, w.logged("each shard takes its part"), "gone and come back")
+	require.Zero(t, w.Stats().Parked)
 }
 
 // A person's bound stops what the worker's own setting would let through, and takes no attempt.

@@ -181,7 +181,7 @@ func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
 // Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the
-// sink.
+// sink; while that one is away each shard has one of its own.
 func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
 
 // Dead is a stream: the sink's dead letters.
