@@ -9,10 +9,14 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // letter is what a gateway signs.
@@ -176,8 +180,8 @@ func TestSignedNonsense(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// A gateway's file has secrets only, and a key that is taken out of it is dead within a second.
-func TestGatewayKeys(t *testing.T) {
+// A gateway's file has secrets only.
+func TestGatewayKeysAreSecrets(t *testing.T) {
 	t.Parallel()
 	f, text := &fake{}, set(t, jwk(t, rsaKey().Public(), "rs", "RS256"))
 	cfg := testConfig()
@@ -186,6 +190,35 @@ func TestGatewayKeys(t *testing.T) {
 		GatewayKeyFile: func() ([]byte, string, error) { return text, "", nil }})
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Run(t.Context(), nil), "want secrets")
+}
+
+// A key that is taken out of the file is dead once the file was read again, the last one as well; the log tells of that.
+func TestGatewayKeyIsTakenOut(t *testing.T) {
+	t.Parallel()
+	var file atomic.Pointer[[]byte]
+	put := func(text []byte) { file.Store(&text) }
+	one, two := jwk(t, gatewaySecret, "g1", "HS256"), jwk(t, secret, "g2", "HS256")
+	put(set(t, one, two))
+	s := setup(t, options{gatewayKeys: func() ([]byte, string, error) { return *file.Load(), "", nil }})
+	first, second := grabLetter(), grabLetter()
+	second.kid, second.secret = "g2", secret
+	status := func(l letter) int { return s.call(t, l.method, l.path, l.body, signedBy(l)).Status }
+	require.Equal(t, http.StatusOK, status(first))
+	require.Equal(t, http.StatusOK, status(second))
+	ends := func(l letter) {
+		t.Helper()
+		testkit.Eventually(t, 20*time.Second, func() bool { return status(l) == http.StatusUnauthorized }, "%s ends", l.kid)
+	}
+	put(set(t, two))
+	ends(first)
+	require.Equal(t, http.StatusOK, status(second))
+	require.Zero(t, s.logs.FilterField(zap.String("code", "keys_unread")).Len())
+	put([]byte(`{"keys":[]}`))
+	ends(second)
+	require.Equal(t, 1, s.logs.FilterField(zap.String("code", "keys_unread")).
+		FilterMessageSnippet("the key set has no keys any more").Len())
+	put(set(t, one))
+	testkit.Eventually(t, 20*time.Second, func() bool { return status(first) == http.StatusOK }, "a key is put in")
 }
 
 // The page's example of a signature is right.

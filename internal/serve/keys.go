@@ -237,10 +237,11 @@ func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
 	return key, nil
 }
 
-// load reads the file. Every key must be usable.
+// load reads the file. Every key must be usable. A file that has no keys any more ends those before it; one that was
+// written in part, or by mistake, does not.
 func (k *keySet) load() error {
-	now := &fileKeys{read: time.Now()}
-	if before := k.known.Load(); before != nil {
+	now, before := &fileKeys{read: time.Now()}, k.known.Load()
+	if before != nil {
 		now.keys = before.keys
 	}
 	k.known.Store(now)
@@ -253,35 +254,47 @@ func (k *keySet) load() error {
 	if err := json.Unmarshal(text, &set); err != nil {
 		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
 	}
-	if len(set.Keys) == 0 {
+	if len(set.Keys) == 0 && (set.Keys == nil || before == nil) {
 		return errors.New(`it has no keys: want {"keys": [...]}`)
 	}
-	keys, err := set.JWKSlice()
+	keys, err := k.usableOnes(&set)
 	if err != nil {
-		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
+		return err
 	}
-	known := make(map[string]fileKey, len(keys))
-	for i := range keys {
-		m := keys[i].Marshal()
-		key, err := k.usable(&keys[i])
+	if len(keys) == 0 {
+		k.log.Error("the key set has no keys any more: everybody who comes with one of them is refused",
+			zap.String("code", "keys_unread"))
+	}
+	k.known.Store(&fileKeys{keys, now.read})
+	return nil
+}
+
+// usableOnes gives the keys of a set by their ids, if all can be used.
+func (k *keySet) usableOnes(set *jwkset.JWKSMarshal) (map[string]fileKey, error) {
+	list, err := set.JWKSlice()
+	if err != nil {
+		return nil, fmt.Errorf("it is no JSON Web Key Set: %w", err)
+	}
+	keys := make(map[string]fileKey, len(list))
+	for i := range list {
+		m := list[i].Marshal()
+		key, err := k.usable(&list[i])
 		if err != nil {
-			return fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
+			return nil, fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
 		}
-		if _, twice := known[m.KID]; twice {
-			return fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
+		if _, twice := keys[m.KID]; twice {
+			return nil, fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
 		}
 		own, isSecret := key.([]byte)
-		if isSecret {
+		switch {
+		case isSecret && k.open != "":
+			return nil, fmt.Errorf("key %d is a secret, but %s", i+1, k.open)
+		case !isSecret && k.secrets:
+			return nil, fmt.Errorf("key %d is no secret: want secrets, of kty oct and alg HS256", i+1)
+		case isSecret:
 			key = newSharedKey(own)
 		}
-		known[m.KID] = fileKey{string(m.ALG), key}
-		switch {
-		case isSecret && open != "":
-			return fmt.Errorf("key %d is a secret, but %s", i+1, open)
-		case !isSecret && k.secrets:
-			return fmt.Errorf("key %d is no secret: want secrets, of kty oct and alg HS256", i+1)
-		}
+		keys[m.KID] = fileKey{string(m.ALG), key}
 	}
-	k.known.Store(&fileKeys{known, now.read})
-	return nil
+	return keys, nil
 }

@@ -229,7 +229,9 @@ type server struct {
 type options struct {
 	cfg  func(*Config)
 	keys func() ([]byte, string, error)
-	fake *fake
+	// gatewayKeys is the file of the secrets of gateways.
+	gatewayKeys func() ([]byte, string, error)
+	fake        *fake
 
 	apiKeys Keys
 	control http.Handler
@@ -255,7 +257,7 @@ func setup(t *testing.T, o options) *server {
 	var err error
 	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny, Control: o.control,
 		Metrics: o.metrics}
-	if cfg.GatewayKeys != "" {
+	if deps.GatewayKeyFile = o.gatewayKeys; o.gatewayKeys == nil && cfg.GatewayKeys != "" {
 		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))
 		deps.GatewayKeyFile = func() ([]byte, string, error) { return text, "", nil }
 	}

@@ -213,6 +213,15 @@ func TestKeySetIsReadAgain(t *testing.T) {
 		fails = errors.New("gone")
 		retry.Pause(t.Context(), fileAge)
 		require.True(t, has("new"))
+		fails = nil
+		for _, half := range []string{"", `{"keys":[`, `{"keys":null}`, "{}", "[]"} {
+			put([]byte(half))
+			retry.Pause(t.Context(), fileAge)
+			require.True(t, has("new"), "%q", half)
+		}
+		put([]byte(`{"keys":[]}`))
+		retry.Pause(t.Context(), fileAge)
+		require.False(t, has("new"), "the last key was taken out")
 	})
 }
 
