@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -186,4 +188,49 @@ func TestTooLargeIsTheLast(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
 	require.True(t, res.Close)
 	require.NoError(t, s.Stop(time.Minute, ""))
+}
+
+// A request ends when its own time is over, whenever the connection's timer was set. One that is answered in the moment in
+// which it is due leaves a connection that is known to be over, or one that lives.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = time.Second
+		var s Server
+		c, _ := net.Pipe()
+		ctx := s.opened(t.Context(), c)
+		p, ok := ctx.Value(patienceKey{}).(*patience)
+		require.True(t, ok)
+		for i := range 20 {
+			p.begin(most)
+			time.Sleep(most - time.Duration(i)*time.Millisecond - 1)
+			p.end()
+			require.NoError(t, ctx.Err())
+			require.False(t, p.over())
+			time.Sleep(time.Duration(i) * 77 * time.Millisecond)
+		}
+		start := time.Now()
+		p.begin(most)
+		<-ctx.Done()
+		require.Equal(t, most, time.Since(start))
+		require.ErrorIs(t, context.Cause(ctx), errOverdue)
+		p.end()
+		require.True(t, p.over())
+
+		ctx = s.opened(t.Context(), c)
+		p, ok = ctx.Value(patienceKey{}).(*patience)
+		require.True(t, ok)
+		for range 20 {
+			p.begin(most)
+			time.Sleep(most)
+			p.end() // beside look
+			synctest.Wait()
+			require.Equal(t, p.over(), ctx.Err() != nil)
+			if p.over() {
+				break
+			}
+		}
+		s.changed(c, http.StateClosed)
+		require.Error(t, ctx.Err())
+	})
 }
