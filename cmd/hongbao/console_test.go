@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -202,4 +203,50 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	page = v.sees("/", "Grabs are refused: campaign rain", "Grabs are refused: campaign waits")
 	require.Equal(t, 3, strings.Count(page, ">Frozen</span>"), page)
 	v.sees("/campaigns/rain", "Frozen", "Grabs are refused")
+}
+
+// With the ledger away for longer than a key is believed otherwise, the pages show what Redis has, and a pause ends on a
+// page that shows it.
+func TestConsoleWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	dsn, err := url.Parse(d.dsn)
+	require.NoError(t, err)
+	ledger, control := testkit.NewProxy(t, dsn.Host), testkit.FreeAddr(t)
+	dsn.Host = ledger.Addr
+	d.set("LEDGER_DSN", dsn.String())
+	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
+	d.ok("campaign", "load", "rain")
+	d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("operator")}
+	v.sees("/", "Spring rain", "Open")
+	next := v.events("/campaigns/rain")
+	next("event: live")
+	ledger.Refuse(true)
+	ledger.CutAll()
+	testkit.Eventually(t, time.Minute, func() bool {
+		return v.told(http.MethodGet, "/letters") == http.StatusServiceUnavailable
+	}, "the keys are too old for everything else")
+	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
+	v.sees("/sinks", "balance", "Pause balance")
+	v.sees("/jobs", "No replay was begun.")
+	for _, turn := range []struct{ button, at, shows string }{
+		{"/campaigns/rain/pause", "/campaigns/rain", "Paused."}, {"/campaigns/rain/resume", "/campaigns/rain", "Resumed."},
+		{"/sinks/balance/pause", "/sinks", "Paused."}, {"/sinks/balance/resume", "/sinks", "Resumed."},
+	} {
+		res := v.open(http.MethodPost, turn.button)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusSeeOther, res.StatusCode, turn.button)
+		to := res.Header.Get("Location")
+		require.Contains(t, to, turn.at)
+		v.sees(to, turn.shows)
+	}
+	for range 2 * 5 { // for longer than the key of an open page is checked again
+		next("event: live")
+	}
+	ledger.Delay(time.Hour) // and now it takes what it is asked, and never answers
+	ledger.Refuse(false)
+	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
+	v.sees("/campaigns/rain", "Open", "The ledger can&#39;t be read")
+	require.Positive(t, ledger.Fired().Cut)
 }

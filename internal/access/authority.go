@@ -56,8 +56,8 @@ type Authority struct {
 
 type forKey struct{}
 
-// For gives ctx the action that a caller is to be identified for. With the ledger away a campaign or a sink can then be
-// paused, and a gateway's users can grab, by the keys of the last 15 minutes.
+// For gives ctx the action that a caller is to be identified for. With the ledger away campaigns and sinks can then be
+// seen and paused, and a gateway's users can grab, by the keys of the last 15 minutes.
 func For(ctx context.Context, a Action) context.Context { return context.WithValue(ctx, forKey{}, a) }
 
 // oldest is how old a list may be that is good for what ctx says.

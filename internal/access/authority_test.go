@@ -299,11 +299,12 @@ func TestLedgerAwayForLong(t *testing.T) {
 		begin := time.Now()
 		b.set(func() { away(b) })
 		for time.Since(begin) < awayAge-readTimeout {
-			for _, action := range []Action{PauseCampaign, ResumeCampaign, PauseSink, ResumeSink, Grab} {
+			for _, action := range []Action{ReadCampaigns, PauseCampaign, ResumeCampaign, ReadSinks, PauseSink, ResumeSink, Grab} {
 				require.NoError(t, ask(text, action), time.Since(begin))
 			}
 			if time.Since(begin) > maxAge {
 				require.True(t, hongbao.IsOutage(ask(text, CloseCampaign)))
+				require.True(t, hongbao.IsOutage(ask(text, ReadLetters)))
 				require.True(t, hongbao.IsOutage(ask(unknown, PauseCampaign)))
 			}
 			wait(t, 7*time.Second)

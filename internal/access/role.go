@@ -78,10 +78,11 @@ type Rule struct {
 
 // rules is the table. It stands here only.
 var rules = []Rule{
-	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers},
+	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers,
+		Away: true},
 	{Action: ReadGrants, What: "read a user's receipts; never a coupon's code", Roles: grantReaders},
 	{Action: ReadTrails, What: "follow a grant through all stores; never a coupon's code", Roles: readers},
-	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true},
+	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true, Away: true},
 	{Action: ReadLetters, What: "read dead letters", Roles: readers},
 	{Action: ReadQuarantine, What: "read the quarantine", Roles: readers},
 	{Action: ReadJournal, What: "read the journal", Roles: readers, Whole: true},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
@@ -16,8 +17,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
-const consoleCampaigns = 100
+const (
+	// consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
+	consoleCampaigns = 100
+	// consoleLedgerTime bounds a page's first question to the ledger, so that one that never answers leaves time for Redis.
+	consoleLedgerTime = 2 * time.Second
+)
 
 // consoleSource reads for the pages of the console; the journal as App does. While the ledger is away, the pages show
 // all that comes from Redis.
@@ -32,6 +37,8 @@ type consoleSource struct {
 
 // list gives the newest campaigns, and says what is wrong with the list. While the ledger is away it is the last one.
 func (s *consoleSource) list(ctx context.Context) (list []ledger.StoredCampaign, more bool, note string) {
+	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
+	defer cancel()
 	l, err := s.sharedLedger(ctx)
 	var found []ledger.StoredCampaign
 	if err == nil {
@@ -132,11 +139,13 @@ func (s *consoleSource) readRedis(ctx context.Context, c *console.Campaign) erro
 
 // Campaign reads one campaign.
 func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live, error) {
-	l, err := s.sharedLedger(ctx)
+	short, cancel := context.WithTimeout(ctx, consoleLedgerTime)
+	defer cancel()
+	l, err := s.sharedLedger(short)
 	var stored ledger.StoredCampaign
 	found := false
 	if err == nil {
-		stored, found, err = l.Campaign(ctx, id)
+		stored, found, err = l.Campaign(short, id)
 	}
 	out := &console.Live{Campaign: console.Campaign{ID: id}}
 	switch {

@@ -55,7 +55,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				first = false
 			}
 		case <-check.C:
-			again, lost := c.callerOf(r)
+			again, lost := c.callerOf(r.WithContext(access.For(r.Context(), access.ReadCampaigns)))
 			if errors.Is(lost, access.ErrUnauthorized) || lost == nil && again.May(access.ReadCampaigns) != nil {
 				_ = out.send("over", "")
 				return
