@@ -247,6 +247,8 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	ledger.Delay(time.Hour) // and now it takes what it is asked, and never answers
 	ledger.Refuse(false)
 	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
-	v.sees("/campaigns/rain", "Open", "The ledger can&#39;t be read")
+	page := v.sees("/campaigns/rain", "Open", "The ledger can&#39;t be read", "-<small>not read</small>")
+	require.NotContains(t, page, "<small>0 grants", "what the ledger did not say is no zero")
+	require.NotContains(t, page, "Nothing is paid yet")
 	require.Positive(t, ledger.Fired().Cut)
 }

@@ -150,7 +150,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 	out := &console.Live{Campaign: console.Campaign{ID: id}}
 	switch {
 	case err != nil:
-		out.Notes = append(out.Notes, ledgerAway(err))
+		out.LedgerUnread, out.Notes = true, append(out.Notes, ledgerAway(err))
 		if err := s.fromRedis(ctx, out); err != nil {
 			return nil, err
 		}

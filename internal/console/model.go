@@ -114,8 +114,9 @@ type Live struct {
 	Split hongbao.Split
 	Lags  []Lag
 	Audit Verdict
-	// Settled counts the ledger's grants.
-	Settled int64
+	// Settled counts the ledger's grants. LedgerUnread: the ledger could not tell, so this and its sums are not known.
+	Settled      int64
+	LedgerUnread bool
 	// Outcomes are the answers of this process since its start.
 	Outcomes []Count
 	Spread   []Bin

@@ -179,8 +179,12 @@ func (p *poller) tell(r *room, data any, err error, at time.Time) {
 	}
 }
 
-// note adds to the rates of a campaign.
+// note adds to the rates of a campaign. A look that found only a part of the numbers is not compared with any.
 func (r *room) note(live *Live, at time.Time) {
+	if live.LedgerUnread || live.State == Unread || live.State == "frozen" {
+		r.before = nil
+		return
+	}
 	if before := r.before; before != nil && at.After(r.beforeAt) {
 		seconds := at.Sub(r.beforeAt).Seconds()
 		a := func(now, before int64) float64 { return max(0, float64(now-before)) / seconds }

@@ -138,6 +138,27 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 	})
 }
 
+// A look at which the ledger or Redis did not tell is no fall to nothing, and the next one no rise.
+func TestRatesOfWholeLooksOnly(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	for name, part := range map[string]Live{
+		"ledger": {LedgerUnread: true, Campaign: Campaign{Granted: 10_000}},
+		"redis":  {Settled: 10_000, Campaign: Campaign{State: Unread}},
+		"frozen": {Settled: 10_000, Campaign: Campaign{State: "frozen"}},
+	} {
+		r := room{}
+		whole := Live{Settled: 10_000, Campaign: Campaign{Granted: 10_000}}
+		for i, live := range []Live{whole, whole, part, part, whole, whole} {
+			r.note(&live, at.Add(time.Duration(i)*time.Second))
+		}
+		require.Len(t, r.rates, 2, name)
+		for _, x := range r.rates {
+			require.Zero(t, x.Granted+x.Settled, name)
+		}
+	}
+}
+
 func TestASlowLookRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
