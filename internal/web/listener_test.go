@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -203,11 +204,11 @@ func TestPatience(t *testing.T) {
 		require.True(t, ok)
 		for i := range 20 {
 			p.begin(most)
-			time.Sleep(most - time.Duration(i)*time.Millisecond - 1)
+			retry.Pause(t.Context(), most-time.Duration(i)*time.Millisecond-1)
 			p.end()
 			require.NoError(t, ctx.Err())
 			require.False(t, p.over())
-			time.Sleep(time.Duration(i) * 77 * time.Millisecond)
+			retry.Pause(t.Context(), time.Duration(i)*77*time.Millisecond)
 		}
 		start := time.Now()
 		p.begin(most)
@@ -222,7 +223,7 @@ func TestPatience(t *testing.T) {
 		require.True(t, ok)
 		for range 20 {
 			p.begin(most)
-			time.Sleep(most)
+			retry.Pause(t.Context(), most)
 			p.end() // beside look
 			synctest.Wait()
 			require.Equal(t, p.over(), ctx.Err() != nil)
