@@ -87,7 +87,8 @@ type patience struct {
 	opened time.Time
 	// due is when the present request is, counted from opened; none between requests, missed once one was.
 	due   atomic.Int64
-	timer *time.Timer // nil before the first request
+	timer *time.Timer
+	most  time.Duration // that a request takes; 0 before the first one, and the timer rests
 }
 
 const none, missed = 0, -1
@@ -105,8 +106,9 @@ func patienceOf(r *http.Request) *patience {
 // begin gives a request its time, which is the same for all.
 func (p *patience) begin(most time.Duration) {
 	p.due.Store(int64(time.Since(p.opened) + most))
-	if p.timer == nil {
-		p.timer = time.AfterFunc(most, func() { p.look(most) })
+	if p.most == 0 {
+		p.most = most
+		p.timer.Reset(most)
 	}
 }
 
@@ -117,11 +119,11 @@ func (p *patience) end() {
 }
 
 // look ends the context if the request is due, and else comes again when it is, or when one that begins now would be.
-func (p *patience) look(most time.Duration) {
+func (p *patience) look() {
 	if p.ctx.Err() != nil {
 		return
 	}
-	due, next := p.due.Load(), most
+	due, next := p.due.Load(), p.most
 	if due != none {
 		next = time.Duration(due) - time.Since(p.opened)
 	}
@@ -143,6 +145,8 @@ func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context())
 func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	p := &patience{opened: time.Now()}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	p.timer = time.AfterFunc(time.Hour, p.look)
+	p.timer.Stop()
 	s.open.Store(c, p)
 	return context.WithValue(p.ctx, patienceKey{}, p)
 }
@@ -152,8 +156,10 @@ func (s *Server) changed(c net.Conn, now http.ConnState) {
 	if now != http.StateClosed && now != http.StateHijacked {
 		return
 	}
-	if p, ok := s.open.LoadAndDelete(c); ok {
-		p.(*patience).cancel(nil) //nolint:forcetypeassert // nothing else is put there
+	if open, ok := s.open.LoadAndDelete(c); ok {
+		p := open.(*patience) //nolint:forcetypeassert // nothing else is put there
+		p.cancel(nil)
+		p.timer.Stop()
 	}
 }
 
