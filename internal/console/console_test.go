@@ -308,3 +308,17 @@ func TestShardsOfACampaign(t *testing.T) {
 		require.Contains(t, page, cell)
 	}
 }
+
+// A trail that found nothing says so only if everybody could be asked.
+func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	const path, denied = "/trail?campaign=rain&user=u1", "Neither Redis nor the ledger knows such a grant."
+	require.NotContains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
+	f.trails = Trails{}
+	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
+	f.trails.Notes = []string{"ledger could not be asked: it is away"}
+	page := f.ask(t, "viewer", path, nil).Body.String()
+	require.Contains(t, page, "ledger could not be asked")
+	require.NotContains(t, page, denied)
+}

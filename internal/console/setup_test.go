@@ -30,6 +30,7 @@ type books struct {
 	denied int
 	live   Live
 	err    error
+	trails Trails
 	next   string // of the reports about letters
 	after  string // which the last requeue was given
 }
@@ -94,8 +95,7 @@ func (b *books) Quarantined(_ context.Context, id int64) (ledger.Quarantined, er
 }
 
 func (b *books) Trail(context.Context, Question) (Trails, error) {
-	return Trails{List: []Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
-		Stations: []Station{{"Receipt in Redis", true, "yes"}, {"Row of the ledger", false, "no"}}}}}, nil
+	return b.trails, nil
 }
 
 func (b *books) Replays(context.Context) ([]Progress, error) {
@@ -192,6 +192,8 @@ func setup(t *testing.T, change func(*Config, *Deps)) *fixture {
 	t.Helper()
 	f := &fixture{books: &books{live: Live{Campaign: Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
 		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
+	f.trails.List = []Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
+		Stations: []Station{{"Receipt in Redis", true, "yes"}, {"Row of the ledger", false, "no"}}}}
 	f.live.Spread = []Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := Config{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
 	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop()}
