@@ -316,19 +316,23 @@ func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
 	}
 	out := make([]console.Sink, len(status.Sinks))
 	for i := range status.Sinks {
-		x := &status.Sinks[i]
-		out[i] = console.Sink{Name: x.Sink, Waiting: x.Waiting, Pending: x.Pending, Parked: x.Parked,
-			Dead: x.Dead, Oldest: x.Oldest, Paused: x.Pause.Paused}
-		if x.Pause.Paused {
-			out[i].PausedBy = fmt.Sprintf("%s: %s", x.Pause.By, x.Pause.Why)
-		}
-		for _, u := range x.Unread {
-			out[i].Unread = append(out[i].Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
-		}
-		for _, w := range x.Workers {
-			out[i].Workers = append(out[i].Workers, console.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen,
-				Holds: w.Holds})
-		}
+		out[i] = consoleSink(&status.Sinks[i])
 	}
 	return out, nil
+}
+
+// consoleSink is how a sink stands: of its pending entries, the parked ones are in nobody's hand.
+func consoleSink(x *SinkStatus) console.Sink {
+	out := console.Sink{Name: x.Sink, Waiting: x.Waiting, Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead,
+		Oldest: x.Oldest, Paused: x.Pause.Paused}
+	if x.Pause.Paused {
+		out.PausedBy = fmt.Sprintf("%s: %s", x.Pause.By, x.Pause.Why)
+	}
+	for _, u := range x.Unread {
+		out.Unread = append(out.Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
+	}
+	for _, w := range x.Workers {
+		out.Workers = append(out.Workers, console.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen, Holds: w.Holds})
+	}
+	return out
 }

@@ -1,0 +1,27 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// The entries in hand are those that workers hold, as in hongbao_sink_pending_entries: a parked one is not among them.
+func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
+	t.Parallel()
+	a := &App{Config: &configs.Config{}}
+	status := a.sinkStatus("kafka", []standing{
+		{GroupStatus: shards.GroupStatus{Parked: 7, Workers: []shards.Worker{{Name: "w1", Seen: time.Second, Holds: 2}}}},
+		{GroupStatus: shards.GroupStatus{Parked: 1, Workers: []shards.Worker{{Name: "w1", Seen: time.Second, Holds: 3}}}},
+	})
+	require.EqualValues(t, 13, status.Pending)
+	sink := consoleSink(&status)
+	require.EqualValues(t, 5, sink.Held)
+	require.EqualValues(t, 8, sink.Parked)
+	require.Len(t, sink.Workers, 1)
+	require.EqualValues(t, 5, sink.Workers[0].Holds)
+}
