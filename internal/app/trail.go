@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -277,9 +278,9 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wanted, since := map[string]*trailed{}, time.Time{}
+	wanted, since := sightings{of: map[string]*trailed{}}, time.Time{}
 	for _, p := range t.grants {
-		wanted[p.grant.EventID()] = p
+		wanted.of[p.grant.EventID()] = p
 		if since.IsZero() || p.grant.Time.Before(since) {
 			since = p.grant.Time
 		}
@@ -288,29 +289,12 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	type place struct {
-		event string
-		at    TrailRecord
-	}
-	places := make(chan place, len(wanted))
 	_, err = l.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
-		if id := e.Grant.EventID(); wanted[id] != nil && e.Grant.Campaign == t.q.Campaign {
-			select {
-			case places <- place{id, TrailRecord{partition, offset}}:
-			default: // there are copies
-			}
-			if len(places) == len(wanted) {
-				return errSeen
-			}
+		if e.Grant.Campaign != t.q.Campaign {
+			return nil
 		}
-		return nil
+		return wanted.see(e.Grant.EventID(), TrailRecord{partition, offset})
 	})
-	close(places)
-	for p := range places {
-		if to := wanted[p.event]; to.Topic == nil {
-			to.Topic = &p.at
-		}
-	}
 	switch {
 	case errors.Is(err, errSeen):
 		return nil
@@ -319,6 +303,28 @@ func (t *trailSearch) topic(ctx context.Context) error {
 			topicTime)
 	}
 	return err
+}
+
+// sightings notes where the topic first has each event of some grants. Partitions are read at once.
+type sightings struct {
+	mu   sync.Mutex
+	of   map[string]*trailed // by event
+	seen int
+}
+
+// see notes an event; errSeen once each is noted. A copy is none that was missing.
+func (s *sightings) see(event string, at TrailRecord) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.of[event]
+	if p == nil || p.Topic != nil {
+		return nil
+	}
+	p.Topic = &at
+	if s.seen++; s.seen == len(s.of) {
+		return errSeen
+	}
+	return nil
 }
 
 // offsets are where the search in the topic begins: only in the partitions that can have the grants. A record's time is

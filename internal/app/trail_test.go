@@ -45,3 +45,16 @@ func TestTrailOverShards(t *testing.T) {
 	require.Len(t, unread, 1)
 	require.Equal(t, "redis", unread[0].Where)
 }
+
+// Copies of one event do not end the search for another.
+func TestTrailCountsNoCopies(t *testing.T) {
+	t.Parallel()
+	a, b := &trailed{}, &trailed{}
+	s := sightings{of: map[string]*trailed{"a": a, "b": b}}
+	require.NoError(t, s.see("a", TrailRecord{0, 1}))
+	require.NoError(t, s.see("a", TrailRecord{0, 2}))
+	require.NoError(t, s.see("other", TrailRecord{0, 3}))
+	require.ErrorIs(t, s.see("b", TrailRecord{1, 1}), errSeen)
+	require.Equal(t, &TrailRecord{0, 1}, a.Topic, "the first")
+	require.Equal(t, &TrailRecord{1, 1}, b.Topic)
+}
