@@ -1,11 +1,20 @@
 package test
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/chartutil"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hongbao-project/hongbao/internal/metrics"
 )
@@ -39,13 +48,11 @@ type scaledObject struct {
 	} `json:"spec"`
 }
 
-// checkQueries wants metrics that Hongbao exports, the maximum of what all processes tell, and one worker where nobody
-// tells anything. Lag, pending, parked, age and frozen shards must count.
+// checkQueries wants metrics that Hongbao exports, and whoever is waited for to count: lag, pending, parked, age, frozen
+// shards, and what waits in the ledger, for one sink's workers.
 func (r *rendered) checkQueries(o *scaledObject) {
 	var all strings.Builder
 	for _, trigger := range o.Spec.Triggers {
-		require.Regexp(r.t, ` or vector\(`+trigger.Metadata.Threshold+`\)$`, trigger.Metadata.Query)
-		require.Contains(r.t, trigger.Metadata.Query, "max")
 		require.Equal(r.t, "false", trigger.Metadata.IgnoreNullValues)
 		all.WriteString(trigger.Metadata.Query)
 	}
@@ -54,6 +61,144 @@ func (r *rendered) checkQueries(o *scaledObject) {
 	for _, m := range regexp.MustCompile(`hongbao_\w+`).FindAllString(all.String(), -1) {
 		names[m] = true
 	}
-	require.Equal(r.t, map[string]bool{metrics.LagGrants.Name: true, metrics.OldestSeconds.Name: true,
-		metrics.PendingEntries.Name: true, metrics.ParkedEntries.Name: true, metrics.ShardOpen.Name: true}, names)
+	want := map[string]bool{metrics.LagGrants.Name: true, metrics.OldestSeconds.Name: true,
+		metrics.PendingEntries.Name: true, metrics.ParkedEntries.Name: true, metrics.ShardOpen.Name: true}
+	if strings.HasSuffix(o.Name, "-balance") {
+		want[metrics.Unfinished.Name] = true
+	}
+	require.Equal(r.t, want, names)
+}
+
+// told is what the processes of a deployment tell Prometheus: by series, without the labels of who tells it.
+type told map[string]float64
+
+// Lag on each of two shards, as series.
+const lag0, lag1 = `hongbao_sink_lag_grants{sink="balance",shard="0"`, `hongbao_sink_lag_grants{sink="balance",shard="1"`
+
+// idle is a deployment with two shards in which nothing is to be done.
+func idle() told {
+	return told{
+		lag0: 0, lag1: 0,
+		`hongbao_sink_lag_grants{sink="kafka",shard="0"`:        90_000, // another sink's
+		`hongbao_sink_oldest_seconds{sink="balance",shard="0"`:  0,
+		`hongbao_sink_oldest_seconds{sink="balance",shard="1"`:  0,
+		`hongbao_sink_pending_entries{sink="balance",shard="0"`: 0,
+		`hongbao_sink_pending_entries{sink="balance",shard="1"`: 0,
+		`hongbao_sink_parked_entries{sink="balance",level="0"`:  0,
+		`hongbao_sink_parked_entries{sink="balance",level="1"`:  0,
+		`hongbao_shard_open{shard="0"`:                          1, `hongbao_shard_open{shard="1"`: 1,
+		`hongbao_ledger_unfinished{kind="top_ups"`: 0, `hongbao_ledger_unfinished{kind="credits"`: 0,
+	}
+}
+
+// series are those of two processes that tell the same, and of another deployment, where all is in motion.
+func (t told) series() (list []map[string]string) {
+	for name, value := range t {
+		for _, who := range []string{"a", "b"} {
+			list = append(list, map[string]string{"series": name + `,namespace="money",pod="` + who + `"}`,
+				"values": fmt.Sprintf("%gx10", value)})
+		}
+		list = append(list, map[string]string{"series": name + `,namespace="other",pod="c"}`, "values": "0x10"})
+		if !strings.HasPrefix(name, metrics.ShardOpen.Name) {
+			list[len(list)-1]["values"] = "5000000x10"
+		}
+	}
+	return list
+}
+
+// evaluates has promtool evaluate the expressions over what is told; want is by the expression.
+func evaluates(t *testing.T, of told, want map[string]float64) {
+	t.Helper()
+	var tests []map[string]any
+	for expr, value := range want {
+		tests = append(tests, map[string]any{"expr": expr, "eval_time": "5m",
+			"exp_samples": []map[string]any{{"labels": "{}", "value": value}}})
+	}
+	text, err := yaml.Marshal(map[string]any{"tests": []any{map[string]any{"interval": "1m", "input_series": of.series(),
+		"promql_expr_test": tests}}})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "queries.test.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules", path).CombinedOutput()
+	require.NoError(t, err, "promtool (scripts/setup.sh installs it): %s", out)
+	require.Contains(t, string(out), "SUCCESS")
+}
+
+// Each query of a rendered ScaledObject gives what its sink needs, whatever the processes tell.
+func TestQueriesOfKEDA(t *testing.T) {
+	t.Parallel()
+	r := newRendered(t, readValues(t, "../chart/ci/production-values.yaml"))
+	queries := map[string]string{}
+	for _, trigger := range named[*scaledObject](r, "hongbao-work-balance").Spec.Triggers {
+		queries[trigger.Name] = trigger.Metadata.Query
+	}
+	lags := map[string]float64{"lag": 110_000}
+	unfinished, frozen, inLedger := map[string]float64{"unfinished": 1}, map[string]float64{"frozen": 1},
+		map[string]float64{"ledger": 1}
+	for name, c := range map[string]struct {
+		told told
+		want map[string]float64 // what is not 0
+	}{
+		"idle":            {told{}, nil},
+		"lag of 2 shards": {told{lag0: 60_000, lag1: 50_000}, lags},
+		"pending":         {told{`hongbao_sink_pending_entries{sink="balance",shard="1"`: 4}, unfinished},
+		"parked":          {told{`hongbao_sink_parked_entries{sink="balance",level="1"`: 1}, unfinished},
+		"young":           {told{`hongbao_sink_oldest_seconds{sink="balance",shard="0"`: 0.01}, unfinished},
+		"frozen":          {told{`hongbao_shard_open{shard="1"`: 0}, frozen},
+		"top-ups":         {told{`hongbao_ledger_unfinished{kind="top_ups"`: 2}, inLedger},
+		"credits":         {told{`hongbao_ledger_unfinished{kind="credits"`: 1}, inLedger},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, want := idle(), map[string]float64{}
+			maps.Copy(all, c.told)
+			for trigger, query := range queries {
+				want[query] = c.want[trigger]
+			}
+			require.Len(t, want, 4)
+			evaluates(t, all, want)
+		})
+	}
+	t.Run("nobody tells", func(t *testing.T) {
+		t.Parallel()
+		evaluates(t, told{}, map[string]float64{queries["lag"]: 50_000, queries["unfinished"]: 1, queries["frozen"]: 1,
+			queries["ledger"]: 0})
+	})
+}
+
+// The rule that docs/deploy.md gives for the Prometheus adapter counts each shard of this deployment once, under the name
+// that the chart's HorizontalPodAutoscaler asks for.
+func TestRuleOfHPA(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/deploy.md")
+	require.NoError(t, err)
+	block := regexp.MustCompile("(?s)```yaml\n(externalRules:.*?)```").FindSubmatch(text)
+	require.NotNil(t, block)
+	var rules struct {
+		ExternalRules []struct {
+			SeriesQuery string `json:"seriesQuery"`
+			Name        struct {
+				As string `json:"as"`
+			} `json:"name"`
+			Resources struct {
+				Overrides map[string]map[string]string `json:"overrides"`
+			} `json:"resources"`
+			MetricsQuery string `json:"metricsQuery"`
+		} `json:"externalRules"`
+	}
+	require.NoError(t, yaml.UnmarshalStrict(block[1], &rules))
+	require.Len(t, rules.ExternalRules, 1)
+	rule := rules.ExternalRules[0]
+	require.Equal(t, map[string]map[string]string{"namespace": {"resource": "namespace"}}, rule.Resources.Overrides)
+	values := map[string]any{}
+	require.NoError(t, yaml.Unmarshal([]byte("work: {autoscaling: {kind: hpa}}"), &values))
+	r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
+	metric := named[*autoscalingv2.HorizontalPodAutoscaler](r, "hongbao-work-balance").Spec.Metrics[0].External.Metric
+	require.Equal(t, rule.Name.As, metric.Name)
+	require.Equal(t, map[string]string{"sink": "balance"}, metric.Selector.MatchLabels)
+	all := idle()
+	all[lag0], all[lag1] = 60_000, 50_000
+	query := strings.NewReplacer("<<.Series>>", rule.SeriesQuery,
+		"<<.LabelMatchers>>", `namespace="money",sink="balance"`).Replace(rule.MetricsQuery) // as the adapter does
+	evaluates(t, all, map[string]float64{"sum(" + query + ")": 110_000})
 }

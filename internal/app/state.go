@@ -24,13 +24,13 @@ func (a *App) exportState(counts *metrics.GrabCounts) {
 			if counts != nil {
 				campaigns = counts.Seen(cfg.Campaigns)
 			}
-			return a.state(ctx, campaigns)
+			return a.state(ctx, campaigns, counts != nil && a.Config.Ledger.DSN != "")
 		}})
 }
 
-// state asks Redis how the deployment stands. The error says that a server does not answer. Whatever else can't be told,
+// state asks Redis how the deployment stands, and the ledger, if it is to be asked, for what waits there. The error says that a server does not answer. Whatever else can't be told,
 // for want of time or because this build can't read it, is left out: the rest of the state is good.
-func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, error) {
+func (a *App) state(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
 	out := &metrics.State{}
 	var g errgroup.Group // what fails does not end the others
 	var mu sync.Mutex
@@ -75,8 +75,28 @@ func (a *App) state(ctx context.Context, campaigns []string) (*metrics.State, er
 		}
 		return nil
 	})
+	if asksLedger {
+		g.Go(func() error {
+			out.Unfinished = a.unfinished(ctx)
+			return nil
+		})
+	}
 	err := g.Wait()
 	return out, errors.Join(append(away, err)...)
+}
+
+// unfinished asks the ledger for what only a worker brings to its end; nil if it does not tell. Redis' state is told
+// without it.
+func (a *App) unfinished(ctx context.Context) map[string]int64 {
+	l, err := a.sharedLedger(ctx)
+	if err != nil {
+		return nil
+	}
+	topUps, credits, err := l.Unfinished(ctx)
+	if err != nil {
+		return nil
+	}
+	return map[string]int64{"top_ups": topUps, "credits": credits}
 }
 
 // sinkState adds up how a sink stands on the shards that could tell. The error is of those whose server is away.

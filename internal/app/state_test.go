@@ -2,12 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -20,7 +25,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	a := onRedis(t, server, hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.space.Shard(0).Audit(), "started", "yesterday").Err())
-	s, err := a.state(t.Context(), []string{"rain"})
+	s, err := a.state(t.Context(), []string{"rain"}, false)
 	require.NoError(t, err)
 	require.Nil(t, s.Audit)
 	require.Len(t, s.Servers, 1)
@@ -31,7 +36,36 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	s, err = a.state(late, []string{"rain"})
+	s, err = a.state(late, []string{"rain"}, false)
 	require.Error(t, err)
 	require.Empty(t, s.Servers)
+}
+
+// A top-up that nobody deals is told, so that a worker is started for it; without an answer of the ledger nothing is.
+func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
+	require.NoError(t, shards.Found(t.Context(), a.redis, a.space, shards.FoundCall{Deployment: "test"}))
+	now := time.Now()
+	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
+		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})
+	_, err := a.shared.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
+		Canonical: campaign.Canonical(spec)})
+	require.NoError(t, err)
+	unfinished := func() map[string]int64 {
+		s, err := a.state(t.Context(), nil, true)
+		require.NoError(t, err)
+		return s.Unfinished
+	}
+	require.Equal(t, map[string]int64{"top_ups": 0, "credits": 0}, unfinished())
+	_, err = a.shared.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
+
+		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(), By: "ann", Why: "it rains"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"top_ups": 1, "credits": 0}, unfinished())
+	a.shared.ledger, a.shared.err, a.shared.failed = nil, errors.New("away"), now
+	require.Nil(t, unfinished())
 }

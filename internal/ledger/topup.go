@@ -217,11 +217,23 @@ func topUpsOf(campaign string) question[StoredTopUp] {
 		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
 }
 
+// openTopUps are those that are not dealt yet, of campaigns that are not refunded.
+const openTopUps = `state = 'announced' AND
+		NOT EXISTS (SELECT 1 FROM campaign AS c WHERE c.id = generation.campaign AND c.state = 'refunded')`
+
 // OpenTopUps lists the top-ups that are not dealt yet, of campaigns that are not refunded.
 func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
-	return question[StoredTopUp]{"look for top-ups that are not dealt", topUpQuery + ` WHERE state = 'announced' AND
-		NOT EXISTS (SELECT 1 FROM campaign AS c WHERE c.id = generation.campaign AND c.state = 'refunded')
+	return question[StoredTopUp]{"look for top-ups that are not dealt", topUpQuery + ` WHERE ` + openTopUps + `
 		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
+}
+
+// Unfinished counts what only a worker brings to its end: top-ups that are not in Redis, and credits that may have been
+// asked for at the remote.
+func (l *Ledger) Unfinished(ctx context.Context) (topUps, credits int64, err error) {
+	one, _, err := question[[2]int64]{"count what waits for a worker", `SELECT
+		(SELECT COUNT(*) FROM generation WHERE ` + openTopUps + `), (SELECT COUNT(*) FROM pending)`, nil,
+		func(s scan) (n [2]int64, err error) { return n, s(&n[0], &n[1]) }}.one(ctx, l)
+	return one[0], one[1], err
 }
 
 // TopUpDealt notes that all packets of a top-up are in Redis. A repeat changes nothing.

@@ -67,6 +67,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	open, err := f.ledger.OpenTopUps(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []StoredTopUp{first}, open)
+	f.unfinished(t, 1, 0)
 	adding := func() hongbao.Amount {
 		totals, _, err := f.ledger.Totals(t.Context(), "rain")
 		require.NoError(t, err)
@@ -86,9 +87,17 @@ func testTopUp(t *testing.T, f *fixture) {
 	open, err = f.ledger.OpenTopUps(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, open)
+	f.unfinished(t, 0, 0)
 	f.settles(t, grantsOf("rain", 1, 16)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 16))
 	require.Zero(t, f.balance(t, PoolAccount("rain")))
+}
+
+func (f *fixture) unfinished(t *testing.T, topUps, credits int64) {
+	t.Helper()
+	n, c, err := f.ledger.Unfinished(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{topUps, credits}, [2]int64{n, c})
 }
 
 // What is refused changes nothing.

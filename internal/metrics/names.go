@@ -44,6 +44,10 @@ var (
 	CampaignLeft = ofServe.add(Metric{Name: "hongbao_campaign_left_packets", Kind: Gauge, Labels: []string{"campaign"},
 		Help:   "Packets that nobody has, of the campaigns that this server decided grabs of lately, at most ops.campaigns.",
 		Normal: "falls to 0 in a rain"})
+	Unfinished = ofServe.add(Metric{Name: "hongbao_ledger_unfinished", Kind: Gauge, Labels: []string{"kind"},
+		Help: "What waits in the ledger for a worker: top_ups that are not in Redis yet, and credits that may have been asked " +
+			"for at the remote. Absent while the ledger does not answer, and without ledger.dsn.",
+		Normal: "0; credits in a rain"})
 	HTTPRequests = ofServe.add(Metric{Name: "hongbao_http_requests_total", Kind: Counter,
 		Labels: []string{"route", "status"}, Help: "Requests by the pattern of the path and the status of the answer.",
 		Normal: "200, some 429; 503 is short"})

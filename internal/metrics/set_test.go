@@ -128,9 +128,9 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Parked: []int64{0, 3},
 			Shards: []SinkShard{{Shard: 4, Lag: 5, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
 			Servers: []ServerState{{Server: "r:1", Memory: 10, AppendOnly: true}}, Campaigns: []CampaignState{{"rain", 3}},
-			Audit: &AuditState{at, 2}}, nil
+			Audit: &AuditState{at, 2}, Unfinished: map[string]int64{"top_ups": 3}}, nil
 	}}}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() { scrape(t, s) })
@@ -142,7 +142,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		`hongbao_sink_workers{sink="kafka"} 2.0`, `hongbao_shard_open{shard="4"} 1.0`, `hongbao_shard_events{shard="4"} 9.0`,
 		`hongbao_redis_append_only{server="r:1"} 1.0`, `hongbao_redis_noeviction{server="r:1"} 0.0`,
 		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,
-		`hongbao_audit_timestamp_seconds 1.7e+09`)
+		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`)
 	fail, c.at = errors.New("Redis is away"), time.Now().Add(-2*time.Hour)
 	text := scrape(t, s)
 	scrape(t, s)

@@ -15,6 +15,8 @@ type State struct {
 	Campaigns []CampaignState
 	// Audit is the last whole audit; nil if there was none.
 	Audit *AuditState
+	// Unfinished is by kind what waits in the ledger for a worker; nil if nobody has told.
+	Unfinished map[string]int64
 }
 
 // SinkState is how a sink stands. Parked counts the entries of each level.
@@ -73,7 +75,7 @@ type Poll struct {
 // State exports the deployment's state. It is asked for when somebody scrapes, and not again within Poll.Every.
 func (s *Set) State(p Poll) {
 	c := &stateCache{poll: p}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
 }
 
 type stateCache struct {
@@ -124,6 +126,9 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 	}
 	for _, one := range state.Campaigns {
 		add(CampaignLeft, float64(one.Left), one.ID)
+	}
+	for kind, n := range state.Unfinished {
+		add(Unfinished, float64(n), kind)
 	}
 	if a := state.Audit; a != nil {
 		add(AuditAgrees, truth(a.Differences == 0))

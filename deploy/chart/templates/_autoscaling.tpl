@@ -1,6 +1,7 @@
 {{- /* What scales a sink's workers. Takes root, part, sink and auto. All processes tell the same of the deployment, hence the
 maximum of a shard and never the sum of the processes; where nobody tells anything, one worker is started. One works as
-long as a shard is frozen, too: only workers open shards. */ -}}
+long as a shard is frozen, too: only workers open shards. And one works as long as the ledger has something for workers:
+packets that were added and are not in Redis, credits in doubt. Only serve tells that, and only if it has the ledger. */ -}}
 {{- define "hongbao.autoscaling" -}}
 {{- $a := .auto -}}
 {{- if gt (int $a.min) (int $a.max) }}{{ fail (printf "work.autoscaling of %s: min is above max" .sink) }}{{ end }}
@@ -63,5 +64,14 @@ spec:
         query: {{ printf "max(hongbao_shard_open{%s} == bool 0) or vector(1)" $a.matchers | quote }}
         threshold: "1"
         ignoreNullValues: "false"
+{{- if or (eq .sink "balance") (not (has "balance" (include "hongbao.sinks" .root | fromJsonArray))) }}
+    - type: prometheus
+      name: ledger
+      metadata:
+        serverAddress: {{ $a.prometheus | quote }}
+        query: {{ printf "clamp_max(sum(max by (kind) (hongbao_ledger_unfinished{%s})), 1) or vector(0)" $a.matchers | quote }}
+        threshold: "1"
+        ignoreNullValues: "false"
+{{- end }}
 {{- end }}
 {{- end -}}
