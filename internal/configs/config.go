@@ -68,7 +68,7 @@ type Config struct {
 
 	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS, controlTLS *tls.Config
 	kafkaSASL                                                       sasl.Mechanism
-	pairs                                                           []*keyPair
+	watched                                                         []teller
 }
 
 // Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.

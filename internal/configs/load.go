@@ -27,7 +27,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l.commandLine(flags)
 	c := l.fill()
 	l.check(c)
-	c.pairs = l.pairs
+	c.watched = l.watched
 	if err := l.p.err(); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 type loader struct {
 	values, sources map[string]string
 	p               problems
-	pairs           []*keyPair
+	watched         []teller
 }
 
 func newLoader() *loader { return &loader{values: map[string]string{}, sources: map[string]string{}} }

@@ -37,8 +37,8 @@ func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	}
 	out := zapcore.Lock(zapcore.AddSync(w))
 	log := zap.New(zapcore.NewCore(encoder, out, level), zap.ErrorOutput(zapcore.Lock(os.Stderr)))
-	for _, p := range c.pairs {
-		p.log.Store(log)
+	for _, w := range c.watched {
+		w.tell(log)
 	}
 	return log, nil
 }

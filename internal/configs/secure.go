@@ -3,6 +3,7 @@ package configs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"slices"
 
 	"github.com/segmentio/kafka-go/sasl"
@@ -52,19 +53,27 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 
 // roots reads the certificates of those who may sign others; name is the knob's.
 func (l *loader) roots(name, path string) *x509.CertPool {
-	data, _, err := readFile(path, maxFile)
-	pool := x509.NewCertPool()
-	switch {
-	case err != nil:
-		l.bad(name, "it can't be read: %v", err)
-	case !pool.AppendCertsFromPEM(data):
-		l.bad(name, "%s holds no certificate in PEM", path)
+	pool, err := readRoots(path)
+	if err != nil {
+		l.bad(name, "%v", err)
 	}
 	return pool
 }
 
+func readRoots(path string) (*x509.CertPool, error) {
+	data, _, err := readFile(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("it can't be read: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+	}
+	return pool, nil
+}
+
 // keyPair reads the files of a certificate; name is what their knobs' names begin with.
-func (l *loader) keyPair(name, cert, key string) *keyPair {
+func (l *loader) keyPair(name, cert, key string) keyPair {
 	p, certErr, keyErr := newKeyPair(cert, key)
 	if certErr != nil {
 		l.bad(name+"_cert", "%v", certErr)
@@ -72,7 +81,7 @@ func (l *loader) keyPair(name, cert, key string) *keyPair {
 	if keyErr != nil {
 		l.bad(name+"_key", "%v", keyErr)
 	}
-	l.pairs = append(l.pairs, p)
+	l.watched = append(l.watched, p)
 	return p
 }
 

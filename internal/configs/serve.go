@@ -2,6 +2,7 @@ package configs
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/serve"
@@ -15,7 +16,7 @@ type Serve struct {
 	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
 	TLSKey string `knob:"serve.tls_key,common"`
 	// File with the certificates of those who may sign a caller's, in PEM; then only callers with such a certificate are
-	// let in. Empty: callers need none.
+	// let in. Empty: callers need none. Read again when it changes, as certificate and key are.
 	TLSClientCA string `knob:"serve.tls_client_ca"`
 	// File with the certificate of the control listener, in PEM; empty to serve administration without TLS.
 	ControlTLSCert string `knob:"serve.control_tls_cert"`
@@ -42,8 +43,19 @@ func (l *loader) checkServe(c *Config) {
 // clientCA makes the server ask callers for a certificate, if path is not empty. name is what the knobs' names begin
 // with. Without a certificate of the server there is nothing to do here: CheckServe refuses it.
 func (l *loader) clientCA(t *tls.Config, name, path string) {
-	if path != "" && t != nil && l.p.fine(name+"_cert", name+"_client_ca") {
-		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, l.roots(name+"_client_ca", path)
+	if path == "" || t == nil || !l.p.fine(name+"_cert", name+"_client_ca") {
+		return
+	}
+	ca, err := watch(func() (*x509.CertPool, error) { return readRoots(path) }, path)
+	if err != nil {
+		l.bad(name+"_client_ca", "%v", err)
+	}
+	l.watched = append(l.watched, ca)
+	t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, ca.valid
+	t.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := t.Clone()
+		now.GetConfigForClient, now.ClientCAs = nil, ca.current()
+		return now, nil
 	}
 }
 

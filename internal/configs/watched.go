@@ -1,0 +1,85 @@
+package configs
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+)
+
+// watched is what files hold. Each use looks whether the files have changed, and then reads them again. What can't be
+// used is told to the log once, and what was there before goes on.
+type watched[T any] struct {
+	files []string
+	read  func() (*T, error)
+	log   atomic.Pointer[zap.Logger]
+
+	mu    sync.Mutex
+	seen  []os.FileInfo // the files as they were before the last reading; nil for one that can't be seen
+	valid *T
+}
+
+// teller is told which log there is.
+type teller interface{ tell(log *zap.Logger) }
+
+// watch reads the files for the first time. What it can't read yet is nil until the files change.
+func watch[T any](read func() (*T, error), files ...string) (*watched[T], error) {
+	w := &watched[T]{files: files, read: read}
+	w.tell(zap.NewNop())
+	w.seen = w.look()
+	var err error
+	w.valid, err = read()
+	return w, err
+}
+
+// tell sets the log.
+func (w *watched[T]) tell(log *zap.Logger) { w.log.Store(log) }
+
+func (w *watched[T]) look() []os.FileInfo {
+	now := make([]os.FileInfo, len(w.files))
+	for i, path := range w.files {
+		if info, err := os.Stat(path); err == nil {
+			now[i] = info
+		}
+	}
+	return now
+}
+
+// current is what the files hold now.
+func (w *watched[T]) current() *T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.look()
+	if sameFiles(now, w.seen) {
+		return w.valid
+	}
+	w.seen = now
+	log := w.log.Load().With(zap.Strings("files", w.files))
+	valid, err := w.read()
+	if err != nil {
+		log.Error("a certificate or its key has changed, and can't be used; what was there before goes on until the files "+
+			"are right", zap.Error(err))
+		return w.valid
+	}
+	log.Info("a certificate or its key has changed, and was read again")
+	w.valid = valid
+	return valid
+}
+
+// sameFiles tells whether files are what they were. Kubernetes changes a link, so that another file has the path.
+func sameFiles(now, before []os.FileInfo) bool {
+	for i, a := range now {
+		b := before[i]
+		if a == nil || b == nil {
+			if a != b {
+				return false
+			}
+			continue
+		}
+		if !os.SameFile(a, b) || !a.ModTime().Equal(b.ModTime()) || a.Size() != b.Size() {
+			return false
+		}
+	}
+	return true
+}
