@@ -75,7 +75,7 @@ test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy
 test-web: setup ## the console in a real Chromium, which is installed with axe-core: scripts/setup.sh web
 	scripts/setup.sh web
 	go vet -tags web ./cmd/hongbao
-	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-update)
+	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-shots)
 
 test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, and an atomic move of a slot; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers

@@ -28,7 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var updateShots = flag.Bool("update", false, "write the screenshots of docs/img anew")
+var updateShots = flag.Bool("shots", false, "write the screenshots of docs/img anew")
 
 // widths are those of a desk, a tablet and a phone.
 var widths = []int64{1280, 768, 390}
@@ -185,7 +185,7 @@ type fault struct {
 }
 
 // check looks at the page at three widths and in both colour schemes: nothing hangs over the edge, and axe-core finds no
-// serious fault. It takes a picture if name is not empty and -update is set.
+// serious fault. It takes a picture if name is not empty and -shots is set.
 func (b *browser) check(name string) {
 	b.t.Helper()
 	for i, width := range widths {
