@@ -35,7 +35,7 @@ demo: build ## see all of it in half a minute, with no server at all
 
 # The soak comes first so that the last lines are go test's. It waits more than it works, so go vet runs beside it; go
 # test need not vet again. The packages that take longest are named first: the others end beside them.
-test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 12 minutes
+test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 15 minutes
 	go vet ./... & $(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
 		go test -vet=off -count=1 -timeout $(TIMEOUT) -p 2 ./cmd/hongbao ./test ./internal/ledger ./...
