@@ -277,3 +277,27 @@ func TestChartRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A part's own variable wins, also with a value that counts as empty, and a number is written as people write it.
+func TestVariablesOfAPart(t *testing.T) {
+	t.Parallel()
+	values := map[string]any{}
+	require.NoError(t, yaml.Unmarshal([]byte(`
+env: {HONGBAO_REDIS_TLS: true, HONGBAO_PRODUCER_MAX_BACKLOG: 5000000, HONGBAO_REDIS_DB: 3, HONGBAO_REDIS_USERNAME: all}
+work: {env: {HONGBAO_REDIS_TLS: false, HONGBAO_REDIS_DB: 0, HONGBAO_REDIS_USERNAME: ""}}
+`), &values))
+	r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
+	env := func(name string) map[string]string {
+		all := map[string]string{}
+		for _, e := range r.pods[name].Spec.Containers[0].Env {
+			if e.ValueFrom == nil {
+				all[e.Name] = e.Value
+			}
+		}
+		return all
+	}
+	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "true", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
+		"HONGBAO_REDIS_DB": "3", "HONGBAO_REDIS_USERNAME": "all"}, env("hongbao-serve"))
+	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "false", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
+		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": ""}, env("hongbao-work-kafka"))
+}

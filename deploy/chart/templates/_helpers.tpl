@@ -102,6 +102,11 @@ volumes:
 {{- end }}
 {{- end -}}
 
+{{- /* A value as a variable's text. Helm reads each number as a float64, and a large one would become 5e+06. */ -}}
+{{- define "hongbao.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- end -}}
+
 {{- /* What every container has. Takes root, part, values, args and files. */ -}}
 {{- define "hongbao.container" -}}
 {{- $ := .root -}}
@@ -109,12 +114,13 @@ name: {{ .part }}
 image: {{ include "hongbao.image" $ | quote }}
 imagePullPolicy: {{ $.Values.image.pullPolicy }}
 args: {{- toYaml (concat .args (list "--config=/etc/hongbao/config/hongbao.yaml" "--log.format=json")) | nindent 2 }}
-{{- $env := merge (deepCopy .values.env) $.Values.env }}
+{{- $env := deepCopy $.Values.env }}
+{{- range $name, $value := .values.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- $secrets := merge (deepCopy .values.secrets) $.Values.secrets }}
 {{- if or $env $secrets }}
 env:
 {{- range $name, $value := $env }}
-  - {name: {{ $name }}, value: {{ $value | quote }}}
+  - {name: {{ $name }}, value: {{ include "hongbao.text" $value | quote }}}
 {{- end }}
 {{- range $name, $from := $secrets }}
   - name: {{ $name }}
