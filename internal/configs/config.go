@@ -94,7 +94,7 @@ type Sink struct {
 	// Grants a second that all workers together hand to the sink; 0 for no bound. `hongbao sink limit` changes it at
 	// once, for all workers.
 	GrantsPerSecond int `knob:"_grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
-	// Calls of the sink at once, of one worker; 0 for one a shard.
+	// Calls of the sink at once, of one worker, and at most one a shard; 0 for one a shard.
 	MaxCalls int `knob:"_max_calls" default:"0" want:"0 to 1024 calls"`
 	// About how many grants this sink gets at once; 0 for consumer.batch_grants.
 	BatchGrants int `knob:"_batch_grants" default:"0" want:"0 to 100_000 grants"`
