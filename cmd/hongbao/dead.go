@@ -200,7 +200,7 @@ func deadRequeueCmd() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().Float64Var(&rate, "rate", 0, "grants per second at most; 0 for no bound")
+	cmd.Flags().Float64Var(&rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
 	cmd.Flags().DurationVar(&patience, "patience", patience, "how long to try again while the sink is out of reach")
 	return cmd
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/remote"
 )
 
@@ -90,8 +89,9 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	if err != nil {
 		return nil, err
 	}
-	report.Report, err = letters.Requeue(ctx, delivery.Options{
-		Handler: handler, BatchGrants: a.Config.Publisher.BatchGrants, Patience: o.Patience}, pick, o.By, o.DryRun)
+	to := a.sinkBounds(ctx, configs.SinkBalance)
+	to.Handler, to.Patience = handler, o.Patience
+	report.Report, err = letters.Requeue(ctx, to, pick, o.By, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
 		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody " +
 			"can read them")

@@ -137,7 +137,7 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 type Requeue struct {
 	Pick deadletter.Pick
 	By   deadletter.Decider
-	// Rate is grants per second at most, 0 for no bound. Patience is how long a sink that is out of reach is tried again.
+	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that is out of reach is tried again.
 	Rate     float64
 	Patience time.Duration
 	DryRun   bool
@@ -186,10 +186,29 @@ func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Re
 	return all, err
 }
 
+// sinkBounds are those that a sink's workers heed: its rate, as people have set it or by its knob, and its batch.
+func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
+	cfg := a.Config.ConsumerConfig(sink)
+	rate, last := cfg.GrantsPerSecond, SinkLimit{}
+	for i := range a.space.Len() { // a shard that is away has no other word than the rest
+		if c, err := shards.Of(a.redis, a.space.Shard(i)).SinkControl(ctx, sink); err == nil {
+			last.add(&c)
+		}
+	}
+	if last.GrantsPerSecond != nil {
+		rate = *last.GrantsPerSecond
+	}
+	return delivery.Options{BatchGrants: min(a.Config.Publisher.BatchGrants, cfg.BatchGrants), Rate: float64(rate)}
+}
+
 func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Requeue,
 	pick *deadletter.Pick) (_ *deadletter.Report, err error) {
-	to := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience}
 	sink := pick.Filter.Sinks[0]
+	to := a.sinkBounds(ctx, sink)
+	to.Patience = o.Patience
+	if o.Rate > 0 {
+		to.Rate = o.Rate
+	}
 	if sink == configs.SinkKafka {
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)

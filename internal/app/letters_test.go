@@ -5,7 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Each sink has a handler of its own; who goes on after a letter begins with the letter's sink.
@@ -23,4 +25,24 @@ func TestPickBySink(t *testing.T) {
 		bySink(&deadletter.Pick{Filter: both, After: "kafka/0/1-1"}))
 	require.Equal(t, []deadletter.Pick{{Filter: one("kafka"), IDs: []string{"kafka/0/1-1"}}},
 		bySink(&deadletter.Pick{Filter: both, IDs: []string{"kafka/0/1-1"}}))
+}
+
+// What is requeued keeps the bounds of its sink, which a person may have set, by whatever way it is asked for.
+func TestRequeueKeepsTheSinksBounds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
+	a.Config.Sinks.Balance.GrantsPerSecond, a.Config.Sinks.Balance.BatchGrants = 700, 30
+	bounds := a.sinkBounds(t.Context(), "balance")
+	require.InDelta(t, 700, bounds.Rate, 0)
+	require.Equal(t, 30, bounds.BatchGrants)
+	require.Zero(t, a.sinkBounds(t.Context(), "kafka").Rate)
+	rate := 500
+	_, err := a.LimitSink(t.Context(), "balance", &rate, "ann", "the bank asked for it")
+	require.NoError(t, err)
+	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0)
+	require.NoError(t, a.redis.Del(t.Context(), a.space.Shard(0).Sink("balance")).Err())
+	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0, "another shard knows it still")
 }
