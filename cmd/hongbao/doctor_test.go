@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +145,40 @@ func (d *deployment) findsAnotherFounding() {
 	require.True(t, finds(all, "redis", "problem", "not founded together") ||
 		finds(all, "ledger", "problem", "not founded together"), all)
 	founded(mark.Founding)
+}
+
+// The remote, the address of a key set and the collector of traces are asked whether they are there.
+func TestDoctorAsksTheOthers(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	var keys atomic.Pointer[string]
+	answer := func(text string) { keys.Store(&text) }
+	answer(`{"keys":[{"kty":"OKP"}]}`)
+	others := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/keys" {
+			w.WriteHeader(http.StatusUnauthorized) // it is there
+			return
+		}
+		_, _ = io.WriteString(w, *keys.Load())
+	}))
+	defer others.Close()
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", others.URL+"/bank", "REMOTE_RETENTION", "0s",
+		"REMOTE_QUERYABLE", "false", "TRACING_ENDPOINT", others.URL, "SERVE_KEYS", others.URL+"/keys",
+		"SERVE_ISSUER", "https://id.example.com", "SERVE_AUDIENCE", "hongbao")
+	all := d.doctor(0)
+	for server, has := range map[string]string{"remote": "/bank answers", "keys": "has 1 keys", "collector": "answers"} {
+		require.True(t, finds(all, server, "ok", has), "%s: %v", server, all)
+	}
+	for _, text := range []string{`{"keys":[]}`, `{}`, "maintenance"} {
+		answer(text)
+		require.True(t, finds(d.doctor(3), "keys", "problem", "not with a key set"), text)
+	}
+	others.Close()
+	all = d.doctor(3)
+	require.True(t, finds(all, "remote", "problem", "remote.url"), all)
+	require.True(t, finds(all, "keys", "problem", "serve.keys"), all)
+	require.True(t, finds(all, "collector", "warning", "tracing.endpoint"), "spans are lost, and nothing else: %v", all)
+	require.True(t, finds(all, "redis", "ok"), all)
 }
 
 // A server that hangs is a problem after a while, and the others are examined all the same.

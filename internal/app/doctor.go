@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ const (
 
 // Finding is one thing that Doctor has looked at.
 type Finding struct {
-	Server string `json:"server"` // redis, ledger, topic or configuration
+	Server string `json:"server"` // redis, ledger, topic, remote, keys, collector or configuration
 	Level  string `json:"level"`
 	// About says what was found, and what to do if it is not ok.
 	About string `json:"about"`
@@ -90,8 +91,10 @@ func (p *part) allowed(allowed bool, errs ...error) {
 
 // Doctor looks at everything that the configuration names, and changes nothing. The servers are examined side by side.
 func (a *App) Doctor(ctx context.Context) *Examination {
-	parts := []*part{{server: "configuration"}, {server: "redis"}, {server: "ledger"}, {server: "topic"}}
-	looks := []func(context.Context, *part){a.examineConfig, a.examineRedis, a.examineLedger, a.examineTopic}
+	parts := []*part{{server: "configuration"}, {server: "redis"}, {server: "ledger"}, {server: "topic"},
+		{server: "remote"}, {server: "keys"}, {server: "collector"}}
+	looks := []func(context.Context, *part){a.examineConfig, a.examineRedis, a.examineLedger, a.examineTopic,
+		a.examineRemote, a.examineKeys, a.examineCollector}
 	var wg sync.WaitGroup
 	for i, look := range looks {
 		wg.Go(func() {
@@ -217,12 +220,14 @@ func (a *App) examineServer(p *part, s *shards.Server) bool {
 // examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.
 func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
 	missing, paused, denied := map[string]int{}, map[string]int{}, []string{}
+	unread := map[string]int{} // by what was wrong
 	for i := range a.space.Len() {
 		k := shards.Of(rdb, a.space.Shard(i))
 		no, err := k.Denied(ctx)
 		denied = append(denied, no...)
-		if p.wrong(err) {
-			return
+		if err != nil {
+			unread[err.Error()]++
+			continue
 		}
 		head, err := k.Head(ctx)
 		if err == nil && head.Frozen {
@@ -231,8 +236,8 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 		}
 		for _, sink := range a.Config.Deployment.Sinks {
 			_, there, failed := k.GroupFinished(ctx, sink, 0)
-			control, unread := k.SinkControl(ctx, sink)
-			err = errors.Join(err, failed, unread)
+			control, errControl := k.SinkControl(ctx, sink)
+			err = errors.Join(err, failed, errControl)
 			if failed == nil && !there {
 				missing[sink]++
 			}
@@ -240,9 +245,12 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 				paused[sink]++
 			}
 		}
-		if p.wrong(err) {
-			return
+		if err != nil {
+			unread[err.Error()]++
 		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(unread)) {
+		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], a.space.Len(), text)
 	}
 	slices.Sort(denied)
 	switch denied = slices.Compact(denied); {
@@ -252,7 +260,7 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 	case len(denied) > 0:
 		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys. That is fine if its role does not need "+
 			"them: deploy/rights/redis.acl has a user for each role", strings.Join(denied, ", "))
-	default:
+	case len(unread) == 0:
 		p.add(LevelOK, "the user may run every command that any role needs")
 	}
 	for _, sink := range a.Config.Deployment.Sinks {

@@ -137,7 +137,8 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 type Requeue struct {
 	Pick deadletter.Pick
 	By   deadletter.Decider
-	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that is out of reach is tried again.
+	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that is out of reach is
+	// tried again.
 	Rate     float64
 	Patience time.Duration
 	DryRun   bool

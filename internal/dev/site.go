@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -32,22 +33,29 @@ type Site struct {
 
 // name sets the addresses.
 func (s *Site) name(cfg *configs.Serve, at serve.Addresses) {
-	s.API = address(at.Public, cfg.TLSCert != "")
-	s.Console = address(at.Control, cfg.ControlTLSCert != "")
-	s.Metrics = address(at.Ops, false)
+	s.API = address(at.Public, cfg.Listen, cfg.TLSCert != "")
+	s.Console = address(at.Control, cfg.ControlListen, cfg.ControlTLSCert != "")
+	s.Metrics = address(at.Ops, cfg.OpsListen, false)
 }
 
-// address is how a browser on this machine reaches a listener.
-func address(at net.Addr, tls bool) string {
-	scheme := "http"
-	if tls {
-		scheme = "https"
+// address is how a browser on this machine reaches a listener. A certificate is for a name, so by TLS it is the name that
+// the listener was given, if it was given one.
+func address(at net.Addr, listen string, tls bool) string {
+	bound, err := netip.ParseAddrPort(at.String())
+	if err != nil {
+		return "http://" + at.String()
 	}
-	host := at.String()
-	if a, err := netip.ParseAddrPort(host); err == nil && a.Addr().IsUnspecified() {
-		host = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port()).String()
+	if bound.Addr().IsUnspecified() {
+		bound = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), bound.Port())
 	}
-	return scheme + "://" + host
+	if !tls {
+		return "http://" + bound.String()
+	}
+	name, _, err := net.SplitHostPort(listen)
+	if _, isAddress := netip.ParseAddr(name); err != nil || name == "" || isAddress == nil {
+		return "https://" + bound.String()
+	}
+	return "https://" + net.JoinHostPort(name, strconv.Itoa(int(bound.Port())))
 }
 
 // Write writes it for a person, with commands to copy: each is a line of its own and ends by itself.

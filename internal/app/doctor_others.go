@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+)
+
+const notThere = "%v; see that it runs and that %s names it"
+
+// mostKeys bounds what is read of a key set.
+const mostKeys = 1 << 20
+
+// examineRemote asks the remote balance system whether it is there. It sends no token, so any answer will do.
+func (a *App) examineRemote(ctx context.Context, p *part) {
+	if a.Config.Settlement.Kind != configs.SettleRemote || !a.has(configs.SinkBalance) {
+		return
+	}
+	rc := a.Config.RemoteConfig()
+	if _, err := get(ctx, rc.URL, rc.TLS); err != nil {
+		p.add(LevelProblem, notThere, err, "remote.url")
+		return
+	}
+	p.add(LevelOK, "%s answers", rc.URL)
+}
+
+// examineKeys reads the key set that serve.keys names by its address.
+func (a *App) examineKeys(ctx context.Context, p *part) {
+	url := a.Config.Serve.KeysURL()
+	if url == "" {
+		return
+	}
+	text, err := get(ctx, url, nil)
+	var set struct{ Keys []json.RawMessage }
+	if err != nil {
+		p.add(LevelProblem, notThere, err, "serve.keys")
+		return
+	}
+	if err := json.Unmarshal(text, &set); err != nil || len(set.Keys) == 0 {
+		p.add(LevelProblem, `serve.keys: %s answers, but not with a key set that has keys, {"keys": [...]}: see the address`, url)
+		return
+	}
+	p.add(LevelOK, "%s has %d keys", url, len(set.Keys))
+}
+
+// examineCollector asks the collector of traces whether it is there. Without it spans are lost, and nothing else.
+func (a *App) examineCollector(ctx context.Context, p *part) {
+	url := a.Config.Tracing.Endpoint
+	if url == "" {
+		return
+	}
+	if _, err := get(ctx, url, nil); err != nil {
+		p.add(LevelWarning, notThere, err, "tracing.endpoint")
+		return
+	}
+	p.add(LevelOK, "%s answers", url)
+}
+
+// get asks for what is at an address, and follows no redirect.
+func get(ctx context.Context, url string, with *tls.Config) ([]byte, error) {
+	client := http.Client{
+		Transport:     &http.Transport{TLSClientConfig: with, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= http.StatusInternalServerError {
+		return nil, fmt.Errorf("ask %s: it answers %s", url, res.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, mostKeys))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	return text, nil
+}
