@@ -46,7 +46,7 @@ func TestClientAuthorityIsReadAgain(t *testing.T) {
 			require.NoError(t, err)
 			return file, &tls.Config{Certificates: []tls.Certificate{pair}, MaxVersion: version, ServerName: "serve",
 				ClientSessionCache: tls.NewLRUClientSessionCache(10),
-				InsecureSkipVerify: true} //nolint:gosec // the test is about the caller's certificate
+				InsecureSkipVerify: true} // the test is about the caller's certificate
 		}
 		firstCA, first := caller()
 		secondCA, second := caller()

@@ -12,15 +12,20 @@ type keyPair struct{ *watched[tls.Certificate] }
 // newKeyPair reads the files; it tells apart what is wrong with each. Two that do not belong together are an error of
 // cert.
 func newKeyPair(cert, key string) (p keyPair, certErr, keyErr error) {
-	p.watched, _ = watch(func() (*tls.Certificate, error) {
-		pair, certErr, keyErr := readKeyPair(cert, key)
-		return &pair, errors.Join(certErr, keyErr)
-	}, cert, key)
-	_, certErr, keyErr = readKeyPair(cert, key)
-	return p, certErr, keyErr
+	p.watched, certErr = watch(func() (*tls.Certificate, error) { return readKeyPair(cert, key) }, cert, key)
+	var wrong *keyPairError
+	if errors.As(certErr, &wrong) {
+		return p, wrong.cert, wrong.key
+	}
+	return p, certErr, nil
 }
 
-func readKeyPair(cert, key string) (pair tls.Certificate, certErr, keyErr error) {
+// keyPairError is what is wrong with the one file and with the other.
+type keyPairError struct{ cert, key error }
+
+func (e *keyPairError) Error() string { return errors.Join(e.cert, e.key).Error() }
+
+func readKeyPair(cert, key string) (*tls.Certificate, error) {
 	certText, _, certErr := readFile(cert, maxFile)
 	if certErr != nil {
 		certErr = fmt.Errorf("it can't be read: %w", certErr)
@@ -32,12 +37,13 @@ func readKeyPair(cert, key string) (pair tls.Certificate, certErr, keyErr error)
 		keyErr = errors.New(wrong)
 	}
 	if certErr != nil || keyErr != nil {
-		return pair, certErr, keyErr
+		return nil, &keyPairError{certErr, keyErr}
 	}
-	if pair, certErr = tls.X509KeyPair(certText, keyText); certErr != nil {
-		certErr = fmt.Errorf("%s and %s are no pair, set the key that the certificate was made with: %w", cert, key, certErr)
+	pair, err := tls.X509KeyPair(certText, keyText)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are no pair, set the key that the certificate was made with: %w", cert, key, err)
 	}
-	return pair, certErr, nil
+	return &pair, nil
 }
 
 // server gives the pair to clients, client to servers that ask for one.
