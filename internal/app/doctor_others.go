@@ -11,10 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-const notThere = "%v; see that it runs and that %s names it"
-
-// mostKeys bounds what is read of a key set.
-const mostKeys = 1 << 20
+// mostAnswer is how many bytes of an answer are read.
+const mostAnswer = 1 << 20
 
 // examineRemote asks the remote balance system whether it is there. It sends no token, so any answer will do.
 func (a *App) examineRemote(ctx context.Context, p *part) {
@@ -22,11 +20,27 @@ func (a *App) examineRemote(ctx context.Context, p *part) {
 		return
 	}
 	rc := a.Config.RemoteConfig()
-	if _, err := get(ctx, rc.URL, rc.TLS); err != nil {
-		p.add(LevelProblem, notThere, err, "remote.url")
+	p.answers(ctx, LevelProblem, "remote.url", rc.URL, rc.TLS)
+}
+
+// examineCollector asks the collector of traces whether it is there. Without it spans are lost, and nothing else.
+func (a *App) examineCollector(ctx context.Context, p *part) {
+	if url := a.Config.Tracing.Endpoint; url != "" {
+		p.answers(ctx, LevelWarning, "tracing.endpoint", url, nil)
+	}
+}
+
+// answers looks whether anybody answers at the address that a knob has. If nobody does, that is of the level.
+func (p *part) answers(ctx context.Context, level, knobName, url string, with *tls.Config) {
+	if _, err := get(ctx, url, with); err != nil {
+		p.notThere(level, knobName, err)
 		return
 	}
-	p.add(LevelOK, "%s answers", rc.URL)
+	p.add(LevelOK, "%s answers", url)
+}
+
+func (p *part) notThere(level, knobName string, err error) {
+	p.add(level, "%v; see that it runs and that %s names it", err, knobName)
 }
 
 // examineKeys reads the key set that serve.keys names by its address.
@@ -36,29 +50,17 @@ func (a *App) examineKeys(ctx context.Context, p *part) {
 		return
 	}
 	text, err := get(ctx, url, nil)
-	var set struct{ Keys []json.RawMessage }
 	if err != nil {
-		p.add(LevelProblem, notThere, err, "serve.keys")
+		p.notThere(LevelProblem, "serve.keys", err)
 		return
 	}
+	var set struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(text, &set); err != nil || len(set.Keys) == 0 {
-		p.add(LevelProblem, `serve.keys: %s answers, but not with a key set that has keys, {"keys": [...]}: see the address`, url)
+		p.add(LevelProblem, `serve.keys: %s answers, but not with a key set that has keys, {"keys": [...]}: see the address`,
+			url)
 		return
 	}
 	p.add(LevelOK, "%s has %d keys", url, len(set.Keys))
-}
-
-// examineCollector asks the collector of traces whether it is there. Without it spans are lost, and nothing else.
-func (a *App) examineCollector(ctx context.Context, p *part) {
-	url := a.Config.Tracing.Endpoint
-	if url == "" {
-		return
-	}
-	if _, err := get(ctx, url, nil); err != nil {
-		p.add(LevelWarning, notThere, err, "tracing.endpoint")
-		return
-	}
-	p.add(LevelOK, "%s answers", url)
 }
 
 // get asks for what is at an address, and follows no redirect.
@@ -79,7 +81,7 @@ func get(ctx context.Context, url string, with *tls.Config) ([]byte, error) {
 	if res.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("ask %s: it answers %s", url, res.Status)
 	}
-	text, err := io.ReadAll(io.LimitReader(res.Body, mostKeys))
+	text, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
