@@ -70,11 +70,12 @@ func (s *shard) turn(ctx context.Context, n int) error {
 func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time.Duration, err error) {
 	call := shards.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
 	home, known := s.c.layout.Home(s.cfg.Group), &s.c.rateHome
-	if home.Index() == s.index || known.due() {
+	own := home.Index() == s.index
+	if own || known.due() {
 		bounded, cancel := context.WithTimeout(ctx, mostTurn)
 		defer cancel()
 		given, wait, err = shards.Of(s.cfg.Redis, home).Turn(bounded, &call)
-		if home.Index() == s.index || ctx.Err() != nil || err != nil && !hongbao.IsOutage(err) {
+		if own || ctx.Err() != nil || err != nil && !hongbao.IsOutage(err) {
 			return given, wait, err
 		}
 		if known.note(err == nil) {

@@ -18,20 +18,36 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
+// handed notes when each grant is handed over.
+type handed struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+// upTo is how long after the first grant another one was handed over.
+func (h *handed) upTo(i int) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.at[i].Sub(h.at[0])
+}
+
+func newTimedSink() (*handed, *sink) {
+	h := &handed{}
+	return h, newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for range grants {
+			h.at = append(h.at, time.Now())
+		}
+		return nil
+	})
+}
+
 // Two workers on two shards share one rate. It takes no attempt, and a person changes it under way.
 func TestRateOverAllWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
-	var mu sync.Mutex
-	var at []time.Time // of each grant that was handed over
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
-		mu.Lock()
-		defer mu.Unlock()
-		for range grants {
-			at = append(at, time.Now())
-		}
-		return nil
-	})
+	at, s := newTimedSink()
 	for shard := range 2 {
 		b.add(t, shard, repeat(5, 20)...)
 	}
@@ -42,10 +58,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 		workers = append(workers, start(t, cfg))
 	}
 	testkit.Eventually(t, soon, func() bool { return s.size() >= 150 }, "the rate lets them through")
-	mu.Lock()
-	took := at[149].Sub(at[0])
-	mu.Unlock()
-	require.Greater(t, took, 1200*time.Millisecond, "150 grants at 100 a second, of which the first 25 go at once")
+	require.Greater(t, at.upTo(149), 1200*time.Millisecond, "150 grants at 100 a second, of which the first 25 go at once")
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
@@ -97,16 +110,7 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	other := (home + 1) % 4
 	h := &homeAway{key: b.layout.Shard(home).Rate(group)}
 	h.away.Store(true)
-	var mu sync.Mutex
-	var at []time.Time // of each grant that was handed over
-	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
-		mu.Lock()
-		defer mu.Unlock()
-		for range grants {
-			at = append(at, time.Now())
-		}
-		return nil
-	})
+	at, s := newTimedSink()
 	b.add(t, other, 20, 20)
 	cfg := b.config(t, "w", s)
 	cfg.GrantsPerSecond = 80 // 20 for each of four shards
@@ -116,10 +120,7 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	w := start(t, cfg)
 	b.idle(t, other)
 	require.Positive(t, h.failed.Load(), "the fault fired")
-	mu.Lock()
-	took := at[39].Sub(at[0])
-	mu.Unlock()
-	require.Greater(t, took, 1500*time.Millisecond, "40 grants at 20 a second, of which the first 5 go at once")
+	require.Greater(t, at.upTo(39), 1500*time.Millisecond, "40 grants at 20 a second, of which the first 5 go at once")
 	require.Equal(t, 1, w.logged("each shard takes its part"), "told once")
 	h.away.Store(false)
 	testkit.Eventually(t, soon, func() bool {

@@ -41,21 +41,19 @@ func (s *Site) name(cfg *configs.Serve, at serve.Addresses) {
 // address is how a browser on this machine reaches a listener. A certificate is for a name, so by TLS it is the name that
 // the listener was given, if it was given one.
 func address(at net.Addr, listen string, tls bool) string {
-	bound, err := netip.ParseAddrPort(at.String())
-	if err != nil {
-		return "http://" + at.String()
+	scheme, host := "http", at.String()
+	bound, err := netip.ParseAddrPort(host)
+	if err == nil && bound.Addr().IsUnspecified() {
+		host = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), bound.Port()).String()
 	}
-	if bound.Addr().IsUnspecified() {
-		bound = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), bound.Port())
+	if tls {
+		scheme = "https"
+		name, _, _ := net.SplitHostPort(listen) // the listener is open, so its address is well formed
+		if _, noAddress := netip.ParseAddr(name); name != "" && noAddress != nil {
+			host = net.JoinHostPort(name, strconv.Itoa(int(bound.Port())))
+		}
 	}
-	if !tls {
-		return "http://" + bound.String()
-	}
-	name, _, err := net.SplitHostPort(listen)
-	if _, isAddress := netip.ParseAddr(name); err != nil || name == "" || isAddress == nil {
-		return "https://" + bound.String()
-	}
-	return "https://" + net.JoinHostPort(name, strconv.Itoa(int(bound.Port())))
+	return scheme + "://" + host
 }
 
 // Write writes it for a person, with commands to copy: each is a line of its own and ends by itself.
