@@ -106,7 +106,7 @@ func (t told) series() (list []map[string]string) {
 	return list
 }
 
-// evaluates has promtool evaluate the expressions over what is told; want is by the expression.
+// evaluates has promtool evaluate the expressions over what is told. want has the value of each.
 func evaluates(t *testing.T, of told, want map[string]float64) {
 	t.Helper()
 	var tests []map[string]any
@@ -137,7 +137,7 @@ func TestQueriesOfKEDA(t *testing.T) {
 		map[string]float64{"ledger": 1}
 	for name, c := range map[string]struct {
 		told told
-		want map[string]float64 // what is not 0
+		want map[string]float64 // the triggers that are not 0
 	}{
 		"idle":            {told{}, nil},
 		"lag of 2 shards": {told{lag0: 60_000, lag1: 50_000}, lags},

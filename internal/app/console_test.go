@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// The entries in hand are those that workers hold, as in hongbao_sink_pending_entries: a parked one is not among them.
+// The page counts as in hand the entries that workers hold, as hongbao_sink_pending_entries does, and no parked one.
 func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}

@@ -220,7 +220,7 @@ func (a *App) examineServer(p *part, s *shards.Server) bool {
 // examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.
 func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
 	missing, paused, denied := map[string]int{}, map[string]int{}, []string{}
-	unread := map[string]int{} // by what was wrong
+	unread := map[string]int{} // how many shards have each error
 	for i := range a.space.Len() {
 		k := shards.Of(rdb, a.space.Shard(i))
 		no, err := k.Denied(ctx)

@@ -28,8 +28,9 @@ func (a *App) exportState(counts *metrics.GrabCounts) {
 		}})
 }
 
-// state asks Redis how the deployment stands, and the ledger, if it is to be asked, for what waits there. The error says that a server does not answer. Whatever else can't be told,
-// for want of time or because this build can't read it, is left out: the rest of the state is good.
+// state asks Redis how the deployment stands, and the ledger, if it is to be asked, for what waits there. The error says
+// that a server does not answer. Whatever else can't be told, for want of time or because this build can't read it, is
+// left out: the rest of the state is good.
 func (a *App) state(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
 	out := &metrics.State{}
 	var g errgroup.Group // what fails does not end the others

@@ -17,8 +17,8 @@ type RateCall struct {
 	Most time.Duration
 }
 
-// Turn gives the caller his turn, or tells that it is too far away. Workers that are to share one
-// bound ask the same shard.
+// Turn gives the caller his turn, or tells that it is too far away. Workers that are to share one bound ask
+// the same shard.
 func (k *Shard) Turn(ctx context.Context, c *RateCall) (given bool, wait time.Duration, err error) {
 	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds(),
 		c.Portion})
