@@ -219,8 +219,8 @@ func (c *cluster) check(users *crowd) {
 	require.Empty(t, users.failed)
 	slices.Sort(users.took)
 	n := len(users.took)
-	t.Logf("%d grabs during the update, p50 %v, p99 %v, slowest %v; sent again: %v", n, users.took[n/2], users.took[n*99/100],
-		users.took[n-1], users.again)
+	fmt.Printf("rolling update: %d grabs, p50 %v, p99 %v, slowest %v; sent again: %v\n", n, users.took[n/2],
+		users.took[n*99/100], users.took[n-1], users.again)
 	packets := map[int64]bool{}
 	for _, r := range users.granted {
 		packets[r.Packet] = true
