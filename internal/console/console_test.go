@@ -78,6 +78,29 @@ func TestAnotherSiteChangesNothing(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
+// What the keyboard reaches in a part that changes has an id, by which the page finds it again.
+func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	who := access.Caller{Role: access.RoleTreasurer}
+	_, err := f.jobs.start(Job{What: "Audit"}, func(context.Context, *Job) error { return nil })
+	require.NoError(t, err)
+	reached := regexp.MustCompile(`<(a|button|summary|input|select|textarea)\b[^>]*>|<[^>]* tabindex="0"[^>]*>`)
+	for path, n := range map[string]int{"/": 3, "/campaigns/rain": 2, "/sinks": 3, "/jobs": 3} {
+		v, ok := f.viewOf(path, &who)
+		require.True(t, ok)
+		data, err := v.load(t.Context())
+		require.NoError(t, err)
+		html, err := f.render(v.live, page{Caller: &who, View: v.filter(data, &who)})
+		require.NoError(t, err)
+		found := reached.FindAllString(html, -1)
+		require.Len(t, found, n, path)
+		for _, tag := range found {
+			require.Contains(t, tag, ` id="`, path)
+		}
+	}
+}
+
 // changes are all that the buttons do, each with a page that has the button.
 var changes = []struct {
 	path, page, button string

@@ -40,23 +40,44 @@
       if (rates[0].length > 300) rates.forEach((r) => r.shift());
     }
     if (chart) chart.setData(rates); else draw();
+    const last = (n) => (rates[n].at(-1) ?? 0).toLocaleString("en", { maximumFractionDigits: 1 });
+    document.getElementById("rates-now").textContent =
+      `Now, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
   };
   if (place) {
     new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   }
 
-  // Each part of the page is replaced by the new one. A focused button stays focused, and an opened detail open.
+  // morph makes an element like a new one, and leaves what did not change: so the focus, a scrolled table, a selected
+  // text and an opened detail stay where they are, and a screen reader says nothing twice.
+  const same = (a, b) => a.nodeName === b.nodeName && (a.id ?? "") === (b.id ?? "");
+  const cut = (from, to) => { while (from !== to) { const next = from.nextSibling; from.remove(); from = next; } };
+  const morph = (old, now) => {
+    if (old.isEqualNode(now)) return;
+    if (old.nodeType !== Node.ELEMENT_NODE) { old.nodeValue = now.nodeValue; return; }
+    for (const a of [...old.attributes]) if (!now.hasAttribute(a.name) && a.name !== "open") old.removeAttribute(a.name);
+    for (const a of now.attributes) if (old.getAttribute(a.name) !== a.value) old.setAttribute(a.name, a.value);
+    let at = old.firstChild;
+    for (const child of [...now.childNodes]) {
+      let match = at; // an element with an id is found behind others too: those have gone
+      while (match && child.id && !same(match, child)) match = match.nextSibling;
+      if (!match || !same(match, child)) { old.insertBefore(child, at); continue; }
+      cut(at, match);
+      morph(match, child);
+      at = match.nextSibling;
+    }
+    cut(at, null);
+  };
   const replace = (html) => {
     const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
-    const open = [...live.querySelectorAll("details[open]")].map((d) => d.id);
     const fresh = document.createElement("template");
     fresh.innerHTML = html;
     for (const part of fresh.content.querySelectorAll("[data-part]")) {
-      live.querySelector(`[data-part="${part.dataset.part}"]`)?.replaceWith(part);
+      const old = live.querySelector(`[data-part="${part.dataset.part}"]`);
+      if (old) morph(old, part);
     }
-    open.forEach((id) => { const d = id && document.getElementById(id); if (d) d.open = true; });
-    const again = focused && document.getElementById(focused);
+    const again = focused && document.getElementById(focused); // it has moved to another row
     if (again && again !== document.activeElement) again.focus({ preventScroll: true });
   };
 

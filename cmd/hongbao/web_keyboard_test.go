@@ -1,0 +1,96 @@
+//go:build web
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Who works by keyboard, or listens to the page, keeps his place while the page changes, and hears the rates.
+func TestConsoleByKeyboard(t *testing.T) {
+	d := setup(t, options{})
+	control := testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	b := newBrowser(t, "http://"+control)
+	d.campaign("rain", 200, 20_000)
+	w := d.start("work")
+	grab := func(user string) { require.Equal(t, "granted", g.grab("rain", user, "r1").Outcome) }
+	grab("first")
+	d.quiet()
+	d.ok("audit") // its age changes the lower part of the page each second
+	b.logIn(d.key("operator"))
+
+	b.open("/campaigns/rain")
+	b.sees("#live", "As a table")
+	b.tabsTo("#d-spread > summary")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.changes(func(i int) { grab(fmt.Sprint("summary-", i)) })
+	b.sees("#granted", "4")
+	require.True(t, b.at("#d-spread > summary"), "the focus is where it was")
+	require.True(t, get(b, chromedp.Evaluate[bool](`document.querySelector("#d-spread").open`)))
+	b.sees("#rates-now", "paid, and")
+	require.Equal(t, "rates-now", get(b, chromedp.Evaluate[string](
+		`document.querySelector("#rates[role=img]").getAttribute("aria-describedby")`)))
+	require.True(t, get(b, chromedp.Evaluate[bool](
+		`!document.querySelector("#rates-now").closest("[role=img], [aria-live]")`)), "read when asked for, not each second")
+
+	for _, path := range []string{"/", "/sinks"} {
+		b.open(path)
+		b.sees("#status", "Live")
+		// A long name or a large font makes a table wider than its region.
+		get(b, chromedp.Evaluate[int](`[...document.styleSheets].at(-1).insertRule(".scroll table { width: 200rem }")`))
+		b.tabsTo("#live [role=region]")
+		get(b, chromedp.Evaluate[int](`document.activeElement.scrollLeft = 100`))
+		b.changes(func(i int) { grab(fmt.Sprint(path, "-", i)) })
+		require.True(t, b.at("#live [role=region]"), path)
+		require.Equal(t, 100.0, get(b, chromedp.Evaluate[float64](`document.activeElement.scrollLeft`)), path)
+	}
+	w.Kill()
+}
+
+// tabsTo presses Tab until the focus is there.
+func (b *browser) tabsTo(selector string) {
+	b.t.Helper()
+	for range 50 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		if b.at(selector) {
+			return
+		}
+	}
+	require.Fail(b.t, "the keyboard does not get there", selector)
+}
+
+// at tells whether the focus is there, and can be seen.
+func (b *browser) at(selector string) bool {
+	b.t.Helper()
+	return get(b, chromedp.Evaluate[bool](fmt.Sprintf(`document.activeElement.matches(%q + ":focus-visible")`, selector)))
+}
+
+// changes does something before each of three looks of the server that the page gets: at least two have found it.
+func (b *browser) changes(do func(i int)) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	messages := chromedp.Events(ctx, network.EventSourceMessageReceived)
+	looks := 0
+	for e, err := range messages {
+		require.NoError(b.t, err)
+		if e.EventName != "live" {
+			continue
+		}
+		if looks == 3 {
+			return
+		}
+		do(looks)
+		looks++
+	}
+}
