@@ -2,22 +2,16 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // The levels of a finding.
@@ -56,13 +50,14 @@ const doctorTime = 20 * time.Second
 // part collects the findings about one server.
 type part struct {
 	server string
+	// node is what each text begins with while one node of a cluster is looked at.
+	node   string
 	list   []Finding
-	// ahead is how far the server's clock is ahead of this machine's; nil if nobody knows.
-	ahead *time.Duration
+	clocks []clock
 }
 
 func (p *part) add(level, format string, args ...any) {
-	p.list = append(p.list, Finding{p.server, level, fmt.Sprintf(format, args...)})
+	p.list = append(p.list, Finding{p.server, level, p.node + fmt.Sprintf(format, args...)})
 }
 
 // wrong adds a problem for each error, and tells whether there was one.
@@ -104,7 +99,7 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 		})
 	}
 	wg.Wait()
-	parts[2].clocks(parts[1])
+	parts[1].apart(parts[2])
 	out := &Examination{Findings: []Finding{}}
 	for _, p := range parts {
 		for _, f := range p.list {
@@ -145,136 +140,6 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	}
 }
 
-// examineRedis looks at each server's settings, then at the deployment's shards.
-func (a *App) examineRedis(ctx context.Context, p *part) {
-	rdb := a.Config.RedisClient()
-	defer rdb.Close()
-	where := strings.Join(a.Config.Redis.Addrs, ",")
-	servers, err := shards.Inspect(ctx, rdb)
-	if err != nil {
-		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
-	}
-	if len(servers) == 0 || err != nil && !hongbao.IsOutage(err) {
-		return
-	}
-	fine := true
-	for i := range servers {
-		fine = a.examineServer(p, &servers[i]) && fine
-	}
-	if fine {
-		a.redisDisks(ctx, p, rdb)
-	}
-	begin := time.Now()
-	if now, err := rdb.Time(ctx).Result(); err == nil {
-		p.clock("Redis", now, begin)
-	}
-	if n, err := rdb.LLen(ctx, a.space.Journal()).Result(); err == nil && n > journalLate {
-		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then `hongbao journal` "+
-			"moves them", n, maxWaiting)
-	}
-	mark, away, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
-	if err != nil {
-		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
-		return
-	}
-	p.wrong(away)
-	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
-	a.examineShards(ctx, p, rdb)
-}
-
-// journalLate is how many entries of the journal may wait in Redis before it is worth a word.
-const journalLate = maxWaiting / 50
-
-// memoryBound is the part of its memory from which a Redis is near its bound.
-const memoryBound = 0.8
-
-// examineServer looks at a server's settings. It is false for a server that Hongbao refuses to run on.
-func (a *App) examineServer(p *part, s *shards.Server) bool {
-	all, found := a.allows(configs.UnsafeRedis), len(p.list)
-	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
-	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
-	if p.wrong(a.checkMode(s), a.checkRunID(s), a.checkCoverage(s)) {
-		return false
-	}
-	if len(p.list) == found {
-		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
-	}
-	if s.WritesFail {
-		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, and "+
-			"at the space on its disk")
-	}
-	if s.Replicas == 0 {
-		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
-	}
-	switch {
-	case s.MaxMemory == 0:
-		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
-			"refusing grabs. Set it below what the machine has")
-	case float64(s.Memory) > memoryBound*float64(s.MaxMemory):
-		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory, or see with `hongbao status` what waits",
-			s.Memory, s.MaxMemory)
-	}
-	return true
-}
-
-// examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.
-func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
-	missing, paused, denied := map[string]int{}, map[string]int{}, []string{}
-	unread := map[string]int{} // how many shards have each error
-	for i := range a.space.Len() {
-		k := shards.Of(rdb, a.space.Shard(i))
-		no, err := k.Denied(ctx)
-		denied = append(denied, no...)
-		if err != nil {
-			unread[err.Error()]++
-			continue
-		}
-		head, err := k.Head(ctx)
-		if err == nil && head.Frozen {
-			p.add(LevelProblem, "shard %d is frozen: see `hongbao recover`", i)
-			continue
-		}
-		for _, sink := range a.Config.Deployment.Sinks {
-			_, there, failed := k.GroupFinished(ctx, sink, 0)
-			control, errControl := k.SinkControl(ctx, sink)
-			err = errors.Join(err, failed, errControl)
-			if failed == nil && !there {
-				missing[sink]++
-			}
-			if control.Paused {
-				paused[sink]++
-			}
-		}
-		if err != nil {
-			unread[err.Error()]++
-		}
-	}
-	for _, text := range slices.Sorted(maps.Keys(unread)) {
-		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], a.space.Len(), text)
-	}
-	slices.Sort(denied)
-	switch denied = slices.Compact(denied); {
-	case slices.Contains(denied, "EVAL"):
-		p.add(LevelProblem, "redis.username may not run scripts on the deployment's keys, and nothing works without: "+
-			"deploy/rights/redis.acl has a user for each role")
-	case len(denied) > 0:
-		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys. That is fine if its role does not need "+
-			"them: deploy/rights/redis.acl has a user for each role", strings.Join(denied, ", "))
-	case len(unread) == 0:
-		p.add(LevelOK, "the user may run every command that any role needs")
-	}
-	for _, sink := range a.Config.Deployment.Sinks {
-		if n := missing[sink]; n > 0 {
-			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
-				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, a.space.Len(), sink)
-		}
-		if n := paused[sink]; n > 0 {
-			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` tells who and why", sink, n,
-				a.space.Len())
-		}
-	}
-}
-
 // examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, whose it is.
 func (a *App) examineLedger(ctx context.Context, p *part) {
 	l, err := a.newLedger(ctx)
@@ -289,7 +154,7 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	}
 	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its own "+
 		"isolation", a.Config.LedgerConfig().Driver, s.Version)
-	p.clock("the database", s.Clock, begin)
+	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
 }
 

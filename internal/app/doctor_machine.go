@@ -1,7 +1,7 @@
 package app
 
 import (
-	"context"
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -13,40 +13,46 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // clockBound is how far two clocks may be apart.
 const clockBound = time.Second
 
-// clock notes how far the server's clock, which was read between begin and now, is ahead of this machine's.
-func (p *part) clock(what string, clock, begin time.Time) {
-	end := time.Now()
-	ahead := time.Duration(0)
+// clock is how far the clock of a server is ahead of this machine's.
+type clock struct {
+	what  string
+	ahead time.Duration
+}
+
+// clock notes what a server's clock said when it was asked for it between begin and end.
+func (p *part) clock(what string, said, begin, end time.Time) {
+	c := clock{what: what}
 	switch {
-	case clock.Before(begin):
-		ahead = clock.Sub(begin)
-	case clock.After(end):
-		ahead = clock.Sub(end)
+	case said.Before(begin):
+		c.ahead = said.Sub(begin)
+	case said.After(end):
+		c.ahead = said.Sub(end)
 	}
-	if p.ahead = &ahead; ahead.Abs() > clockBound {
+	p.clocks = append(p.clocks, c)
+	if c.ahead.Abs() > clockBound {
 		p.add(LevelWarning, "this machine's clock and that of %s are %s apart: let NTP set both. Windows of campaigns go by "+
-			"Redis' clock, credits in doubt and keys by the database's", what, ahead.Abs().Round(time.Millisecond))
+			"Redis' clock, credits in doubt and keys by the database's", what, c.ahead.Abs().Round(time.Millisecond))
 	}
 }
 
-// clocks compares the clocks of Redis and of the database.
-func (p *part) clocks(redis *part) {
-	if p.ahead == nil || redis.ahead == nil {
+// apart compares the clocks of Redis and of the database, which may be near this machine's one by one.
+func (p *part) apart(database *part) {
+	all := append(p.clocks[:len(p.clocks):len(p.clocks)], database.clocks...)
+	if len(all) == 0 {
 		return
 	}
-	if apart := (*p.ahead - *redis.ahead).Abs(); apart > clockBound {
-		p.add(LevelWarning, "the clocks of the database and of Redis are %s apart: let NTP set both",
-			apart.Round(time.Millisecond))
+	byAhead := func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) }
+	slow, fast := slices.MinFunc(all, byAhead), slices.MaxFunc(all, byAhead)
+	if apart := fast.ahead - slow.ahead; apart > clockBound {
+		p.add(LevelWarning, "the clock of %s is %s ahead of that of %s: let NTP set both", fast.what,
+			apart.Round(time.Millisecond), slow.what)
 	}
 }
 
@@ -85,23 +91,12 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%d GiB", n>>30)
 }
 
-// redisDisks looks at the disk of each Redis on this machine. Of one elsewhere, or in a container, it sees nothing.
-func (a *App) redisDisks(ctx context.Context, p *part, rdb redis.UniversalClient) {
-	if slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
+// redisIsHere tells whether Redis is on this machine. Of a disk elsewhere, or in a container, doctor sees nothing.
+func (a *App) redisIsHere() bool {
+	return !slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
 		host, _, err := net.SplitHostPort(addr)
 		return err != nil || !knob.IsLoopback(host)
-	}) {
-		return
-	}
-	folders, err := shards.Files(ctx, rdb)
-	if err != nil {
-		p.wrong(fmt.Errorf("redis: %w", err))
-	}
-	for _, folder := range folders {
-		if folder != "" {
-			p.disk("redis", folder)
-		}
-	}
+	})
 }
 
 // ledgerDisk looks at the disk of an SQLite file.

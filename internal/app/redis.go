@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,10 +105,15 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
+			return fmt.Errorf("redis at %s: %w", a.redisAt(&servers[i]), err)
 		}
 	}
 	return nil
+}
+
+// redisAt is the address of a cluster's node; else redis.addrs.
+func (a *App) redisAt(s *shards.Server) string {
+	return cmp.Or(s.Addr, strings.Join(a.Config.Redis.Addrs, ","))
 }
 
 // checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others
@@ -120,7 +126,7 @@ func (a *App) checkMode(s *shards.Server) error {
 	if what == "" || s.Mode == "cluster" && a.Config.Redis.Mode == configs.Cluster {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s is %s", strings.Join(a.Config.Redis.Addrs, ","), what)
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s is %s", a.redisAt(s), what)
 }
 
 // checkRunID refuses a server by whose INFO nobody can tell that it was started anew.
@@ -137,13 +143,13 @@ func (a *App) checkRunID(s *shards.Server) error {
 		"notice that it was started anew or that another server took over: if it has lost grants by then, its shards "+
 		"freeze only when a caller comes who has seen them, and others are told of packets that belong to somebody "+
 		"already. Take a Redis that tells it, or add %s to unsafe.allow",
-		strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisRunID)
+		a.redisAt(s), configs.UnsafeRedisRunID)
 }
 
 // checkCoverage refuses a node of a cluster that answers nothing when some slot has no server: one node that is down
 // would stop every shard.
 func (a *App) checkCoverage(s *shards.Server) error {
-	switch where := strings.Join(a.Config.Redis.Addrs, ","); {
+	switch where := a.redisAt(s); {
 	case s.NoServer > 0:
 		return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: %d slots of the cluster belong to no node, so what lies in "+
 			"them can be neither read nor written: bring their node back, or give them to another (redis-cli --cluster fix)",
@@ -156,7 +162,7 @@ func (a *App) checkCoverage(s *shards.Server) error {
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: cluster-require-full-coverage is yes, so one slot without a "+
 		"server stops all shards: set cluster-require-full-coverage no on every node, in redis.conf and by CONFIG SET, or "+
-		"add %s to unsafe.allow", strings.Join(a.Config.Redis.Addrs, ","), configs.UnsafeRedisFullCoverage)
+		"add %s to unsafe.allow", a.redisAt(s), configs.UnsafeRedisFullCoverage)
 }
 
 // warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need

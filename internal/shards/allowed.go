@@ -54,24 +54,27 @@ func needed() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Denied names the commands that Hongbao needs and that the connection's user may not run on the shard's keys. It changes
-// nothing.
-func (k *Shard) Denied(ctx context.Context) ([]string, error) {
+// Denied names the commands that Hongbao needs and that the connection's user may not run on the shard's keys, and the
+// shard's node as Server.Addr does. It changes nothing.
+func (k *Shard) Denied(ctx context.Context) (addr string, denied []string, err error) {
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
-		return nil, err
+		return "", nil, err
+	}
+	if one, ok := node.(*redis.Client); ok && node != k.rdb {
+		addr = one.Options().Addr
 	}
 	args := []any{k.Keys.Meta()}
 	for _, line := range needed() {
 		args = append(args, line)
 	}
-	denied, err := node.Eval(ctx, askAllowed, nil, args...).StringSlice()
+	denied, err = node.Eval(ctx, askAllowed, nil, args...).StringSlice()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return []string{"EVAL"}, nil
+		return addr, []string{"EVAL"}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask redis what the user may run: %w", Classify(err))
+		return addr, nil, fmt.Errorf("ask redis what the user may run: %w", Classify(err))
 	}
 	slices.Sort(denied)
-	return slices.Compact(denied), nil
+	return addr, slices.Compact(denied), nil
 }

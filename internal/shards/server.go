@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"path"
 	"strconv"
 	"strings"
 
@@ -16,6 +14,7 @@ import (
 
 // Server is what a Redis server says of itself, as far as money depends on it.
 type Server struct {
+	Addr            string // of a cluster's node; else empty
 	Version         string
 	Role            string
 	MaxMemoryPolicy string
@@ -54,19 +53,13 @@ func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	return askEach(ctx, rdb, inspect)
 }
 
-// Files asks the same servers in which folder each has its append-only files; it is empty where CONFIG GET is not
-// allowed.
-func Files(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
-	return askEach(ctx, rdb, files)
-}
-
-// askEach asks a Redis server, or each primary of a cluster.
+// askEach asks a Redis server, or each primary of a cluster, whose address it tells.
 func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
-	ask func(context.Context, redis.Cmdable) (T, error),
+	ask func(ctx context.Context, rdb redis.Cmdable, addr string) (T, error),
 ) ([]T, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
-		answer, err := ask(ctx, rdb)
+		answer, err := ask(ctx, rdb, "")
 		if err != nil {
 			return nil, err
 		}
@@ -75,9 +68,10 @@ func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
 	var all []T
 	found := make(chan T, 1024)
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		answer, err := ask(ctx, node)
+		addr := node.Options().Addr
+		answer, err := ask(ctx, node, addr)
 		if err != nil {
-			return fmt.Errorf("node %s: %w", node.Options().Addr, err)
+			return fmt.Errorf("node %s: %w", addr, err)
 		}
 		found <- answer
 		return nil
@@ -98,8 +92,9 @@ func info(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	return parseInfo(text), nil
 }
 
-func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
+func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error) {
 	s, err := info(ctx, rdb)
+	s.Addr = addr
 	if err != nil {
 		return s, err
 	}
@@ -119,21 +114,6 @@ func inspect(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 		}
 	}
 	return s, nil
-}
-
-func files(ctx context.Context, rdb redis.Cmdable) (string, error) {
-	c := map[string]string{}
-	for _, name := range []string{"dir", "appenddirname"} { // both at once are an error before Redis 7
-		has, err := rdb.ConfigGet(ctx, name).Result()
-		if err != nil {
-			return "", nil //nolint:nilerr // it is not allowed, or the server has no such setting
-		}
-		maps.Copy(c, has)
-	}
-	if c["dir"] == "" || c["appenddirname"] == "" {
-		return "", nil
-	}
-	return path.Join(c["dir"], c["appenddirname"]), nil
 }
 
 // parseInfo reads the answer to INFO.

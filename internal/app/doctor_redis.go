@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// examineRedis looks at each server's settings, then at the deployment's shards.
+func (a *App) examineRedis(ctx context.Context, p *part) {
+	rdb := a.Config.RedisClient()
+	defer rdb.Close()
+	where := strings.Join(a.Config.Redis.Addrs, ",")
+	nodes, err := shards.Nodes(ctx, rdb)
+	if err != nil {
+		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
+	}
+	if len(nodes) == 0 || err != nil && !hongbao.IsOutage(err) {
+		return
+	}
+	for i := range nodes {
+		a.examineNode(p, &nodes[i])
+	}
+	if n, err := rdb.LLen(ctx, a.space.Journal()).Result(); err == nil && n > journalLate {
+		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then `hongbao journal` "+
+			"moves them", n, maxWaiting)
+	}
+	mark, away, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
+	if err != nil {
+		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
+		return
+	}
+	p.wrong(away)
+	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
+	a.examineShards(ctx, p, rdb)
+}
+
+// journalLate is how many entries of the journal may wait in Redis before it is worth a word.
+const journalLate = maxWaiting / 50
+
+// memoryBound is the part of its memory from which a Redis is near its bound.
+const memoryBound = 0.8
+
+// examineNode looks at a server: its settings, its clock, and its disk if that is one of this machine.
+func (a *App) examineNode(p *part, n *shards.Node) {
+	name := "Redis"
+	if n.Addr != "" {
+		name = "Redis at " + n.Addr
+	}
+	if !n.Clock.IsZero() { // else the user may not ask for it, which is among the rights
+		p.clock(name, n.Clock, n.Asked, n.Answered)
+	}
+	refused := p.wrong(a.checkMode(&n.Server), a.checkRunID(&n.Server), a.checkCoverage(&n.Server))
+	if n.Addr != "" {
+		p.node = "node " + n.Addr + ": "
+		defer func() { p.node = "" }()
+	}
+	a.examineServer(p, &n.Server, refused)
+	if n.Folder != "" && !refused && a.redisIsHere() {
+		p.disk("redis", n.Folder)
+	}
+}
+
+// examineServer looks at a server's settings. Of one that Hongbao refuses to run on only those count that lose receipts.
+func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
+	all, found := a.allows(configs.UnsafeRedis), len(p.list)
+	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
+	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
+	if refused {
+		return
+	}
+	if len(p.list) == found {
+		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
+	}
+	if s.WritesFail {
+		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, and "+
+			"at the space on its disk")
+	}
+	if s.Replicas == 0 {
+		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
+	}
+	switch {
+	case s.MaxMemory == 0:
+		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
+			"refusing grabs. Set it below what the machine has")
+	case float64(s.Memory) > memoryBound*float64(s.MaxMemory):
+		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory, or see with `hongbao status` what waits",
+			s.Memory, s.MaxMemory)
+	}
+}
+
+// examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.
+func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
+	missing, paused := map[string]int{}, map[string]int{}
+	denied := map[string][]string{} // the nodes that deny a list of commands
+	unread := map[string]int{}      // how many shards have each error
+	for i := range a.space.Len() {
+		k := shards.Of(rdb, a.space.Shard(i))
+		node, commands, err := k.Denied(ctx)
+		if len(commands) > 0 {
+			list := strings.Join(commands, ", ")
+			denied[list] = append(denied[list], node)
+		}
+		if err != nil {
+			unread[err.Error()]++
+			continue
+		}
+		head, err := k.Head(ctx)
+		if err == nil && head.Frozen {
+			p.add(LevelProblem, "shard %d is frozen: see `hongbao recover`", i)
+			continue
+		}
+		for _, sink := range a.Config.Deployment.Sinks {
+			_, there, failed := k.GroupFinished(ctx, sink, 0)
+			control, errControl := k.SinkControl(ctx, sink)
+			err = errors.Join(err, failed, errControl)
+			if failed == nil && !there {
+				missing[sink]++
+			}
+			if control.Paused {
+				paused[sink]++
+			}
+		}
+		if err != nil {
+			unread[err.Error()]++
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(unread)) {
+		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], a.space.Len(), text)
+	}
+	if p.rights(denied); len(denied)+len(unread) == 0 {
+		p.add(LevelOK, "the user may run every command that any role needs")
+	}
+	for _, sink := range a.Config.Deployment.Sinks {
+		if n := missing[sink]; n > 0 {
+			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
+				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, a.space.Len(), sink)
+		}
+		if n := paused[sink]; n > 0 {
+			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` tells who and why", sink, n,
+				a.space.Len())
+		}
+	}
+}
+
+// rights says which commands the user may not run, and on which nodes of a cluster.
+func (p *part) rights(denied map[string][]string) {
+	for _, commands := range slices.Sorted(maps.Keys(denied)) {
+		where := ""
+		slices.Sort(denied[commands])
+		if nodes := slices.Compact(denied[commands]); nodes[0] != "" {
+			where = " at " + strings.Join(nodes, ", ")
+		}
+		if slices.Contains(strings.Split(commands, ", "), "EVAL") {
+			p.add(LevelProblem, "redis.username may not run scripts on the deployment's keys%s, and nothing works without: "+
+				"deploy/rights/redis.acl has a user for each role", where)
+			continue
+		}
+		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys%s. That is fine if its role does not need "+
+			"them: deploy/rights/redis.acl has a user for each role", commands, where)
+	}
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// onCluster is an App whose three shards lie on a cluster of the test's own, each on a primary of its own.
+func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs servers")
+	}
+	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
+	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
+		"HONGBAO_REDIS_ADDRS="+strings.Join(cluster.Addrs(), ","))
+	space, err := shards.NewLayout(cfg.Space())
+	require.NoError(t, err)
+	require.NoError(t, shards.Found(t.Context(), cluster.Client(t, nil), space, shards.FoundCall{Deployment: "test"}))
+	return &App{Config: cfg, log: zap.NewNop(), space: space}, cluster
+}
+
+// Each node of a cluster is looked at, and what is about one of them names it.
+func TestDoctorNamesTheNode(t *testing.T) {
+	t.Parallel()
+	a, cluster := onCluster(t)
+	look := func() *part {
+		p := &part{server: "redis"}
+		a.examineRedis(t.Context(), p)
+		return p
+	}
+	nodes := [3]string{}
+	for i, n := range cluster.Masters {
+		nodes[i] = n.Addr
+	}
+	p := look()
+	for _, addr := range nodes {
+		require.True(t, p.finds(LevelOK, "node "+addr+": version"), "%v", p.list)
+		require.True(t, p.finds(LevelWarning, "node "+addr+": maxmemory is not set"), "%v", p.list)
+		require.True(t, slices.ContainsFunc(p.clocks, func(c clock) bool { return c.what == "Redis at "+addr }), p.clocks)
+	}
+	require.Len(t, p.clocks, 3)
+	require.False(t, p.finds(LevelProblem), "%v", p.list)
+
+	cluster.Masters[0].Order(t, "CONFIG SET maxmemory 1")
+	cluster.Masters[1].Order(t, "CONFIG SET maxmemory-policy allkeys-lru")
+	cluster.Masters[2].Order(t, "CONFIG SET appendonly no")
+	for i, n := range cluster.Masters {
+		rights := "+@all"
+		if i > 0 {
+			rights += " -xack"
+		}
+		n.Order(t, "ACL SETUSER few on >secret ~* "+rights)
+	}
+	a.Config.Redis.Username, a.Config.Redis.Password = "few", "secret"
+	p = look()
+	require.True(t, p.finds(LevelWarning, "node "+nodes[0]+": ", "of 1 bytes of memory"), "%v", p.list)
+	require.True(t, p.finds(LevelProblem, "node "+nodes[1]+": maxmemory-policy", "allkeys-lru"), "%v", p.list)
+	require.True(t, p.finds(LevelProblem, "node "+nodes[2]+": ", "appendonly is no"), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "may not run XACK on", nodes[1], nodes[2]), "%v", p.list)
+	require.False(t, p.finds(LevelWarning, "may not run XACK on", nodes[0]), "%v", p.list)
+}
+
+// Clocks of nodes that are wrong are named, and so are the two that are farthest apart.
+func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
+	t.Parallel()
+	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test")}
+	redis, now := &part{}, time.Now()
+	for addr, ahead := range map[string]time.Duration{
+		"a:1": -800 * time.Millisecond, "b:1": 700 * time.Millisecond, "c:1": 0,
+	} {
+		a.examineNode(redis, &shards.Node{Server: shards.Server{Addr: addr, RunID: "r"}, Clock: now.Add(ahead), Asked: now,
+			Answered: now})
+	}
+	require.False(t, redis.finds(LevelWarning, "clock"), "each is near this machine's: %v", redis.list)
+	database := &part{}
+	database.clock("the database", now, now, now)
+	redis.apart(database)
+	require.True(t, redis.finds(LevelWarning, "the clock of Redis at b:1 is 1.5s ahead of that of Redis at a:1"),
+		"%v", redis.list)
+	a.examineNode(redis, &shards.Node{Server: shards.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour), Asked: now,
+		Answered: now})
+	require.True(t, redis.finds(LevelWarning, "this machine's clock and that of Redis at d:1 are 1h0m0s apart"),
+		"%v", redis.list)
+
+	none := &part{}
+	a.examineNode(none, &shards.Node{Server: shards.Server{RunID: "r"}}) // it may not be asked
+	none.apart(&part{})
+	require.False(t, none.finds(LevelWarning, "clock"), "%v", none.list)
+}
