@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -33,10 +34,12 @@ func (d *devServer) told() string { return d.Out.String()[d.mark:] }
 func (d *devServer) tells(pattern string) (groups []string) {
 	d.t.Helper()
 	sentence := regexp.MustCompile(pattern)
-	testkit.Eventually(d.t, time.Minute, func() bool {
-		groups = sentence.FindStringSubmatch(d.told())
-		return groups != nil
-	}, "nobody tells %s", pattern)
+	testkit.EventuallyOK(d.t, time.Minute, func() error {
+		if groups = sentence.FindStringSubmatch(d.told()); groups == nil {
+			return fmt.Errorf("nobody tells it; what is told:\n%s", d.told())
+		}
+		return nil
+	}, "%s", pattern)
 	return groups
 }
 
@@ -76,6 +79,8 @@ func TestDevFaults(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	d := startDev(t, []string{"TMPDIR=" + tmp}, "--crowd", "100")
+	d.shell(d.printed()[0])
+	require.Contains(t, d.shell(d.printed()[5]), "agrees", "the workers have connected to Kafka")
 	killed, held := d.killsWithoutKafka()
 	d.tells(`Kafka is back after .*: [1-9]\d* grants wait`)
 	d.tells(`Everything that worker ` + killed[1] + ` held is done`)

@@ -119,8 +119,8 @@ func (f *Faults) catchUp(ctx context.Context, was *standing, mended time.Time) e
 	err := retry.Poll(ctx, lookEvery, func() (bool, error) {
 		for i, seq := range upTo {
 			shard := shards.Of(f.cfg.Redis, f.cfg.Layout.Shard(i))
-			finished, exists, err := shard.GroupFinished(ctx, f.cfg.Kafka, seq)
-			if err != nil || exists && finished < seq {
+			finished, _, err := shard.GroupFinished(ctx, f.cfg.Kafka, seq) // 0 before its workers have made the group
+			if err != nil || finished < seq {
 				return false, err
 			}
 		}

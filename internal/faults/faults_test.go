@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -151,6 +152,21 @@ func TestKafkaIsCut(t *testing.T) {
 	f.told("The audit agrees.")
 	require.Equal(t, CutKafka, f.Buttons()[1].Name)
 	testkit.Eventually(t, soon, f.Quiet, "both stories are told")
+}
+
+// TestKafkaIsCutBeforeAnybodyConnected: nothing is in the topic before the sink's workers have made their group.
+func TestKafkaIsCutBeforeAnybodyConnected(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.grab(20)
+	require.NoError(t, f.Cause(t.Context(), CutKafka))
+	f.told("Kafka is cut off: 0 connections closed")
+	require.NoError(t, f.Cause(t.Context(), MendKafka))
+	require.Regexp(t, `: 20 grants wait, the oldest for`, f.told("Kafka is back"))
+	retry.Pause(t.Context(), 4*lookEvery)
+	require.NotContains(t, fmt.Sprint(f.Story()), "caught up")
+	f.work("kafka", "host-101-aa", func(context.Context, []hongbao.Grant) error { return nil })
+	require.Regexp(t, `: 20 grants that waited are in the topic\.`, f.told("Sink kafka has caught up"))
 }
 
 func answers(ctx context.Context, p *proxy.Proxy) error {

@@ -141,7 +141,7 @@ func (p *Proxy) closeLinks() int {
 	return n
 }
 
-// Refuse has new connections reset as soon as they are made, until it is turned off. Those that exist go on.
+// Refuse has new connections reset as soon as they are made, until it is turned off. Those that exist go on, until CutAll.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,6 +222,8 @@ func (p *Proxy) serve(c net.Conn) {
 	}
 	l := &link{client: c, server: s}
 	if !p.add(l) {
+		reset(c)
+		_ = s.Close() // it has said nothing yet
 		return
 	}
 	defer p.remove(l)
@@ -247,11 +249,14 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
+// add notes a link, unless all were cut off while it was made.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctx.Err() != nil {
-		l.close()
+	if p.refuse {
+		p.faults.Refused++
+	}
+	if p.refuse || p.ctx.Err() != nil {
 		return false
 	}
 	p.links[l] = struct{}{}

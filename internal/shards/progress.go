@@ -28,7 +28,8 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return finished, true, err
 }
 
-// groupAt is where a consumer group stands in the stream. A place is as XRANGE takes it.
+// groupAt is where a consumer group stands in the stream; one that nobody has made yet stands at its beginning. A place
+// is as XRANGE takes it, and empty where there is no stream.
 type groupAt struct {
 	exists bool
 	// first is the place of the first entry that the group has not finished, next that behind the last one it has read.
@@ -49,7 +50,7 @@ func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string
 		}
 		i := slices.IndexFunc(list, func(g redis.XInfoGroup) bool { return g.Name == group })
 		if i < 0 {
-			return groupAt{}, nil
+			return groupAt{first: "-", next: "-"}, nil
 		}
 		at := groupAt{exists: true, next: "(" + list[i].LastDeliveredID}
 		at.first = at.next

@@ -70,16 +70,18 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 		return out, fmt.Errorf("count the dead letters and claims of %s: %w", group, Classify(err))
 	}
 	finished, unread := int64(0), ""
-	if at.exists {
+	if at.next != "" {
 		if finished, unread, err = k.finished(ctx, &at, out.Seq); err != nil {
 			return out, err
 		}
-		if err := addConsumers(group, workers, &out); err != nil {
-			return out, err
-		}
+	}
+	if !at.exists {
+		finished = 0 // what is no longer in the stream has done bits
+	} else if err := addConsumers(group, workers, &out); err != nil {
+		return out, err
 	}
 	out.Waiting, err = k.unfinished(ctx, group, stream.SeqRange{First: finished + 1, Last: out.Seq})
-	if err != nil || !at.exists || out.Waiting == 0 {
+	if err != nil || out.Waiting == 0 {
 		return out, err
 	}
 	first := at.first

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 func TestStatus(t *testing.T) {
@@ -26,6 +27,8 @@ func TestStatus(t *testing.T) {
 	before := status()
 	require.EqualValues(t, 7, before.Seq)
 	require.EqualValues(t, 7, before.Waiting, "no group yet: all of it waits")
+	testkit.Eventually(t, time.Minute, func() bool { return status().Oldest > 0 && status().Unread > 0 },
+		"no group yet: what waits grows old")
 
 	b.group(t, "balance")
 	s := status()
@@ -88,7 +91,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	}
 	takes(1, 0)
 	ids := b.events(t, "rain", 1, 2, 3, 1)
-	takes(2, 7)
+	takes(3, 7)
 	b.group(t, "balance")
 	takes(3, 7)
 	b.read(t, "balance", "w1", 2)
