@@ -123,6 +123,15 @@ var (
 // Rules gives the table of actions and roles. An action without a role is the command line's only.
 func Rules() []Rule { return slices.Clone(rules) }
 
+// RolesOf names the roles that may take an action.
+func RolesOf(a Action) []string {
+	var all []string
+	for _, role := range ruleOf(a).Roles {
+		all = append(all, string(role))
+	}
+	return all
+}
+
 // ruleOf gives the rule for an action; one that nobody may take if there is none.
 func ruleOf(a Action) Rule {
 	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Action == a })

@@ -119,7 +119,8 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
 			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
-				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them.",
+				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them. " +
+				"docs/campaigns.md tells of the fields.",
 			action: access.CreateCampaign, needs: ledgerNeeded, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},

@@ -51,9 +51,9 @@ func (c *Control) Close() { c.tasks.close() }
 func (c *Control) API() *web.API {
 	api := &web.API{
 		Title: "Hongbao administration", Description: "What the commands of hongbao do. docs/administration.md tells more.",
-		Pages: "docs/administration.md and /openapi.json list the paths",
+		Pages: "docs/api-control.md and /openapi.json list the paths",
 		Schemes: map[string]*huma.SecurityScheme{
-			"key": {Type: "http", Scheme: "bearer", BearerFormat: "an API key"}, //nolint:gosec // no secret
+			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."}, //nolint:gosec // no secret
 		},
 		AnswerTime: c.cfg.AnswerTime, Log: c.log,
 	}

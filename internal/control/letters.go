@@ -19,10 +19,10 @@ import (
 // lettersBody picks dead letters to decide about.
 type lettersBody struct {
 	Letter   string    `json:"letter,omitempty" doc:"One letter by its id; or give filters."`
-	Sink     string    `json:"sink,omitempty"`
-	Campaign string    `json:"campaign,omitempty"`
-	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken"`
-	User     string    `json:"user,omitempty"`
+	Sink     string    `json:"sink,omitempty" doc:"Letters of this sink."`
+	Campaign string    `json:"campaign,omitempty" doc:"Letters of this campaign."`
+	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken" doc:"Letters of this class."`
+	User     string    `json:"user,omitempty" doc:"Letters of this user."`
 	Reason   string    `json:"reason,omitempty" doc:"Letters whose reason contains this text."`
 	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
 	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`

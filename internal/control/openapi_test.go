@@ -17,15 +17,12 @@ func TestDocumentIsCommitted(t *testing.T) {
 	webtest.Committed(t, (&Control{}).API(), "../../docs/openapi-control.yaml")
 }
 
-// docs/administration.md has each code with its status, and each path.
-func TestPageHasAll(t *testing.T) {
+// docs/administration.md has each code with its status.
+func TestPageHasTheCodes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/administration.md")
 	require.NoError(t, err)
 	webtest.OnPage(t, string(page), webtest.Codes((&Control{}).API().Endpoints))
-	for _, o := range operations() {
-		require.Contains(t, string(page), "`"+o.method+" "+o.path)
-	}
 }
 
 var document = sync.OnceValues(func() (*webtest.Document, error) { return webtest.DocumentOf((&Control{}).API()) })

@@ -78,7 +78,8 @@ var (
 func (c *Control) endpoint(o *operation) web.Endpoint {
 	e := web.Endpoint{
 		Method: o.method, Path: o.path, ID: o.id, Summary: o.summary, Description: o.description,
-		Params: o.params, Security: []string{"key"}, Body: o.body, Answer: o.answer, Accepted: o.accepted,
+		Params: o.params, Security: []string{"key"}, Roles: access.RolesOf(o.action),
+		Body: o.body, Answer: o.answer, Accepted: o.accepted,
 		Codes: slices.Concat(commonCodes, o.codes),
 	}
 	if strings.Contains(o.path, "{id}") {

@@ -26,13 +26,13 @@ import (
 // replayBody says what is to be replayed. A shard is a text: 0 is one.
 type replayBody struct {
 	To       string    `json:"to" doc:"balance, kafka, or topic:OTHER."`
-	Campaign string    `json:"campaign,omitempty"`
-	User     string    `json:"user,omitempty"`
+	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
+	User     string    `json:"user,omitempty" doc:"Grants of this user."`
 	From     time.Time `json:"from,omitzero" doc:"Grants decided at or after this time."`
 	Until    time.Time `json:"until,omitzero" doc:"Grants decided before this time."`
-	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$"`
+	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Grants of this shard."`
 	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"With last_seq: only these events of the shard."`
-	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1"`
+	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"The last of these events."`
 	Dead     string    `json:"dead,omitempty" doc:"The dead letters of this sink, which stay."`
 	Missing  bool      `json:"missing,omitempty" doc:"To kafka: push what its sink has finished and the topic lacks."`
 	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most."`

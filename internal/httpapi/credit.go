@@ -12,7 +12,7 @@ import (
 // newCredit is the body of a credit.
 type newCredit struct {
 	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
-	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$"`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
 	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
 	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
 }

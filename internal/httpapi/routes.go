@@ -44,7 +44,7 @@ func (b *Balance) API() *web.API {
 			"See docs/remote-balance.md. Amounts are integers in minor units. A token is a client's: keys and references are " +
 			"the client's own, and what it credits comes from its fund. Keys are kept for ever: a repeat with the same key gets " +
 			"the first answer.",
-		Pages:     "docs/openapi-balance.yaml and /openapi.json list the paths",
+		Pages:     "docs/api-balance.md and /openapi.json list the paths",
 		Schemes:   map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "A client's token."}},
 		Endpoints: b.endpoints(), AnswerTime: b.cfg.HandleTimeout, Log: b.log,
 		Unknown: func(r *http.Request) error {
@@ -116,8 +116,8 @@ func (b *Balance) endpoints() []web.Endpoint {
 func (b *Balance) forClients(
 	scope payment.Scope, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
 ) web.Endpoint {
-	e.Summary += " (scope " + string(scope) + ")"
-	e.Security, e.Codes = []string{"token"}, slices.Concat([]string{"forbidden", "busy", "unavailable"}, e.Codes)
+	e.Security, e.Roles = []string{"token"}, []string{string(scope)}
+	e.Codes = slices.Concat([]string{"forbidden", "busy", "unavailable"}, e.Codes)
 	e.Do = func(w http.ResponseWriter, r *http.Request) error {
 		log := b.log
 		token, err := b.authenticate(r)

@@ -36,7 +36,7 @@ type BatchGrab struct {
 
 // batchRequest is the body of a batch.
 type batchRequest struct {
-	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false"`
+	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"One or more of each user."`
 }
 
 // BatchResult is what one grab of a batch gets: an answer, or a problem.
@@ -48,7 +48,7 @@ type BatchResult struct {
 
 // BatchAnswer has a result for each grab of a batch, in the same order.
 type BatchAnswer struct {
-	Results []BatchResult `json:"results" nullable:"false"`
+	Results []BatchResult `json:"results" nullable:"false" doc:"One for each grab, in the same order."`
 }
 
 // grabBatch is POST /v1/campaigns/{id}/grabs:batch. What is wrong with one grab does not touch the others. All are

@@ -17,10 +17,10 @@ import (
 
 // Receipts is what a user holds in a campaign.
 type Receipts struct {
-	Campaign string    `json:"campaign"`
-	User     string    `json:"user"`
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	User     string    `json:"user" doc:"Whose receipts these are."`
 	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
-	Receipts []Receipt `json:"receipts" nullable:"false"`
+	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All that the user holds there."`
 	// Incomplete: the ledger answered, and it has not all yet.
 	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
 }
@@ -41,13 +41,13 @@ func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller
 
 // CampaignAnswer is what a campaign shows to everybody.
 type CampaignAnswer struct {
-	Campaign string    `json:"campaign"`
-	Name     string    `json:"name"`
-	Kind     string    `json:"kind" enum:"red_packet,coupon"`
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	Name     string    `json:"name" doc:"Its name for people."`
+	Kind     string    `json:"kind" enum:"red_packet,coupon" doc:"What its packets are."`
 	Currency string    `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`
 	Status   string    `json:"status" enum:"not_started,open,sold_out,paused,frozen,ended" doc:"What a grab would meet."`
-	Starts   time.Time `json:"starts"`
-	Ends     time.Time `json:"ends"`
+	Starts   time.Time `json:"starts" doc:"When grabs begin."`
+	Ends     time.Time `json:"ends" doc:"When grabs end."`
 	Time     time.Time `json:"time" doc:"The server's clock, by which grabs are decided."`
 	// StartsIn and EndsIn are 0 once that is past.
 	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until it starts, 0 if it has."`

@@ -53,14 +53,14 @@ func eventID(shard int, seq int64) string {
 // LimitHit says which limit refused a grab.
 type LimitHit struct {
 	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
-	Per    string    `json:"per" enum:"campaign,day,hour"`
-	Max    int64     `json:"max"`
+	Per    string    `json:"per" enum:"campaign,day,hour" doc:"How long it counts."`
+	Max    int64     `json:"max" doc:"Packets at most."`
 	Resets time.Time `json:"resets,omitzero" doc:"When it counts anew; absent for a limit per campaign."`
 }
 
 // GrabAnswer is what a decided grab gets.
 type GrabAnswer struct {
-	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused"`
+	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused" doc:"What was decided; docs/http.md tells what each means."`
 	Currency  string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
 	Receipts  []Receipt `json:"receipts,omitempty" nullable:"false" doc:"Of granted: the one; of already_granted: all."`
 	Limit     *LimitHit `json:"limit,omitempty" doc:"Of limit_reached."`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -28,9 +29,9 @@ var codes = web.AddCodes(map[string]web.Code{
 func (s *Server) API() *web.API {
 	a := &web.API{
 		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
-		Pages: "docs/http.md and /openapi.json list the paths",
+		Pages: "docs/api.md and /openapi.json list the paths",
 		Schemes: map[string]*huma.SecurityScheme{
-			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT"},
+			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's token."},
 			"key":   {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
 			"signature": {Type: "http", Scheme: "Hongbao-HMAC",
 				Description: "A gateway's signature; docs/http.md shows how to sign."},
@@ -62,7 +63,8 @@ func (s *Server) endpoints() []web.Endpoint {
 			Summary: "Grab for up to 128 users",
 			Description: "Decides the grabs of a gateway's users. There is a result for each, in the same order; what is " +
 				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
-			Params: id, Security: key, Body: batchRequest{}, Answer: BatchAnswer{}, Do: s.grabBatch,
+			Params: id, Security: key, Roles: access.RolesOf(access.Grab), Body: batchRequest{}, Answer: BatchAnswer{},
+			Do: s.grabBatch,
 			Codes: slices.Concat(web.BodyCodes, []string{"grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
 				"unavailable", "rate_limited"}),
 		},
@@ -71,7 +73,7 @@ func (s *Server) endpoints() []web.Endpoint {
 			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
 			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
 				Schema: web.IDSchema()}),
-			Security: key, Answer: Receipts{}, Do: s.userReceipts,
+			Security: key, Roles: access.RolesOf(access.ReadGrants), Answer: Receipts{}, Do: s.userReceipts,
 			Codes: []string{"campaign_invalid", "user_invalid", "unknown_campaign", "archived", "forbidden", "frozen",
 				"not_durable", "unavailable", "rate_limited"},
 		},

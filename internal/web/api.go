@@ -40,6 +40,8 @@ type Endpoint struct {
 	Params []*huma.Param
 	// Security names the schemes of API.Schemes of which a request passes one; none: everybody may ask.
 	Security []string
+	// Roles are those of which the credentials have one, or their scope; none: any credentials do.
+	Roles []string
 	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
 	Body, Answer any
 	// Created: the answer comes with status 201 if what it tells of was made now, else with 200.

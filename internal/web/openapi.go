@@ -59,7 +59,12 @@ func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
 	}
 	codes := append(slices.Clone(e.Codes), "not_found")
 	for _, scheme := range e.Security {
-		op.Security = append(op.Security, map[string][]string{scheme: {}})
+		for _, role := range e.Roles {
+			op.Security = append(op.Security, map[string][]string{scheme: {role}})
+		}
+		if len(e.Roles) == 0 {
+			op.Security = append(op.Security, map[string][]string{scheme: {}})
+		}
 	}
 	if len(e.Security) > 0 {
 		codes = append(codes, "unauthorized")

@@ -83,7 +83,7 @@ type Problem struct {
 	Status   int    `json:"status" doc:"The HTTP status."`
 	Detail   string `json:"detail" doc:"What to do about it."`
 	Instance string `json:"instance" doc:"The X-Request-Id of this answer, for the server's log."`
-	Code     string `json:"code" doc:"What went wrong; the page of the API lists the codes."`
+	Code     string `json:"code" doc:"What went wrong: it never changes its meaning."`
 }
 
 // Refusal is the error that becomes a Problem. Its texts hold nothing of the request.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,18 +21,21 @@ import (
 
 var update = flag.Bool("update", false, "write the API's document in docs anew")
 
-// Committed makes sure that a file is the document of an API; with -update it writes it.
+// Committed makes sure that a file is the document of an API, and that the page beside it is its reference; with -update
+// it writes both.
 func Committed(t *testing.T, api *web.API, file string) {
 	t.Helper()
 	text, err := api.Document().YAML()
 	require.NoError(t, err)
-	if *update {
-		require.NoError(t, os.WriteFile(file, text, 0o644)) //nolint:gosec // docs are for everybody
-	}
-	has, err := os.ReadFile(file)
-	require.NoError(t, err)
-	if string(text) != string(has) { // thousands of lines tell nothing
-		t.Errorf("%s is not what the API makes: run this test with -update", file)
+	for name, want := range map[string]string{file: string(text), referenceFile(file): Reference(api, filepath.Base(file))} {
+		if *update {
+			require.NoError(t, os.WriteFile(name, []byte(want), 0o644)) //nolint:gosec // docs are for everybody
+		}
+		has, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if want != string(has) { // thousands of lines tell nothing
+			t.Errorf("%s is not what the API makes: run this test with -update", name)
+		}
 	}
 }
 
