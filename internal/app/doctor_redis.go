@@ -47,7 +47,7 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 // journalLate is how many entries of the journal may wait in Redis before it is worth a word.
 const journalLate = maxWaiting / 50
 
-// memoryBound is the part of its memory from which a Redis is near its bound.
+// memoryBound is the part of maxmemory, or of its machine's memory, from which a Redis is near its end.
 const memoryBound = 0.8
 
 // examineNode looks at a server: its settings, its clock, and its disk if that is one of this machine.
@@ -88,13 +88,30 @@ func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
 	if s.Replicas == 0 {
 		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
 	}
+	p.memory(s)
+}
+
+// memory looks at maxmemory, and at how much of it, or of the machine's memory, is used.
+func (p *part) memory(s *shards.Server) {
+	most, bound := "below what the machine has", s.MaxMemory
+	if machine := s.MachineMemory; machine > 0 {
+		most = fmt.Sprintf("to %s at most, three quarters of the machine's memory", bytesText(uint64(machine)/4*3))
+		if bound == 0 || bound > machine {
+			bound = machine
+		}
+	}
 	switch {
 	case s.MaxMemory == 0:
 		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
-			"refusing grabs. Set it below what the machine has")
-	case float64(s.Memory) > memoryBound*float64(s.MaxMemory):
-		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory, or see with `hongbao status` what waits",
-			s.Memory, s.MaxMemory)
+			"refusing grabs. Set it %s", most)
+	case s.MachineMemory > 0 && s.MaxMemory > s.MachineMemory/4*3:
+		p.add(LevelWarning, "maxmemory is %s: the server may be killed before it has used that, above all while it rewrites the "+
+			"append-only file, which needs memory for all that is written meanwhile. Set it %s",
+			bytesText(uint64(s.MaxMemory)), most)
+	}
+	if bound > 0 && float64(s.Memory) > memoryBound*float64(bound) {
+		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory if the machine has the memory, or see with "+
+			"`hongbao status` what waits", s.Memory, bound)
 	}
 }
 

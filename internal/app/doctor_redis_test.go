@@ -96,3 +96,30 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	none.apart(&part{})
 	require.False(t, none.finds(LevelWarning, "clock"), "%v", none.list)
 }
+
+// maxmemory is judged by the machine's memory too, and so is what is used.
+func TestDoctorJudgesMemory(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for _, c := range []struct {
+		used, most, machine int64
+		says                []string
+	}{
+		{1, 6, 8, nil},
+		{1, 64, 0, nil}, // nobody knows
+		{5, 6, 8, []string{"5368709120 of 6442450944 bytes of memory are used"}},
+		{1, 7, 8, []string{"maxmemory is 7168 MiB", "Set it to 6144 MiB at most"}},
+		{1, 64, 8, []string{"maxmemory is 64 GiB", "Set it to 6144 MiB at most"}},
+		{7, 64, 8, []string{"maxmemory is 64 GiB", "7516192768 of 8589934592 bytes of memory are used"}},
+		{1, 0, 8, []string{"maxmemory is not set", "Set it to 6144 MiB at most"}},
+		{7, 0, 8, []string{"maxmemory is not set", "7516192768 of 8589934592 bytes of memory are used"}},
+		{1, 0, 0, []string{"maxmemory is not set", "below what the machine has"}},
+	} {
+		p := &part{}
+		p.memory(&shards.Server{Memory: c.used * gib, MaxMemory: c.most * gib, MachineMemory: c.machine * gib})
+		require.Equal(t, len(c.says) == 0, len(p.list) == 0, "%v: %v", c, p.list)
+		for _, text := range c.says {
+			require.True(t, p.finds(LevelWarning, text), "%v: %v", c, p.list)
+		}
+	}
+}

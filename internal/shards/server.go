@@ -27,6 +27,8 @@ type Server struct {
 	RunID, ReplID, ReplID2 string
 	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
 	Memory, MaxMemory int64
+	// MachineMemory is what the machine has, whatever a container may use of it; 0 if the server does not tell.
+	MachineMemory int64
 	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. False if
 	// CONFIG GET is not allowed. NoServer counts the slots that belong to no node.
 	FullCoverage bool
@@ -132,6 +134,7 @@ func parseInfo(text string) Server {
 	s.Replicas, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
 	s.Memory, _ = strconv.ParseInt(info["used_memory"], 10, 64)
 	s.MaxMemory, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
+	s.MachineMemory, _ = strconv.ParseInt(info["total_system_memory"], 10, 64)
 	for _, last := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
 		s.WritesFail = s.WritesFail || info[last] == "err"
 	}
