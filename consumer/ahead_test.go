@@ -73,7 +73,7 @@ func TestProgressThatIsOlderThanItsEntries(t *testing.T) {
 	}})
 	cfg.Reads = reader
 	w := start(t, cfg)
-	testkit.Eventually(t, 10*time.Second, func() bool { return s.size() == 4 }, "both entries were handled")
+	testkit.Eventually(t, 30*time.Second, func() bool { return s.size() == 4 }, "both entries were handled")
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 4)

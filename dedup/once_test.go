@@ -32,7 +32,7 @@ func (b *bundle) key(t *testing.T, id string) string {
 // leaseOver waits until the lease of a claim has ended, in Redis time.
 func leaseOver(t *testing.T, o *dedup.Once, id string) {
 	t.Helper()
-	testkit.Eventually(t, 5*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		s, err := o.Claim(t.Context(), id, "looker")
 		require.NoError(t, err)
 		return s == dedup.InDoubt
@@ -123,7 +123,7 @@ func TestOnceRetentionEnds(t *testing.T) {
 		s, err := o.Push(t.Context(), "m1", "a", func(context.Context) error { return nil })
 		require.NoError(t, err)
 		require.Equal(t, dedup.Done, s)
-		testkit.Eventually(t, 5*time.Second, func() bool {
+		testkit.Eventually(t, 30*time.Second, func() bool {
 			var left int64
 			for i := range b.layout.Len() {
 				left += b.rdb.Exists(t.Context(), b.layout.Shard(i).Once("sms", "m1")).Val()

@@ -28,7 +28,7 @@ func TestRedisBusyWithAScript(t *testing.T) {
 	other := b.server.Client(t)
 	killed := make(chan error, 1)
 	go func() { killed <- other.Eval(t.Context(), "while true do end", nil).Err() }()
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		return redis.HasErrorPrefix(b.server.Client(t).Ping(t.Context()).Err(), "BUSY")
 	}, "Redis is busy")
 	testkit.Eventually(t, 20*time.Second, func() bool { // a try that the end of its call cuts short does not tell why

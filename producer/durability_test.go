@@ -64,7 +64,7 @@ func TestReplicaClass(t *testing.T) {
 	grants := b.grants(t)
 	require.Len(t, grants["u1"], 1)
 	require.Equal(t, grants["u1"][0].Packet, a.Receipts[0].Packet)
-	testkit.Eventually(t, 5*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		n, err := replica.Client(t).XLen(t.Context(), b.k.Events()).Result()
 		return err == nil && int(n) == len(b.entries(t))
 	}, "the replica has it")

@@ -104,7 +104,7 @@ func TestConnectionRefused(t *testing.T) {
 	}, "nothing happened")
 	require.NoError(t, b.server.Restart())
 	shardstest.KeepOpen(t, b.admin, b.space)
-	testkit.Eventually(t, 10*time.Second, func() bool { // go-redis looks again once a second
+	testkit.Eventually(t, 30*time.Second, func() bool { // go-redis looks again once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
 	}, "it works again by itself")
@@ -242,7 +242,7 @@ func TestGrabUsedAgain(t *testing.T) {
 	wg.Wait()
 	first.User, second.User = "mallory", "mallory"
 	require.NoError(t, b.server.Cont())
-	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)) == 4 }, "both calls were made")
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.grants(t)) == 4 }, "both calls were made")
 	for _, p := range producers {
 		require.NoError(t, p.Close(t.Context()))
 	}

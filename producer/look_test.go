@@ -71,7 +71,7 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 	}
 	require.LessOrEqual(t, looks.n.Load(), 1+int64(time.Since(began)/time.Second))
 	b.load(t, spec("rain", 10))
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		require.NoError(t, err)
 		return a.Outcome == hongbao.OutcomeGranted
@@ -90,7 +90,7 @@ func TestIdleLanesGo(t *testing.T) {
 	}
 	p.Sweep(time.Now().Add(50 * time.Second))
 	require.Equal(t, 2, p.Lanes())
-	testkit.Eventually(t, 10*time.Second, func() bool { // the calls that answered them end
+	testkit.Eventually(t, 30*time.Second, func() bool { // the calls that answered them end
 		p.Sweep(time.Now().Add(70 * time.Second))
 		return p.Lanes() == 0
 	}, "idle lanes go")

@@ -241,7 +241,7 @@ func TestMaxWaiting(t *testing.T) {
 		}
 	}
 	wg.Go(func() { one("first") })
-	testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the first call is in flight")
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the first call is in flight")
 	for i := range 20 {
 		wg.Go(func() { one(fmt.Sprintf("u%d", i+1)) })
 	}
@@ -273,7 +273,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 		}
 		granted <- err
 	}()
-	testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the call is in flight")
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the call is in flight")
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { require.NoError(t, p.Close(context.Background())) })
@@ -306,7 +306,7 @@ func TestCloseCutsShort(t *testing.T) {
 		_, err := p.Grab(t.Context(), grab("u1", "r1"))
 		got <- err
 	}()
-	testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the call is in flight")
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) == 2 }, "the call is in flight")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()

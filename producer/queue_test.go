@@ -57,12 +57,12 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 		_, err := p.Grab(ctx, &hongbao.Grab{Campaign: "rain", User: "u1", RequestID: "r1", Facts: mine})
 		left <- err
 	}()
-	testkit.Eventually(t, 10*time.Second, func() bool { return refused.Load() > 0 }, "the call is under way")
+	testkit.Eventually(t, 30*time.Second, func() bool { return refused.Load() > 0 }, "the call is under way")
 	cancel()
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-left))
 	mine["device"] = "d0" // under the race detector this is what kills a program
 	down.Store(false)
-	testkit.Eventually(t, 10*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 },
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 },
 		"it counts by d1, which had none")
 }
 
@@ -120,7 +120,7 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 		_, err := p.Grab(t.Context(), grab("first", "r"))
 		first <- err
 	}()
-	testkit.Eventually(t, 10*time.Second, func() bool { return scripts.n.Load() > before }, "the first call is under way")
+	testkit.Eventually(t, 30*time.Second, func() bool { return scripts.n.Load() > before }, "the first call is under way")
 	for round := range 3 { // each time all of the queue's places
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		var wg sync.WaitGroup
@@ -244,20 +244,20 @@ func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 				}
 			})
 		}
-		testkit.Eventually(t, 5*time.Second, func() bool { return p.Waiting("rain") == before+n }, "they wait")
+		testkit.Eventually(t, 30*time.Second, func() bool { return p.Waiting("rain") == before+n }, "they wait")
 	}
 	wg.Go(func() {
 		if _, err := p.Grab(t.Context(), grab("first", "r")); err != nil {
 			t.Errorf("first: %v", err)
 		}
 	})
-	testkit.Eventually(t, 5*time.Second, func() bool { return p.Calls("rain") == 1 }, "the first call is under way")
+	testkit.Eventually(t, 30*time.Second, func() bool { return p.Calls("rain") == 1 }, "the first call is under way")
 	grabs(t.Context(), 1, 4)
 	ctx, leave := context.WithCancel(t.Context())
 	grabs(ctx, 5, 3)
 	leave()
 	wg.Wait()
-	testkit.Eventually(t, 5*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		p.Sweep(time.Now().Add(time.Hour))
 		return p.Lanes() == 0
 	}, "the campaign has gone")
@@ -282,12 +282,12 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 		proxy.Delay(time.Second)
 		var wg sync.WaitGroup
 		wg.Go(func() { grabbed("first") })
-		testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) == before+2 }, "the first call is under way")
+		testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) == before+2 }, "the first call is under way")
 		for i := range users {
 			wg.Go(func() { grabbed(fmt.Sprint("u", i, "-")) })
 		}
 		if users == 100 {
-			testkit.Eventually(t, 5*time.Second, func() bool { return len(b.entries(t)) >= before+3 }, "so is a second one")
+			testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) >= before+3 }, "so is a second one")
 			require.GreaterOrEqual(t, len(b.entries(t)[before+2].Grants), 8)
 		}
 		wg.Wait()

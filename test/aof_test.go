@@ -167,7 +167,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.Equal(t, "1", info["Persistence"]["aof_rewrite_in_progress"], "the kill must come in the middle")
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
-		testkit.EventuallyOK(t, 10*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
+		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
 		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.layout))
 		b.whole(t, int64(n), packets)
 	}

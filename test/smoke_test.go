@@ -46,7 +46,7 @@ func TestCampaignToLedger(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
-	testkit.Eventually(t, 10*time.Second, func() bool { return w.Stats().Done == 500 }, "all settled")
+	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == 500 }, "all settled")
 	stop()
 	wg.Wait()
 	totals, found, err := ledger.Totals(t.Context(), "smoke")

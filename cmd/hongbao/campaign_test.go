@@ -283,7 +283,7 @@ func TestGrabOutcomes(t *testing.T) {
 	soon := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
 	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
 	users := 0
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		users++ // a winner gets his receipt again, whatever has become of the campaign
 		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.OutcomeEnded
 	}, "B23: it ends")

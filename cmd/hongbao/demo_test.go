@@ -53,7 +53,7 @@ func descendants(t *testing.T, tmp string, group int) []string {
 // nothingLeft waits until neither a file nor a process of the demo is there.
 func nothingLeft(t *testing.T, tmp string, group int) {
 	t.Helper()
-	testkit.EventuallyOK(t, 10*time.Second, func() error {
+	testkit.EventuallyOK(t, 30*time.Second, func() error {
 		left, err := os.ReadDir(tmp)
 		if found := descendants(t, tmp, group); err != nil || len(left)+len(found) > 0 {
 			return fmt.Errorf("left: files %v, processes %q, %v", left, found, err)

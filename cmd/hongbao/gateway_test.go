@@ -115,7 +115,7 @@ func TestGateways(t *testing.T) {
 
 	id, _, _ := strings.Cut(strings.TrimPrefix(key, "hb_"), "_")
 	d.ok("key", "revoke", id)
-	testkit.Eventually(t, 15*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		status, _ := g.send("GET", "/v1/campaigns/rain/grabs?user=u1", "", map[string]string{"Authorization": "Bearer " + key})
 		return status == http.StatusUnauthorized
 	}, "the key is dead")

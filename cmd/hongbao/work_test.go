@@ -264,7 +264,7 @@ func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 			for round := range 3 {
 				require.Equal(t, 1000, d.crowdOf("rain", 1000*round, 1000))
 				if appendfsync == "everysec" { // while a sync is under way it keeps writes to itself, for two seconds at most
-					testkit.Eventually(t, 10*time.Second, func() bool {
+					testkit.Eventually(t, 30*time.Second, func() bool {
 						info, err := d.rdb.InfoMap(t.Context(), "persistence").Result()
 						return err == nil && info["Persistence"]["aof_buffer_length"] == "0"
 					}, "all is written")
@@ -292,7 +292,7 @@ func TestWorkStopsWhileItStarts(t *testing.T) {
 	slow.Delay(400 * time.Millisecond)
 	d.set("REDIS_ADDRS", slow.Addr)
 	w := d.start("work")
-	testkit.Eventually(t, 10*time.Second, func() bool { return slow.Fired().Delayed > 0 }, "it asks Redis")
+	testkit.Eventually(t, 30*time.Second, func() bool { return slow.Fired().Delayed > 0 }, "it asks Redis")
 	w.Signal(syscall.SIGTERM)
 	r := w.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)

@@ -89,7 +89,7 @@ func TestWithin(t *testing.T) {
 		Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	testkit.EventuallyOK(t, 10*time.Second, func() error { return a.Within(t.Context(), Needs{Ledger: true}, done) },
+	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Within(t.Context(), Needs{Ledger: true}, done) },
 		"the failure is remembered for a moment only")
 	failed, closed := errors.New("do failed"), false
 	for range 2 {

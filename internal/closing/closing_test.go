@@ -210,7 +210,7 @@ func TestConcurrentRefunds(t *testing.T) {
 			return err
 		})
 	}
-	testkit.Eventually(t, 10*time.Second, func() bool { return b.state() == "closed" }, "it is closed")
+	testkit.Eventually(t, 30*time.Second, func() bool { return b.state() == "closed" }, "it is closed")
 	b.settle(3)
 	require.NoError(t, group.Wait())
 	for _, r := range got {

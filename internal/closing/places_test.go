@@ -298,7 +298,7 @@ func TestRetirePlaces(t *testing.T) {
 	require.NoError(t, err)
 	home := fmt.Sprintf("shard %d", s.places[0].Index())
 	s.faults.set(tagOf(s.places[0]), -1)
-	testkit.Eventually(t, 5*time.Second, func() bool { // Redis' clock has to go on
+	testkit.Eventually(t, 30*time.Second, func() bool { // Redis' clock has to go on
 		gone, err := retirer.Retire(t.Context())
 		require.Empty(t, gone)
 		require.ErrorContains(t, err, home+": ")
@@ -340,14 +340,14 @@ func TestRetireWithoutTheHome(t *testing.T) {
 		Every: time.Second})
 	require.NoError(t, err)
 	s.faults.set(tagOf(s.places[0]), -1)
-	testkit.Eventually(t, 5*time.Second, func() bool { // Redis' clock has to go on
+	testkit.Eventually(t, 30*time.Second, func() bool { // Redis' clock has to go on
 		gone, err := retirer.Retire(t.Context())
 		require.Error(t, err)
 		return slices.Equal([]string{alone}, gone)
 	}, "the other campaign leaves")
 	s.faults.set("", -1)
 	require.Equal(t, []string{"closed", "refunded", "refunded"}, s.states())
-	testkit.Eventually(t, 5*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		_, err := retirer.Retire(t.Context())
 		require.NoError(t, err)
 		return slices.Equal([]string{"", "", ""}, s.states())

@@ -63,7 +63,7 @@ func TestRetire(t *testing.T) {
 	done := make(chan error, 1)
 	run := retirer(0)
 	go func() { done <- run.Run(ctx) }()
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		n, err := b.rdb.Exists(t.Context(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
 			b.k.Refunded()).Result()
 		return err == nil && n == 0

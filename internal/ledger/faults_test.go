@@ -100,7 +100,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	inner := f.ledger.store
 	var killed int64
 	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
-		testkit.EventuallyOK(t, 10*time.Second, func() error { // until the server has let go of it
+		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has let go of it
 			n, err := killer.killOthers(ctx)
 			if killed += n; n != 0 || err != nil {
 				return errors.Join(errors.New("still there"), err)

@@ -275,7 +275,7 @@ func TestMariaDBRefused(t *testing.T) {
 		}
 		_, err := killOtherMariaDB(t.Context(), admin) // as a failover does
 		require.NoError(t, err)
-		testkit.EventuallyOK(t, 10*time.Second, func() error {
+		testkit.EventuallyOK(t, 30*time.Second, func() error {
 			errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 			require.Len(t, errs, 5, c.setting)
 			require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
@@ -287,7 +287,7 @@ func TestMariaDBRefused(t *testing.T) {
 		}, "a worker that runs is refused too")
 		execute(t, admin, fmt.Sprintf("SET GLOBAL %s = %s", c.setting, c.good))
 	}
-	testkit.Eventually(t, 10*time.Second, func() bool { return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil },
+	testkit.Eventually(t, 30*time.Second, func() bool { return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil },
 		"the server is well again")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 	execute(t, admin, "SET GLOBAL innodb_flush_log_at_trx_commit = 2", "SET GLOBAL sync_binlog = 0")

@@ -104,7 +104,7 @@ func TestReadOnlyServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
@@ -116,7 +116,7 @@ func TestReadOnlyServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil
 	}, "the server takes writes again")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
@@ -139,7 +139,7 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 	require.NoError(t, err)
 	_, err = killOthers(t.Context(), admin)
 	require.NoError(t, err)
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])

@@ -241,7 +241,7 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
 	_, err := p.client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{b.cfg.Topic}})
 	require.NoError(t, err)
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		_, err := p.bounds(t.Context(), 0)
 		return verdictOf(err) == absent
 	}, "the topic is gone")

@@ -121,7 +121,7 @@ func TestDrain(t *testing.T) {
 	<-f.began
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		return s.call(t, "GET", s.ops+"/readyz", "").Status == http.StatusServiceUnavailable
 	}, "it is not ready")
 	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status, "it lives")
@@ -171,7 +171,7 @@ func TestControl(t *testing.T) {
 	<-began
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err == nil {
 			_ = conn.Close()

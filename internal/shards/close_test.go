@@ -200,7 +200,7 @@ func TestRefundedAndRetired(t *testing.T) {
 	due, err := shards.Of(b.rdb, b.k).DueToRetire(t.Context(), time.Hour, 10)
 	require.NoError(t, err)
 	require.Empty(t, due)
-	testkit.Eventually(t, 5*time.Second, func() bool {
+	testkit.Eventually(t, 30*time.Second, func() bool {
 		due, err = shards.Of(b.rdb, b.k).DueToRetire(t.Context(), 0, 10)
 		return err == nil && len(due) == 1
 	}, "its grace is over")

@@ -337,7 +337,7 @@ func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	require.Positive(t, call("w3", time.Minute).Led)
 	b.endLead(t, "w2")
 	require.Zero(t, call("w3", 20*time.Millisecond).Led)
-	testkit.Eventually(t, 10*time.Second, func() bool { return call("w4", time.Minute).Led == 0 }, "w3 is gone")
+	testkit.Eventually(t, 30*time.Second, func() bool { return call("w4", time.Minute).Led == 0 }, "w3 is gone")
 	led, err := k.TakeLead(t.Context(), "#trimmer", "t1", time.Minute)
 	require.NoError(t, err)
 	require.Zero(t, led, "another work has another lead")

@@ -127,7 +127,7 @@ func TestProxyCutsAndRefuses(t *testing.T) {
 	require.Equal(t, 1, fired.Cut)
 	require.Positive(t, fired.Refused)
 	p.Refuse(false)
-	EventuallyOK(t, 5*time.Second, func() error { return c.Ping(t.Context()).Err() }, "it connects again")
+	EventuallyOK(t, 30*time.Second, func() error { return c.Ping(t.Context()).Err() }, "it connects again")
 }
 
 func TestProxyDelays(t *testing.T) {

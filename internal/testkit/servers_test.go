@@ -113,7 +113,7 @@ func TestRedisClusterIsWholeAndFailsOver(t *testing.T) {
 	require.NoError(t, c.Masters[1].Kill())
 	c.AwaitPromotion(t, 1)
 	require.Same(t, c.Replicas[1], c.Node(t, c.Replicas[1].Addr))
-	EventuallyOK(t, 10*time.Second, func() error {
+	EventuallyOK(t, 30*time.Second, func() error {
 		for i := range 100 {
 			if err := client.Set(t.Context(), fmt.Sprint("key", i), i, 0).Err(); err != nil {
 				return err
@@ -132,7 +132,7 @@ func TestRedisSentinelsFailOver(t *testing.T) {
 	require.NoError(t, s.Primary.Kill())
 	promoted := s.AwaitPromotion(t)
 	require.NotSame(t, s.Primary, promoted)
-	EventuallyOK(t, 10*time.Second, func() error { return client.Set(t.Context(), "key", 2, 0).Err() }, "it is written")
+	EventuallyOK(t, 30*time.Second, func() error { return client.Set(t.Context(), "key", 2, 0).Err() }, "it is written")
 	require.Equal(t, "2", promoted.Order(t, "GET key"))
 }
 

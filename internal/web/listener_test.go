@@ -60,7 +60,7 @@ func TestCrowdIsOverdue(t *testing.T) {
 	wait.Store(0)
 	require.Equal(t, http.StatusOK, post().status)
 	client.CloseIdleConnections()
-	testkit.Eventually(t, 10*time.Second, func() bool { return s.connections() == 0 }, "connections are let go of")
+	testkit.Eventually(t, 30*time.Second, func() bool { return s.connections() == 0 }, "connections are let go of")
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
 
@@ -83,7 +83,7 @@ func TestCrowdHangsUp(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, s.Stop(time.Minute, ""))
 	require.Zero(t, logs.FilterMessage("a request failed").Len())
-	testkit.Eventually(t, 10*time.Second, func() bool { return s.connections() == 0 }, "the connection is let go of")
+	testkit.Eventually(t, 30*time.Second, func() bool { return s.connections() == 0 }, "the connection is let go of")
 }
 
 // An answer that was made though its request was overdue is no failure; the next request of its connection has a context
