@@ -98,7 +98,7 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
 
-bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json, docs/bench.md, README's table
+bench: setup ## measure every row against its baseline, or ROW=grab_1x512 only, ROUNDS=5 times; writes bench/results.json, docs/bench.md, the tables of docs/sizing.md and README
 	go run ./bench -row '$(ROW)' -rounds $(ROUNDS); status=$$?; go run -C bench/plots . && exit $$status
 
 soak: setup build ## load for SECONDS=300 with workers killed and stopped, close, refund, verify, a killed replay, compare; ends with JSON

@@ -81,7 +81,7 @@ func (o options) n(full int) int { return max(1000, int(float64(full)*o.scale)) 
 
 func main() {
 	names := flag.String("row", "", "measure only these rows, separated by commas")
-	only := flag.Bool("pages", false, "measure nothing: write README's tables and docs/bench.md by the results")
+	only := flag.Bool("pages", false, "measure nothing: write docs/bench.md, and the tables of docs/sizing.md and the READMEs")
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "how often the two are run in turn, at least 3")
 	flag.Float64Var(&o.scale, "scale", 1, "size of the work, for a quick look: results are written at 1 only")

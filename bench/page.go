@@ -10,19 +10,36 @@ import (
 	"strings"
 )
 
-// The table of a README stands between these lines; only writePages writes there.
+// The table of a README, and that of the page about sizing, stands between these lines; only writePages writes there.
 const (
 	tableBegin = "<!-- bench -->\n"
 	tableEnd   = "<!-- /bench -->"
 )
 
-// readmes are the files with the table.
-var readmes = []string{"README.md", "README.zh-CN.md"}
+// tables are the files with a table, and what makes it.
+var tables = map[string]func(results []Result) string{
+	"README.md": readmeTable, "README.zh-CN.md": readmeTable, "docs/sizing.md": sizingTable,
+}
+
+// sizingRows are those by which docs/sizing.md counts, and what did their work.
+var sizingRows = []struct{ row, what string }{
+	{"grab_1x512", "a shard, asked by one program with 512 callers"},
+	{"grab_64x8", "a shard, asked by 64 programs with 8 callers each"},
+	{"grab_256x2", "a shard, asked by 256 programs with 2 callers each"},
+	{"http_grab", "one `hongbao serve` with its shard"},
+	{"memory_per_grant", "Redis, for each grant that is settled"},
+	{"settle_postgres", "a worker of sink balance on PostgreSQL, for two shards"},
+	{"settle_mariadb", "a worker of sink balance on MariaDB, for two shards"},
+	{"settle_sqlite", "a worker of sink balance on SQLite, for two shards"},
+	{"settle_http", "a worker of sink balance at a remote that takes 5 ms, for two shards"},
+	{"publish_kafka", "a worker of sink kafka, for two shards"},
+	{"replay", "a replay into a topic"},
+}
 
 // notesFile has what a person knows of a row beside its figures: why a promise was missed, which settings were best.
 const notesFile = "bench/notes.md"
 
-// writePages writes the tables of the READMEs, and docs/bench.md, by the results and the notes.
+// writePages writes the tables, and docs/bench.md, by the results and the notes.
 func writePages(root string) error {
 	results, err := readResults(filepath.Join(root, resultsFile))
 	if err != nil {
@@ -32,13 +49,13 @@ func writePages(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range readmes {
+	for name, table := range tables {
 		path := filepath.Join(root, name)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
-		now, err := withTable(string(text), readmeTable(results))
+		now, err := withTable(string(text), table(results))
 		if err != nil {
 			return fmt.Errorf("write the table of %s: %w", path, err)
 		}
@@ -98,6 +115,21 @@ func readmeTable(results []Result) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Name, number(r.Ours), known(r.Baseline), r.Unit, ratio(r),
 			r.judgement(), date)
+	}
+	return b.String()
+}
+
+// sizingTable has the figures by which docs/sizing.md counts.
+func sizingTable(results []Result) string {
+	var b strings.Builder
+	b.WriteString("| what does the work | row | here | unit | measured |\n|---|---|---|---|---|\n")
+	for _, size := range sizingRows {
+		for i := range results {
+			if r := &results[i]; r.Name == size.row {
+				fmt.Fprintf(&b, "| %s | [%s](bench.md#%[2]s) | %s | %s | %s |\n", size.what, r.Name, number(r.Ours), r.Unit,
+					r.Machine.Date)
+			}
+		}
 	}
 	return b.String()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tables of the READMEs and docs/bench.md are what bench/results.json says, and each row is one that is measured.
+// The tables and docs/bench.md are what bench/results.json says, and each row is one that is measured.
 func TestPagesSayWhatWasMeasured(t *testing.T) {
 	t.Parallel()
 	results, err := readResults("results.json")
@@ -16,12 +16,15 @@ func TestPagesSayWhatWasMeasured(t *testing.T) {
 	require.NotEmpty(t, results)
 	notes, err := readNotes("notes.md")
 	require.NoError(t, err)
-	for _, name := range readmes {
+	for name, table := range tables {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		require.NoError(t, err)
-		want, err := withTable(string(text), readmeTable(results))
+		want, err := withTable(string(text), table(results))
 		require.NoError(t, err)
 		require.Equal(t, want, string(text), "run: go run ./bench -pages")
+	}
+	for _, size := range sizingRows {
+		require.Contains(t, sizingTable(results), "["+size.row+"]", "docs/sizing.md counts by a row that was not measured")
 	}
 	text, err := os.ReadFile("../docs/bench.md")
 	require.NoError(t, err)
