@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -121,5 +122,36 @@ func TestDoctorJudgesMemory(t *testing.T) {
 		for _, text := range c.says {
 			require.True(t, p.finds(LevelWarning, text), "%v: %v", c, p.list)
 		}
+	}
+}
+
+// A shard whose nodes are down hides nothing about the shards after it, and nothing is said to be in order that nobody
+// could ask.
+func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
+	t.Parallel()
+	a, cluster := onCluster(t)
+	rdb := cluster.Client(t, nil)
+	require.NoError(t, rdb.HSet(t.Context(), a.space.Shard(2).Meta(), "frozen", "1").Err())
+	p := &part{}
+	a.examineRedis(t.Context(), p)
+	require.True(t, p.finds(LevelOK, "may run every command"), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "sink balance is missing on 2 of 3 shards"), "%v", p.list)
+	gone, err := rdb.MasterForKey(t.Context(), a.space.Shard(0).Meta())
+	require.NoError(t, err)
+	i := slices.IndexFunc(cluster.Masters[:], func(n *testkit.RedisServer) bool { return n.Addr == gone.Options().Addr })
+	require.NoError(t, cluster.Replicas[i].Kill())
+	require.NoError(t, cluster.Masters[i].Kill())
+
+	ctx, cancel := context.WithTimeout(t.Context(), doctorTime)
+	defer cancel()
+	p = &part{}
+	a.examineRedis(ctx, p)
+	require.True(t, p.finds(LevelProblem, "1 of 3 shards can't be read", cluster.Masters[i].Addr), "%v", p.list)
+	require.True(t, p.finds(LevelProblem, "shard 2 is frozen"), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "sink balance is missing on 1 of 3 shards"), "%v", p.list)
+	require.False(t, p.finds(LevelOK, "may run every command"), "%v", p.list)
+	for _, n := range cluster.Masters {
+		version := p.finds(LevelOK, "node "+n.Addr+": version")
+		require.Equal(t, n.Addr != cluster.Masters[i].Addr, version, "%s: %v", n.Addr, p.list)
 	}
 }
