@@ -75,6 +75,12 @@ type told map[string]float64
 // Lag on each of two shards, as series.
 const lag0, lag1 = `hongbao_sink_lag_grants{sink="balance",shard="0"`, `hongbao_sink_lag_grants{sink="balance",shard="1"`
 
+// What is parked on each of two shards, on levels of their own.
+const (
+	parked0 = `hongbao_sink_parked_entries{sink="balance",shard="0",level="0"`
+	parked1 = `hongbao_sink_parked_entries{sink="balance",shard="1",level="1"`
+)
+
 // idle is a deployment with two shards in which nothing is to be done.
 func idle() told {
 	return told{
@@ -84,9 +90,8 @@ func idle() told {
 		`hongbao_sink_oldest_seconds{sink="balance",shard="1"`:  0,
 		`hongbao_sink_pending_entries{sink="balance",shard="0"`: 0,
 		`hongbao_sink_pending_entries{sink="balance",shard="1"`: 0,
-		`hongbao_sink_parked_entries{sink="balance",level="0"`:  0,
-		`hongbao_sink_parked_entries{sink="balance",level="1"`:  0,
-		`hongbao_shard_open{shard="0"`:                          1, `hongbao_shard_open{shard="1"`: 1,
+		parked0: 0, parked1: 0,
+		`hongbao_shard_open{shard="0"`: 1, `hongbao_shard_open{shard="1"`: 1,
 		`hongbao_ledger_unfinished{kind="top_ups"`: 0, `hongbao_ledger_unfinished{kind="credits"`: 0,
 	}
 }
@@ -142,7 +147,7 @@ func TestQueriesOfKEDA(t *testing.T) {
 		"idle":            {told{}, nil},
 		"lag of 2 shards": {told{lag0: 60_000, lag1: 50_000}, lags},
 		"pending":         {told{`hongbao_sink_pending_entries{sink="balance",shard="1"`: 4}, unfinished},
-		"parked":          {told{`hongbao_sink_parked_entries{sink="balance",level="1"`: 1}, unfinished},
+		"parked":          {told{parked1: 1}, unfinished},
 		"young":           {told{`hongbao_sink_oldest_seconds{sink="balance",shard="0"`: 0.01}, unfinished},
 		"frozen":          {told{`hongbao_shard_open{shard="1"`: 0}, frozen},
 		"top-ups":         {told{`hongbao_ledger_unfinished{kind="top_ups"`: 2}, inLedger},

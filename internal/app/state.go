@@ -128,13 +128,10 @@ func (a *App) add(s *metrics.SinkState, shard int, g *shards.GroupStatus, worker
 			workers[w.Name] = true
 		}
 	}
+	if one.Parked = g.ParkedAt; len(one.Parked) == 0 {
+		one.Parked = []int64{0} // the lowest level is always told of
+	}
 	s.Shards = append(s.Shards, one)
-	for len(s.Parked) < max(1, len(g.ParkedAt)) {
-		s.Parked = append(s.Parked, 0)
-	}
-	for level, n := range g.ParkedAt {
-		s.Parked[level] += n
-	}
 }
 
 // servers asks each server of Redis for itself and for its shards.

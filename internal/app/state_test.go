@@ -41,6 +41,18 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	require.Empty(t, s.Servers)
 }
 
+// What is parked is told by shard and level; a shard with nothing parked tells 0, and one that can't tell nothing.
+func TestStateTellsWhatEachShardHasParked(t *testing.T) {
+	t.Parallel()
+	s, err := (&App{}).sinkState("kafka", []standing{
+		{GroupStatus: shards.GroupStatus{ParkedAt: []int64{0, 3}}}, {}, {err: errors.New("an odd entry")},
+	})
+	require.NoError(t, err)
+	require.Len(t, s.Shards, 2)
+	require.Equal(t, []int64{0, 3}, s.Shards[0].Parked)
+	require.Equal(t, []int64{0}, s.Shards[1].Parked)
+}
+
 // A top-up that nobody deals is told, so that a worker is started for it; without an answer of the ledger nothing is.
 func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	t.Parallel()

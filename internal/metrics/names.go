@@ -64,7 +64,7 @@ var (
 		Help:   "Shards of this worker by how they stand: working, or a code of docs/alarms.md.",
 		Normal: "all are working"})
 	SinkResults = ofWork.add(Metric{Name: "hongbao_worker_attempts_total", Kind: Counter,
-		Labels: []string{"sink", "result"},
+		Labels: []string{"sink", "shard", "result"},
 		Help: "Attempts to bring a grant to the sink, one for each grant of a call: done, held (another worker has it), " +
 			"outage (the sink is away; takes no attempt), or the class of the error.",
 		Normal: "done only"})
@@ -116,7 +116,8 @@ var (
 		Help: "Age of the first entry that the sink has not finished, read or not, parked ones too.", Normal: "below 2"})
 	PendingEntries = ofState.add(Metric{Name: "hongbao_sink_pending_entries", Kind: Gauge,
 		Labels: []string{"sink", "shard"}, Help: "Entries that workers have in hand.", Normal: "below 1,000 a worker"})
-	ParkedEntries = ofState.add(Metric{Name: "hongbao_sink_parked_entries", Kind: Gauge, Labels: []string{"sink", "level"},
+	ParkedEntries = ofState.add(Metric{Name: "hongbao_sink_parked_entries", Kind: Gauge,
+		Labels: []string{"sink", "shard", "level"},
 		Help:   "Entries that wait for another attempt, by level: the pause doubles with each.",
 		Normal: "0"})
 	DeadLetters = ofState.add(Metric{Name: "hongbao_sink_dead_letters", Kind: Gauge, Labels: []string{"sink", "shard"},

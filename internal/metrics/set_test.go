@@ -83,14 +83,14 @@ func TestSinksAreMeasured(t *testing.T) {
 	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "away"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
 	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
-	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), make([]hongbao.Grant, 3)))
+	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))
 	w.Tally("kafka", func() Tally { return Tally{Done: 7, Shards: map[string]int{"working": 2}} })
-	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="held",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="outage",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="permanent",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="unknown",sink="kafka"} 1.0`,
-		`hongbao_worker_attempts_total{result="done",sink="balance"} 3.0`,
+	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="held",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="outage",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="permanent",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="unknown",shard="0",sink="kafka"} 1.0`,
+		`hongbao_worker_attempts_total{result="done",shard="4",sink="balance"} 3.0`,
 		`hongbao_worker_batch_grants_sum{sink="kafka"} 5.0`, `hongbao_worker_done_grants_total{sink="kafka"} 7.0`,
 		`hongbao_worker_shards{code="working",sink="kafka"} 2.0`)
 }
@@ -125,8 +125,8 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		if fail != nil {
 			return part, fail
 		}
-		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Parked: []int64{0, 3},
-			Shards: []SinkShard{{Shard: 4, Lag: 5, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
+		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2,
+			Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
 			Servers: []ServerState{{Server: "r:1", Memory: 10, AppendOnly: true}}, Campaigns: []CampaignState{{"rain", 3}},
 			Audit: &AuditState{at, 2}, Unfinished: map[string]int64{"top_ups": 3}}, nil
 	}}}
@@ -138,7 +138,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, 1, asked)
 	has(t, scrape(t, s), `hongbao_state_up 1.0`, `hongbao_sink_lag_grants{shard="4",sink="kafka"} 5.0`,
-		`hongbao_sink_oldest_seconds{shard="4",sink="kafka"} 60.0`, `hongbao_sink_parked_entries{level="1",sink="kafka"} 3.0`,
+		`hongbao_sink_oldest_seconds{shard="4",sink="kafka"} 60.0`, `hongbao_sink_parked_entries{level="1",shard="4",sink="kafka"} 3.0`,
 		`hongbao_sink_workers{sink="kafka"} 2.0`, `hongbao_shard_open{shard="4"} 1.0`, `hongbao_shard_events{shard="4"} 9.0`,
 		`hongbao_redis_append_only{server="r:1"} 1.0`, `hongbao_redis_noeviction{server="r:1"} 0.0`,
 		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,

@@ -3,7 +3,7 @@ package metrics
 import (
 	"context"
 	"maps"
-	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -63,12 +63,8 @@ func (w *Sinks) read(add func(m *Metric, value float64, labels ...string)) {
 
 // Handler measures a sink's handler.
 func (w *Sinks) Handler(sink string, h hongbao.Handler) hongbao.Handler {
-	m := &measured{Handler: h, seconds: w.seconds.WithLabelValues(sink), sizes: w.sizes.WithLabelValues(sink),
-		results: map[string]prometheus.Counter{}}
-	for _, r := range append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage") {
-		m.results[r] = w.results.WithLabelValues(sink, r)
-	}
-	return m
+	return &measured{Handler: h, seconds: w.seconds.WithLabelValues(sink), sizes: w.sizes.WithLabelValues(sink),
+		results: w.results.MustCurryWith(prometheus.Labels{"sink": sink})}
 }
 
 var resultOf = map[hongbao.Class]string{
@@ -81,10 +77,10 @@ var resultOf = map[hongbao.Class]string{
 type measured struct {
 	hongbao.Handler
 	seconds, sizes prometheus.Observer
-	results        map[string]prometheus.Counter
+	results        *prometheus.CounterVec // by shard and result
 }
 
-// Handle implements hongbao.Handler.
+// Handle implements hongbao.Handler. The grants of a call are of one shard.
 func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	start := time.Now()
 	errs := m.Handler.Handle(ctx, grants)
@@ -96,14 +92,16 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	}
 	observe(m.seconds, time.Since(start), trace)
 	m.sizes.Observe(float64(len(grants)))
-	done := len(grants)
+	results := map[string]int{"done": len(grants)}
 	for _, err := range errs {
 		if err != nil {
-			done--
-			m.results[result(err)].Inc()
+			results["done"]--
+			results[result(err)]++
 		}
 	}
-	m.results["done"].Add(float64(done))
+	for r, n := range results {
+		m.results.WithLabelValues(strconv.Itoa(grants[0].Shard), r).Add(float64(n))
+	}
 	return errs
 }
 

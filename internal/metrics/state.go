@@ -19,19 +19,19 @@ type State struct {
 	Unfinished map[string]int64
 }
 
-// SinkState is how a sink stands. Parked counts the entries of each level.
+// SinkState is how a sink stands.
 type SinkState struct {
 	Sink    string
 	Workers int
 	Paused  bool
-	Parked  []int64
 	Shards  []SinkShard
 }
 
-// SinkShard is how a sink stands on a shard.
+// SinkShard is how a sink stands on a shard. Parked counts the entries of each level.
 type SinkShard struct {
 	Shard                      int
 	Lag, Pending, Dead, Claims int64
+	Parked                     []int64
 	Unread, Oldest             time.Duration
 }
 
@@ -143,9 +143,6 @@ func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
 	}
 	add(Workers, float64(s.Workers), s.Sink)
 	add(SinkPaused, truth(s.Paused), s.Sink)
-	for level, n := range s.Parked {
-		add(ParkedEntries, float64(n), s.Sink, strconv.Itoa(level))
-	}
 	for _, x := range s.Shards {
 		shard := strconv.Itoa(x.Shard)
 		add(LagGrants, float64(x.Lag), s.Sink, shard)
@@ -154,6 +151,9 @@ func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
 		add(PendingEntries, float64(x.Pending), s.Sink, shard)
 		add(DeadLetters, float64(x.Dead), s.Sink, shard)
 		add(OpenClaims, float64(x.Claims), s.Sink, shard)
+		for level, n := range x.Parked {
+			add(ParkedEntries, float64(n), s.Sink, shard, strconv.Itoa(level))
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ func p99(m *metrics.Metric, by string) string {
 func highest(m *metrics.Metric, by string) string { return fmt.Sprintf("max by (%s) (%s)", by, m.Name) }
 
 // overShards adds up what every process tells of each shard.
-func overShards(m *metrics.Metric) string {
-	return fmt.Sprintf("sum by (sink) (max by (sink, shard) (%s))", m.Name)
+func overShards(m *metrics.Metric, by string) string {
+	return fmt.Sprintf("sum by (%[2]s) (max by (%[2]s, shard) (%[1]s))", m.Name, by)
 }
 
 func panels() []panel {
@@ -46,13 +46,13 @@ func panels() []panel {
 			"mean"}}},
 		{"HTTP answers a second", "reqps", [][2]string{{rate(metrics.HTTPRequests, "route, status"), "{{status}} {{route}}"}}},
 		{"HTTP time, 99 of 100", "s", [][2]string{{p99(metrics.HTTPSeconds, "route"), "{{route}}"}}},
-		bySink("Grants that wait", "short", overShards(metrics.LagGrants)),
+		bySink("Grants that wait", "short", overShards(metrics.LagGrants, "sink")),
 		{"Oldest grant that waits", "s", [][2]string{{highest(metrics.OldestSeconds, "sink"), "{{sink}}, not finished"},
 			{highest(metrics.LagSeconds, "sink"), "{{sink}}, not read"}}},
-		bySink("Entries in hand", "short", overShards(metrics.PendingEntries)),
-		{"Parked entries", "short", [][2]string{{highest(metrics.ParkedEntries, "sink, level"), "{{sink}} level {{level}}"}}},
-		bySink("Dead letters", "short", overShards(metrics.DeadLetters)),
-		bySink("Open claims", "short", overShards(metrics.OpenClaims)),
+		bySink("Entries in hand", "short", overShards(metrics.PendingEntries, "sink")),
+		{"Parked entries", "short", [][2]string{{overShards(metrics.ParkedEntries, "sink, level"), "{{sink}} level {{level}}"}}},
+		bySink("Dead letters", "short", overShards(metrics.DeadLetters, "sink")),
+		bySink("Open claims", "short", overShards(metrics.OpenClaims, "sink")),
 		{"Workers", "short", [][2]string{{highest(metrics.Workers, "sink"), "{{sink}}"},
 			{highest(metrics.SinkPaused, "sink"), "{{sink}} is paused"}}},
 		{"Shards by how they stand", "short", [][2]string{{fmt.Sprintf("sum by (sink, code) (%s)", metrics.SinkShards.Name),
