@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,9 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
+// answerTime is how long one node may take for an answer: one that hangs must leave time for the others.
+const answerTime = time.Second
+
 // examineRedis looks at each server's settings, then at the deployment's shards.
 func (a *App) examineRedis(ctx context.Context, p *part) {
-	rdb := a.Config.RedisClient()
+	cfg := *a.Config
+	cfg.Redis.ReadTimeout, cfg.Redis.Retries = min(cfg.Redis.ReadTimeout, answerTime), 0
+	rdb := cfg.RedisClient()
 	defer rdb.Close()
 	where := strings.Join(a.Config.Redis.Addrs, ",")
 	nodes, err := shards.Nodes(ctx, rdb)
@@ -115,40 +122,69 @@ func (p *part) memory(s *shards.Server) {
 	}
 }
 
-// examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks.
+// shardView is what doctor has read of one shard.
+type shardView struct {
+	node            string   // as Server.Addr
+	denied          []string // commands
+	frozen          bool
+	missing, paused []string // sinks
+	err             error
+}
+
+func (a *App) viewShard(ctx context.Context, k *shards.Shard) (v shardView) {
+	if v.node, v.denied, v.err = k.Denied(ctx); v.err != nil {
+		return v
+	}
+	head, err := k.Head(ctx)
+	if v.frozen = err == nil && head.Frozen; v.frozen {
+		return v
+	}
+	for _, sink := range a.Config.Deployment.Sinks {
+		_, there, failed := k.GroupFinished(ctx, sink, 0)
+		control, errControl := k.SinkControl(ctx, sink)
+		err = errors.Join(err, failed, errControl)
+		if failed == nil && !there {
+			v.missing = append(v.missing, sink)
+		}
+		if control.Paused {
+			v.paused = append(v.paused, sink)
+		}
+	}
+	v.err = err
+	return v
+}
+
+// examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks. It asks
+// the shards side by side, so one that hangs leaves the others their time.
 func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
+	views := make([]shardView, a.space.Len())
+	var wg sync.WaitGroup
+	for i := range views {
+		wg.Go(func() { views[i] = a.viewShard(ctx, shards.Of(rdb, a.space.Shard(i))) })
+	}
+	wg.Wait()
 	missing, paused := map[string]int{}, map[string]int{}
 	denied := map[string][]string{} // the nodes that deny a list of commands
 	unread := map[string]int{}      // how many shards have each error
-	for i := range a.space.Len() {
-		k := shards.Of(rdb, a.space.Shard(i))
-		node, commands, err := k.Denied(ctx)
-		if len(commands) > 0 {
-			list := strings.Join(commands, ", ")
-			denied[list] = append(denied[list], node)
-		}
-		if err != nil {
-			unread[err.Error()]++
-			continue
-		}
-		head, err := k.Head(ctx)
-		if err == nil && head.Frozen {
+	for i, v := range views {
+		if v.frozen {
 			p.add(LevelProblem, "shard %d is frozen: see `hongbao recover`", i)
-			continue
 		}
-		for _, sink := range a.Config.Deployment.Sinks {
-			_, there, failed := k.GroupFinished(ctx, sink, 0)
-			control, errControl := k.SinkControl(ctx, sink)
-			err = errors.Join(err, failed, errControl)
-			if failed == nil && !there {
-				missing[sink]++
-			}
-			if control.Paused {
-				paused[sink]++
-			}
+		if v.err != nil && v.node != "" {
+			v.err = fmt.Errorf("node %s: %w", v.node, v.err)
 		}
-		if err != nil {
-			unread[err.Error()]++
+		if v.err != nil {
+			unread[v.err.Error()]++
+		}
+		if len(v.denied) > 0 {
+			list := strings.Join(v.denied, ", ")
+			denied[list] = append(denied[list], v.node)
+		}
+		for _, sink := range v.missing {
+			missing[sink]++
+		}
+		for _, sink := range v.paused {
+			paused[sink]++
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(unread)) {

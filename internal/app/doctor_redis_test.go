@@ -125,10 +125,21 @@ func TestDoctorJudgesMemory(t *testing.T) {
 	}
 }
 
-// A shard whose nodes are down hides nothing about the shards after it, and nothing is said to be in order that nobody
-// could ask.
+// A shard whose nodes are down, or hang, hides nothing about the other shards, and nothing is said to be in order that
+// nobody could ask.
 func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 	t.Parallel()
+	for name, away := range map[string]func(*testkit.RedisServer) error{
+		"down": (*testkit.RedisServer).Kill, "hung": (*testkit.RedisServer).Stop,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doctorGoesOn(t, away)
+		})
+	}
+}
+
+func doctorGoesOn(t *testing.T, away func(*testkit.RedisServer) error) {
 	a, cluster := onCluster(t)
 	rdb := cluster.Client(t, nil)
 	require.NoError(t, rdb.HSet(t.Context(), a.space.Shard(2).Meta(), "frozen", "1").Err())
@@ -139,14 +150,14 @@ func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 	gone, err := rdb.MasterForKey(t.Context(), a.space.Shard(0).Meta())
 	require.NoError(t, err)
 	i := slices.IndexFunc(cluster.Masters[:], func(n *testkit.RedisServer) bool { return n.Addr == gone.Options().Addr })
-	require.NoError(t, cluster.Replicas[i].Kill())
-	require.NoError(t, cluster.Masters[i].Kill())
+	require.NoError(t, away(cluster.Replicas[i]))
+	require.NoError(t, away(cluster.Masters[i]))
 
 	ctx, cancel := context.WithTimeout(t.Context(), doctorTime)
 	defer cancel()
 	p = &part{}
 	a.examineRedis(ctx, p)
-	require.True(t, p.finds(LevelProblem, "1 of 3 shards can't be read", cluster.Masters[i].Addr), "%v", p.list)
+	require.True(t, p.finds(LevelProblem, "1 of 3 shards can't be read: node "+cluster.Masters[i].Addr), "%v", p.list)
 	require.True(t, p.finds(LevelProblem, "shard 2 is frozen"), "%v", p.list)
 	require.True(t, p.finds(LevelWarning, "sink balance is missing on 1 of 3 shards"), "%v", p.list)
 	require.False(t, p.finds(LevelOK, "may run every command"), "%v", p.list)
