@@ -3,10 +3,7 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -28,8 +24,8 @@ func TestConsole(t *testing.T) {
 	key, control := d.key("treasurer"), testkit.FreeAddr(t)
 	g := d.serve("--serve.control_listen=" + control)
 	b := newBrowser(t, "http://"+control)
-	b.creates(key, spec(t, "spring-rain", 200, 20_000))
 	b.logIn(key)
+	b.creates(spec(t, "spring-rain", 200, 20_000))
 	b.requeues(d)
 	b.watchesLive(d, g)
 	b.decides(d, g)
@@ -47,7 +43,7 @@ func TestConsole(t *testing.T) {
 	require.Contains(t, b.path(), "/login?to=", "the session is over")
 	journal := d.ok("journal", "--json")
 	id := strings.Split(key, "_")[1]
-	for _, action := range []string{"requeue_letters", "decide_quarantine", "resume_campaign", "pause_sink", "resume_sink"} {
+	for _, action := range []string{"create_campaign", "load_campaign", "requeue_letters", "decide_quarantine", "resume_campaign", "pause_sink", "resume_sink"} {
 		require.Regexp(t, `"who": ?"key:`+id+`",\s*"action": ?"`+action+`"`, journal)
 	}
 }
@@ -71,27 +67,32 @@ func TestConsoleComesBack(t *testing.T) {
 	b.check("")
 }
 
-// creates creates and loads a campaign by the administration API, on the same listener.
-func (b *browser) creates(key, path string) {
+// creates checks, creates and loads a campaign by the form. What is wrong stands beside the text, which stays.
+func (b *browser) creates(path string) {
 	b.t.Helper()
-	var fields map[string]any
 	text, err := os.ReadFile(path)
 	require.NoError(b.t, err)
-	require.NoError(b.t, yaml.Unmarshal(text, &fields))
-	body, err := json.Marshal(fields)
-	require.NoError(b.t, err)
-	for _, c := range [][2]string{{"/v1/campaigns", string(body)}, {"/v1/campaigns/spring-rain/load", "{}"}} {
-		r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.base+c[0], strings.NewReader(c[1]))
-		require.NoError(b.t, err)
-		r.Header.Set("Authorization", "Bearer "+key)
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Idempotency-Key", c[0])
-		res, err := http.DefaultClient.Do(r)
-		require.NoError(b.t, err)
-		answer, err := io.ReadAll(res.Body)
-		require.NoError(b.t, errors.Join(err, res.Body.Close()))
-		require.Less(b.t, res.StatusCode, 300, "%s: %s", c[0], answer)
-	}
+	b.open("/")
+	b.press("#new")
+	wrong := strings.Replace(string(text), "packets: 200", "packets: many", 1)
+	b.do(chromedp.SendKeys("#spec", wrong))
+	b.press("#create")
+	b.sees("#answer", "packets: ")
+	require.Equal(b.t, wrong, get(b, chromedp.Value("#spec")))
+	require.True(b.t, b.at("#spec"), "who listens hears what is wrong")
+	b.check("")
+	b.do(chromedp.SetValue("#spec", string(text)))
+	b.press("#check")
+	b.sees("#answer", "200.00 CNY")
+	b.sees("#answer", "Nothing is created yet.")
+	b.check("create")
+	b.press("#create")
+	b.sees("#live", "Not loaded")
+	b.check("")
+	b.press("#load")
+	b.sees("#result", "Done in")
+	b.press("#campaign")
+	b.sees("#live", "Open")
 }
 
 func (b *browser) logIn(key string) {

@@ -18,22 +18,8 @@ import (
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
 func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.StoredCampaign, isNew bool, err error) {
 	for range 2 {
-		has, found, err := a.ledger.Campaign(ctx, c.ID)
-		if err != nil {
-			return has, false, err
-		}
-		if found {
-			if string(has.Canonical) != string(campaign.Canonical(c)) {
-				return has, false, hongbao.Errorf(hongbao.ClassConflict,
-					"campaign %s is in the ledger with another specification; nothing was changed (%w). "+
-						"`hongbao campaign show %s` prints it; take another id for this one", c.ID, ledger.ErrCampaignExists, c.ID)
-			}
-			return has, false, nil
-		}
-		if err := campaign.Validate(c, time.Now()); err != nil {
-			return has, false, err
-		}
-		if err := a.checkShards(&c); err != nil {
+		has, found, err := a.creatable(ctx, c)
+		if found || err != nil {
 			return has, false, err
 		}
 		seed := campaign.NewSeed()
@@ -46,6 +32,25 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 	}
 	return stored, false, hongbao.Errorf(hongbao.ClassTransient,
 		"create campaign %s: another process is creating it; run it again", c.ID)
+}
+
+// creatable gives the campaign if the ledger has it already, and refuses one that can't be created now.
+func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.StoredCampaign, found bool, err error) {
+	has, found, err = a.ledger.Campaign(ctx, c.ID)
+	switch {
+	case err != nil:
+		return has, false, err
+	case found && string(has.Canonical) != string(campaign.Canonical(c)):
+		return has, false, hongbao.Errorf(hongbao.ClassConflict,
+			"campaign %s is in the ledger with another specification; nothing was changed (%w). "+
+				"`hongbao campaign show %s` prints it; take another id for this one", c.ID, ledger.ErrCampaignExists, c.ID)
+	case found:
+		return has, true, nil
+	}
+	if err := campaign.Validate(c, time.Now()); err != nil {
+		return has, false, err
+	}
+	return has, false, a.checkShards(&c)
 }
 
 // checkShards refuses a campaign that wants more shards than there are.

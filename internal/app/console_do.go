@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/console"
@@ -18,6 +19,36 @@ const consolePatience = 10 * time.Second
 
 // consoleActions is what the buttons of the console do: the same as the commands.
 type consoleActions struct{ *App }
+
+// CheckCampaign tells whether the ledger has a campaign already, and refuses one that can't be created now.
+func (c consoleActions) CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error) {
+	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
+		_, there, err = a.creatable(ctx, spec)
+		return err
+	})
+	return there, err
+}
+
+// CreateCampaign funds a campaign and draws its seed.
+func (c consoleActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec hongbao.Campaign) error {
+	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
+		_, err := a.CreateFunded(ctx, spec)
+		return err
+	})
+}
+
+// StoreCodes draws and stores the codes of a campaign that was created, or goes on with them.
+func (c consoleActions) StoreCodes(ctx context.Context, spec hongbao.Campaign) error {
+	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error { return a.StoreCodes(ctx, spec, nil) })
+}
+
+// LoadCampaign loads a campaign into Redis and opens it.
+func (c consoleActions) LoadCampaign(ctx context.Context, _ *access.Caller, id string) error {
+	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
+		_, err := a.Load(ctx, id)
+		return err
+	})
+}
 
 // TurnCampaign pauses or resumes a campaign. It needs Redis only.
 func (c consoleActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {

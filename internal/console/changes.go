@@ -15,6 +15,8 @@ import (
 
 // changeRoutes are what the buttons do.
 func (c *Console) changeRoutes(mux *http.ServeMux) {
+	mux.Handle("POST /create", c.allow(access.CreateCampaign, c.create))
+	mux.Handle("POST /campaigns/{id}/load", c.allow(access.LoadCampaign, c.load))
 	mux.Handle("POST /campaigns/{id}/pause", c.allow(access.PauseCampaign, c.turnCampaign(true)))
 	mux.Handle("POST /campaigns/{id}/resume", c.allow(access.ResumeCampaign, c.turnCampaign(false)))
 	mux.Handle("POST /campaigns/{id}/top-ups", c.allow(access.TopUpCampaign, c.topUp))
@@ -96,7 +98,7 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 		c.fail(w, r, http.StatusBadRequest, "A top-up needs packets, a total in minor units and a reason.")
 		return
 	}
-	c.startJob(w, r, who, Job{What: "Top-up of " + id}, func(ctx context.Context, j *Job) (err error) {
+	c.startJob(w, r, who, Job{What: "Top-up of " + id, Campaign: id}, func(ctx context.Context, j *Job) (err error) {
 		j.Text, err = c.actions.TopUp(ctx, who, o)
 		return err
 	})
@@ -167,7 +169,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 
 // audit compares Redis, ledger and topic, or goes to the audit that runs.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	c.startJob(w, r, who, Job{What: "Audit", auditing: true}, func(ctx context.Context, j *Job) (err error) {
+	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.actions.Audit(ctx, who)
 		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))

@@ -176,14 +176,17 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text 
 
 // failed answers for an error of a Source or of Actions.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
-	status := http.StatusServiceUnavailable
+	c.fail(w, r, statusOf(err), c.explain(err))
+}
+
+func statusOf(err error) int {
 	switch {
 	case errors.Is(err, ErrNotFound):
-		status = http.StatusNotFound
+		return http.StatusNotFound
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent, hongbao.ClassOf(err) == hongbao.ClassConflict:
-		status = http.StatusConflict
+		return http.StatusConflict
 	}
-	c.fail(w, r, status, c.explain(err))
+	return http.StatusServiceUnavailable
 }
 
 // ErrNotFound says that what a page is about does not exist.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,6 +109,8 @@ var changes = []struct {
 	action             access.Action
 	did                string
 }{
+	{"/create", "/", `href="/create"`, url.Values{"spec": {rain}}, access.CreateCampaign, "create rain of 2000"},
+	{"/campaigns/rain/load", "/campaigns/new", `id="load"`, url.Values{}, access.LoadCampaign, "load rain"},
 	{"/campaigns/rain/pause", "/campaigns/rain", "Pause the campaign", url.Values{}, access.PauseCampaign, "campaign rain true"},
 	{"/campaigns/rain/resume", "/campaigns/paused", "Resume the campaign", url.Values{}, access.ResumeCampaign, "campaign rain false"},
 	{"/campaigns/rain/top-ups", "/campaigns/rain", `id="top-up"`, url.Values{"packets": {"5"}, "total": {"100"},
@@ -294,15 +297,17 @@ func TestOneAuditAtATime(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	end := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(stop)
 	begin := func(want Job) (*Job, error) {
 		return f.jobs.start(want, func(context.Context, *Job) error {
 			<-end
 			return nil
 		})
 	}
-	first, err := begin(Job{What: "Audit", auditing: true})
+	first, err := begin(Job{What: "Audit", auditing: true, joins: true})
 	require.NoError(t, err)
-	again, err := begin(Job{What: "Audit", auditing: true})
+	again, err := begin(Job{What: "Audit", auditing: true, joins: true})
 	require.NoError(t, err)
 	require.Same(t, first, again)
 	for range maxJobs {
@@ -311,9 +316,9 @@ func TestOneAuditAtATime(t *testing.T) {
 	}
 	_, err = begin(Job{What: "Requeue"})
 	require.ErrorIs(t, err, errManyJobs)
-	close(end)
+	stop()
 	f.jobs.wg.Wait()
-	again, err = begin(Job{What: "Audit", auditing: true})
+	again, err = begin(Job{What: "Audit", auditing: true, joins: true})
 	require.NoError(t, err)
 	require.NotSame(t, first, again)
 }

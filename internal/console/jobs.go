@@ -23,6 +23,7 @@ const (
 type Job struct {
 	ID       int
 	What, By string
+	Campaign string // what it is about; empty for others
 	Began    time.Time
 	Took     time.Duration // 0 while it runs
 	// Text says what came of it, Error what went wrong. Both may be set: some is done.
@@ -32,8 +33,9 @@ type Job struct {
 	// Again is how work on letters that has ended too early goes on; nil for a job that can't.
 	Again *Again
 
-	auditing bool
-	ended    chan struct{}
+	// joins: while one of this name runs, who wants a second gets the first. Audits run beside maxJobs others.
+	joins, auditing bool
+	ended           chan struct{}
 }
 
 // Again is the form that goes on with letters.
@@ -65,14 +67,14 @@ func newJobs() *jobs {
 	return &jobs{ctx: ctx, cancel: cancel}
 }
 
-// start begins a job. Of audits one runs at a time, beside the other jobs: who wants a second gets the first.
+// start begins a job, or gives the one that want joins.
 func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	running := 0
 	for _, j := range s.list {
 		switch {
-		case j.Running() && j.auditing && want.auditing:
+		case j.Running() && want.joins && j.What == want.What:
 			return j, nil
 		case j.Running() && !j.auditing:
 			running++

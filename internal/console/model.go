@@ -38,6 +38,13 @@ type Source interface {
 type Actions interface {
 	// Denied records that the actor was refused what he may not do.
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
+	// CheckCampaign tells whether a campaign is there already, and refuses one that can't be created.
+	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)
+	// CreateCampaign funds a campaign; the same again changes nothing. StoreCodes draws the codes of one of coupons.
+	CreateCampaign(ctx context.Context, who *access.Caller, spec hongbao.Campaign) error
+	StoreCodes(ctx context.Context, spec hongbao.Campaign) error
+	// LoadCampaign loads a campaign into Redis, or goes on with that.
+	LoadCampaign(ctx context.Context, who *access.Caller, id string) error
 	TurnCampaign(ctx context.Context, who *access.Caller, id string, pause bool) error
 	TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error
 	// Requeue delivers dead letters, and Drop ends them; a dry run counts them only.

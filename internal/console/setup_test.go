@@ -27,12 +27,13 @@ type books struct {
 	looks atomic.Int64
 	did   []string
 
-	denied int
-	live   Live
-	err    error
-	trails Trails
-	next   string // of the reports about letters
-	after  string // which the last requeue was given
+	denied  int
+	live    Live
+	err     error
+	refuses error // what creates a campaign
+	trails  Trails
+	next    string // of the reports about letters
+	after   string // which the last requeue was given
 }
 
 func (b *books) Campaigns(context.Context) (Campaigns, error) {
@@ -49,6 +50,8 @@ func (b *books) Campaign(_ context.Context, id string) (*Live, error) {
 	case "rain":
 	case "paused":
 		live.CanPause, live.CanResume = false, true
+	case "new":
+		live.State = "created"
 	default:
 		return nil, fmt.Errorf("campaign %s: %w", id, ErrNotFound)
 	}
@@ -107,6 +110,25 @@ func (b *books) Denied(context.Context, access.Action, string, error) { b.denied
 func (b *books) do(who *access.Caller, format string, args ...any) error {
 	b.did = append(b.did, who.Key+" "+fmt.Sprintf(format, args...))
 	return nil
+}
+
+func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, error) {
+	return spec.ID == "other", b.refuses
+}
+
+func (b *books) CreateCampaign(_ context.Context, who *access.Caller, spec hongbao.Campaign) error {
+	if b.refuses != nil {
+		return b.refuses
+	}
+	return b.do(who, "create %s of %d", spec.ID, spec.Total)
+}
+
+func (b *books) StoreCodes(_ context.Context, spec hongbao.Campaign) error {
+	return b.do(&access.Caller{}, "codes of %s", spec.ID)
+}
+
+func (b *books) LoadCampaign(_ context.Context, who *access.Caller, id string) error {
+	return b.do(who, "load %s", id)
 }
 
 func (b *books) TurnCampaign(_ context.Context, who *access.Caller, id string, pause bool) error {

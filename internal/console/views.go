@@ -121,6 +121,7 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 // something else.
 var said = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
+	"created": "The ledger has the campaign and its money. Load it, so that it can rain.",
 }
 
 func done(u *url.URL) string { return said[u.Query().Get("done")] }
@@ -129,6 +130,7 @@ func done(u *url.URL) string { return said[u.Query().Get("done")] }
 func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
 	mux.Handle("GET /campaigns/{id}", c.allow(access.ReadCampaigns, c.watchable))
+	mux.Handle("GET /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("GET /sinks", c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("GET /jobs", c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("GET /jobs/{id}", c.allow(access.ReadCampaigns, c.job))

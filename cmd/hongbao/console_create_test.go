@@ -1,0 +1,78 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// sends sends a form, and gives the status, where the answer leads, and its text.
+func (v *visitor) sends(path string, form url.Values) (status int, to, text string) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.base+path, strings.NewReader(form.Encode()))
+	require.NoError(v.t, err)
+	r.Header.Set("Authorization", "Bearer "+v.key)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := http.DefaultTransport.RoundTrip(r)
+	require.NoError(v.t, err)
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	require.NoError(v.t, err)
+	return res.StatusCode, res.Header.Get("Location"), string(all)
+}
+
+// A treasurer checks, creates and loads a campaign by the page; an operator may load it only.
+func TestConsoleCreates(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	control := testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("treasurer")}
+	text, err := os.ReadFile(spec(t, "rain", 20, 2_000))
+	require.NoError(t, err)
+	windows := strings.ReplaceAll(string(text), "\n", "\r\n") // as a browser sends a text
+	status, _, page := v.sends("/create", url.Values{"spec": {windows}, "check": {"1"}})
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, page, "20.00 CNY, from acme")
+	require.Contains(t, page, "Nothing is created yet")
+	v.sees("/", "There is no campaign yet.", `href="/create"`)
+	past := regexp.MustCompile(`\d{4}-`).ReplaceAllString(windows, "2001-")
+	for _, check := range []string{"1", ""} {
+		status, _, page = v.sends("/create", url.Values{"spec": {past}, "check": {check}})
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, page, "window_past")
+	}
+	for range 2 {
+		status, to, _ := v.sends("/create", url.Values{"spec": {windows}})
+		require.Equal(t, http.StatusSeeOther, status)
+		v.sees(to, "Not loaded", "Load the campaign", "The ledger has the campaign and its money")
+	}
+	_, _, page = v.sends("/create", url.Values{"spec": {windows}, "check": {"1"}})
+	require.Contains(t, page, "has this campaign already")
+	other := strings.Replace(windows, "packets: 20", "packets: 19", 1)
+	status, _, page = v.sends("/create", url.Values{"spec": {other}})
+	require.Equal(t, http.StatusConflict, status)
+	require.Contains(t, page, "with another specification")
+	require.Contains(t, page, "packets: 19", "the text stays")
+
+	operator := &visitor{t, v.base, d.key("operator")}
+	status, _, _ = operator.sends("/create", url.Values{"spec": {windows}})
+	require.Equal(t, http.StatusForbidden, status)
+	_, to, _ := operator.sends("/campaigns/rain/load", nil)
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(operator.sees(to), "Done in") }, "it is loaded")
+	require.NotContains(t, operator.sees("/campaigns/rain", "Open"), "Load the campaign")
+	require.Equal(t, "granted", g.grab("rain", "u1", "r1").Outcome)
+	journal := d.ok("journal")
+	for _, action := range []string{"create_campaign", "load_campaign", "denied"} {
+		require.Contains(t, journal, action)
+	}
+}
