@@ -86,6 +86,11 @@ func TestArchive(t *testing.T) {
 	require.Contains(t, d.ok("audit", "--wait", "30s", "--campaign", "rain"), "agrees")
 	d.refused(1, []string{"receipts", "rain", "u000000"}, "archived", "rain.csv", r.SHA256)
 	require.Contains(t, d.ok("journal"), "archive_campaign")
+	control := testkit.FreeAddr(t)
+	d.serve("--serve.control_listen=" + control)
+	page := (&visitor{t, "http://" + control, d.key("viewer")}).sees("/campaigns/rain", "<small>6 grants",
+		"are in the archive rain.csv")
+	require.NotContains(t, page, "Nothing is paid yet")
 	code, body := d.serve().call(http.MethodGet, "/v1/campaigns/rain/grabs/me", "k1", "u000000", "")
 	require.Equal(t, http.StatusGone, code, "%s", body)
 	require.Contains(t, string(body), `"code":"archived"`)

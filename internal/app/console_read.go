@@ -175,12 +175,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 		out.Notes = append(out.Notes, fmt.Sprintf("How far the sinks are behind could not be read: %v", err))
 	}
 	if found {
-		shape, err := s.shapes.of(ctx, l, &stored)
-		if err != nil {
-			out.Notes = append(out.Notes, ledgerAway(err))
-		}
-		out.Spread, out.Timeline, out.Step = shape.spread, shape.timeline, shape.step
-		out.Moments = shape.moments(&stored)
+		s.addShape(ctx, l, &stored, out)
 	}
 	return out, nil
 }

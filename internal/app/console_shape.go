@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +18,8 @@ const (
 	// shapeAge is how old a shape may be, and shapeRest how many times as long as its reading took it is good for: the
 	// ledger reads every grant of the campaign for it.
 	shapeAge, shapeRest = 5 * time.Second, 20
+	// shapeTime bounds its reading, within that of a page.
+	shapeTime = 3 * time.Second
 	// spreadBins and timeSteps bound what is drawn; maxShapes the campaigns that are remembered.
 	spreadBins, timeSteps, maxShapes = 20, 100, 100
 	// shortestStep of a timeline.
@@ -32,28 +36,43 @@ type shape struct {
 	until       time.Time // when it is read again
 	grants      int64
 	revealed    bool
+	failed      error // of the last reading: what is here is older, or nothing
 }
 
 // shapes remembers the shapes of campaigns. Its methods may be called at once.
 type shapes struct {
+	read func(context.Context, *ledger.Ledger, *ledger.StoredCampaign, bool) (shape, error) // readShape
+
 	mu   sync.Mutex
 	held map[string]shape
 }
 
-// of gives the shape of a campaign. A campaign to which nothing was added has the shape that it had.
-func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign) (shape, error) {
+// of gives the shape of a campaign. A campaign to which nothing was added has the shape that it had. A reading that
+// failed rests as long as one that did not: it may have failed because there is too much to read.
+func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign) shape {
 	s.mu.Lock()
 	has, ok := s.held[c.Spec.ID]
 	s.mu.Unlock()
-	revealed := !c.Revealed.IsZero()
-	young := has.grants > 0 && time.Now().Before(has.until)
-	if ok && (young || has.grants == c.Grants) && has.revealed == revealed {
-		return has, nil
+	revealed, rests := !c.Revealed.IsZero(), time.Now().Before(has.until)
+	if ok && has.failed != nil && rests {
+		return has
+	}
+	if ok && has.failed == nil && (rests && has.grants > 0 || has.grants == c.Grants) && has.revealed == revealed {
+		return has
 	}
 	start := time.Now()
-	now, err := readShape(ctx, l, c, revealed)
+	short, cancel := context.WithTimeout(ctx, shapeTime)
+	defer cancel()
+	now, err := s.read(short, l, c, revealed)
+	if err != nil && short.Err() != nil {
+		err = short.Err() // whatever the database's driver made of it
+	}
 	if err != nil {
-		return has, err
+		now = has
+	}
+	now.failed = err
+	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits for it any more: that says nothing about the campaign
+		return now
 	}
 	now.until = time.Now().Add(max(shapeAge, shapeRest*time.Since(start)))
 	s.mu.Lock()
@@ -62,7 +81,28 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 		s.held = map[string]shape{}
 	}
 	s.held[c.Spec.ID] = now
-	return now, nil
+	return now
+}
+
+// addShape adds how the paid grants spread over amounts and time, or says why that is missing.
+func (s *consoleSource) addShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, out *console.Live) {
+	var drawn shape
+	archive, archived, err := l.Archived(ctx, c.Spec.ID)
+	if !archived && err == nil {
+		drawn = s.shapes.of(ctx, l, c)
+		err = drawn.failed
+	}
+	switch {
+	case archived:
+		out.Undrawn = fmt.Sprintf("Since %s the grants are in the archive %s, and not in the ledger: amounts and times stand "+
+			"there.", archive.Archived.UTC().Format(time.DateOnly), archive.File)
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Undrawn = fmt.Sprintf("It is too large to draw now, so the drawing is missing or old: the ledger did not count "+
+			"its grants in %s.", shapeTime)
+	case err != nil:
+		out.Undrawn = ledgerAway(err)
+	}
+	out.Spread, out.Timeline, out.Step, out.Moments = drawn.spread, drawn.timeline, drawn.step, drawn.moments(c)
 }
 
 // moments is the campaign's life in the ledger, in the order of time.

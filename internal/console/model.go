@@ -127,6 +127,8 @@ type Live struct {
 	// Outcomes are the answers of this process since its start.
 	Outcomes []Count
 	Spread   []Bin
+	// Undrawn says why Spread and Timeline are missing or old; empty if they are not.
+	Undrawn string
 	// Revealed: the seed is public, so the plan is shown beside what was granted.
 	Revealed bool
 	Timeline []Point
