@@ -154,11 +154,16 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	}
 	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its own "+
 		"isolation", a.Config.LedgerConfig().Driver, s.Version)
+	if len(s.Denied) > 0 {
+		p.add(LevelWarning, "ledger.dsn's user may not %s. That is fine if its role only reads. Workers, serve and the other "+
+			"commands need it: deploy/rights/postgres.sql has the roles, and GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES "+
+			"IN SCHEMA public TO the user gives what is missing", strings.Join(s.Denied, "; "))
+	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
 }
 
-// examineTopic makes the checks of a worker's start: partitions, retention, replicas, what the user may do.
+// examineTopic makes the checks of a worker's start: partitions, retention, replicas.
 func (a *App) examineTopic(ctx context.Context, p *part) {
 	if !a.has(configs.SinkKafka) {
 		return

@@ -1,12 +1,15 @@
 package app
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,4 +170,41 @@ func TestDoctorFindsClocksAndJournal(t *testing.T) {
 	require.True(t, all["redis"].finds(LevelWarning, "the clock of Redis is", "ahead of that of the database"), "%v",
 		all["redis"].list)
 	require.True(t, all["redis"].finds(LevelWarning, "1001 entries of the journal wait"), "%v", all["redis"].list)
+}
+
+// Doctor says what the user of a PostgreSQL may not do with the ledger's tables, and nothing of tables that are not
+// Hongbao's.
+func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	dsn := testkit.Postgres(t)
+	a := onServers(t, "postgres", dsn, "fsync,full_page_writes")
+	look := func() *part {
+		p := &part{}
+		a.examineLedger(t.Context(), p)
+		require.True(t, p.finds(LevelOK, "tables and settings"), "%v", p.list)
+		return p
+	}
+	require.False(t, look().finds(LevelWarning, "may not"))
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	role := conn.Config().Database + "_few"
+	_, err = conn.Exec(t.Context(), fmt.Sprintf(`CREATE ROLE %[1]s LOGIN;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[1]s; CREATE TABLE other (id bigint);
+		REVOKE DELETE ON archive, grants FROM %[1]s; REVOKE INSERT ON grants FROM %[1]s`, role))
+	require.NoError(t, err)
+	defer func() {
+		_, err := conn.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %[1]s; DROP ROLE %[1]s", role))
+		require.NoError(t, err)
+	}()
+	at, err := url.Parse(dsn)
+	require.NoError(t, err)
+	at.User = url.User(role)
+	a.Config.Ledger.DSN = configs.Secret(at.String())
+	p := look()
+	require.True(t, p.finds(LevelWarning, "may not DELETE on archive, grants; INSERT on grants. ",
+		"deploy/rights/postgres.sql"), "%v", p.list)
 }

@@ -29,6 +29,9 @@ var postgresDialect = dialect{
 	version: `current_setting('server_version')`,
 	// When the statement began. A worker's time is counted from before it was sent.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
+	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
+		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r (name)
+		WHERE NOT has_table_privilege(to_regclass(t.name), r.name) GROUP BY r.name ORDER BY r.name`,
 }
 
 type postgres struct {

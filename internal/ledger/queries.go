@@ -27,6 +27,8 @@ type dialect struct {
 	now string
 	// version is that of the server, or of the library.
 	version string
+	// denied takes names of tables, and says what the user may not do with which; empty where nobody asks.
+	denied string
 }
 
 // queries are the statements of folder sql, where each has its name in snake case.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"regexp"
 	"time"
 )
 
@@ -10,9 +11,11 @@ type Server struct {
 	Version string
 	// Clock is the time that it is there; SQLite has this machine's.
 	Clock time.Time
+	// Denied says what the user may not do, as in "DELETE on archive, grants". Only PostgreSQL is asked.
+	Denied []string
 }
 
-// Server asks the database for its version and its clock.
+// Server asks the database for its version and its clock, and for what the user may not do.
 func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	var now int64
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
@@ -20,5 +23,30 @@ func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 			func(row scan) error { return row(&s.Version, &now) })
 	})
 	s.Clock = time.UnixMilli(now)
+	if err != nil || l.dialect.denied == "" {
+		return s, err
+	}
+	tables, err := l.tables()
+	if err != nil {
+		return s, err
+	}
+	s.Denied, err = question[string]{"ask what the user may do with the tables", l.dialect.denied, []any{tables},
+		func(row scan) (denied string, err error) {
+			err = row(&denied)
+			return denied, err
+		}}.all(ctx, l)
 	return s, err
+}
+
+var createTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
+
+// tables names those that the migrations make.
+func (l *Ledger) tables() (names []string, err error) {
+	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
+	for _, step := range steps {
+		for _, m := range createTable.FindAllStringSubmatch(step.script, -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names, err
 }
