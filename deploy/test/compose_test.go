@@ -46,6 +46,7 @@ func TestCompose(t *testing.T) {
 	project := composed(t, "all")
 	require.ElementsMatch(t, []string{"redis", "postgres", "kafka", "init", "serve", "work", "prometheus", "grafana"},
 		project.ServiceNames())
+	require.Equal(t, "replicated", project.Services["work"].Deploy.Mode, "Podman Compose counts replicas only then")
 	for name, s := range project.Services {
 		require.Regexp(t, `^[a-z/]+:v?[0-9][0-9.]*$`, s.Image, name)
 		require.Equal(t, name != "init", s.HealthCheck != nil, name)
