@@ -169,6 +169,20 @@ func TestReplayToLedger(t *testing.T) {
 	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger`, "hongbao campaign list")
 }
 
+// A replay to a sink keeps the rate that a person has set for it: five grants at two a second take a second and a half.
+func TestReplayKeepsTheSinksRate(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	for i := range 5 {
+		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
+	}
+	d.ok("sink", "limit", "balance", "--rate", "2", "--by", "ann", "--why", "the bank asked for it")
+	report := decided[replay.Report](t, d.ok("replay", "mend", "--to", "balance", "--json"))
+	require.Equal(t, int64(5), report.Delivered)
+	require.Greater(t, report.Seconds, 1.4)
+}
+
 // F37, B40: both versions are shown; a decision pays once from the reserve, or voids; the audit then agrees.
 func TestQuarantineIsResolved(t *testing.T) {
 	t.Parallel()

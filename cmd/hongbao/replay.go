@@ -66,7 +66,7 @@ func replayCmd() *cobra.Command {
 	flags.BoolVar(&f.Missing, "missing", false,
 		"with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "count only, write nothing")
-	flags.Float64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for no bound")
+	flags.Float64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
 	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is out of reach")
 	return cmd
 }

@@ -2,11 +2,13 @@ package app
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -27,7 +29,7 @@ func TestPickBySink(t *testing.T) {
 		bySink(&deadletter.Pick{Filter: both, IDs: []string{"kafka/0/1-1"}}))
 }
 
-// What is requeued keeps the bounds of its sink, which a person may have set, by whatever way it is asked for.
+// What is requeued or replayed keeps the bounds of its sink, which a person may have set, by whatever way it is asked for.
 func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -45,4 +47,11 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0)
 	require.NoError(t, a.redis.Del(t.Context(), a.space.Shard(0).Sink("balance")).Err())
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0, "another shard knows it still")
+
+	again := a.replayBounds(t.Context(), &Replay{To: "balance", Patience: time.Minute})
+	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 500, Patience: time.Minute}, again)
+	again = a.replayBounds(t.Context(), &Replay{To: "balance", Rate: 900})
+	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 900}, again, "a replay may have a rate of its own")
+	again = a.replayBounds(t.Context(), &Replay{To: "topic:other"})
+	require.Equal(t, delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}, again, "another topic is no sink")
 }

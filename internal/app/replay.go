@@ -40,8 +40,8 @@ type Replay struct {
 	Dead string
 	// Missing, for sink kafka: the topic is read first, and gets what its sink has finished and the topic has not.
 	Missing, DryRun bool
-	// Rate is grants per second at most, 0 for no bound. Patience is how long a target that is out of reach is tried
-	// again.
+	// Rate is grants per second at most, 0 for the sink's own bound; another topic has none. Patience is how long a target
+	// that is out of reach is tried again.
 	Rate     float64
 	Patience time.Duration
 }
@@ -104,7 +104,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	cfg := replay.Config{
 		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
 		Parallel: min(a.space.Len(), 8),
-		Options:  delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants, Rate: o.Rate, Patience: o.Patience},
+		Options:  a.replayBounds(ctx, o),
 	}
 	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
 		return nil, err
@@ -125,6 +125,19 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		err = Found("the replay is not finished: mend what the report names, then run it again")
 	}
 	return report, err
+}
+
+// replayBounds are those of the sink that a replay goes to, unless it has a rate of its own.
+func (a *App) replayBounds(ctx context.Context, o *Replay) delivery.Options {
+	to := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
+	if o.To == configs.SinkBalance || o.To == configs.SinkKafka {
+		to = a.sinkBounds(ctx, o.To)
+	}
+	if o.Rate > 0 {
+		to.Rate = o.Rate
+	}
+	to.Patience = o.Patience
+	return to
 }
 
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is

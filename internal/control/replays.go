@@ -35,7 +35,7 @@ type replayBody struct {
 	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"The last of these events."`
 	Dead     string    `json:"dead,omitempty" doc:"The dead letters of this sink, which stay."`
 	Missing  bool      `json:"missing,omitempty" doc:"To kafka: push what its sink has finished and the topic lacks."`
-	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most."`
+	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most; without it the sink's own bound."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
 }
 
