@@ -52,9 +52,16 @@ func TestConsoleByKeyboard(t *testing.T) {
 		get(b, chromedp.Evaluate[int](`document.activeElement.scrollLeft = 100`))
 		b.changes(func(i int) { grab(fmt.Sprint(path, "-", i)) })
 		require.True(t, b.at("#live [role=region]"), path)
-		require.Equal(t, 100.0, get(b, chromedp.Evaluate[float64](`document.activeElement.scrollLeft`)), path)
+		require.Equal(t, 100, get(b, chromedp.Evaluate[int](`document.activeElement.scrollLeft`)), path)
 	}
 	w.Kill()
+
+	b.open("/")
+	b.tabsTo("#c-rain")
+	d.ok("campaign", "create", spec(t, "snow", 20, 2_000))
+	b.sees("#live", "snow")
+	require.Equal(t, "c-snow", get(b, chromedp.Evaluate[string](`document.querySelector("#live a").id`)), "it is above")
+	require.True(t, b.at("#c-rain"), "the focus has moved with the link")
 }
 
 // tabsTo presses Tab until the focus is there.

@@ -18,6 +18,7 @@ import (
 func TestTooLargeToDraw(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		later := time.Sleep //nolint:forbidigo // the clock is synctest's
 		reads, slow := 0, false
 		s := shapes{read: func(ctx context.Context, _ *ledger.Ledger, c *ledger.StoredCampaign, _ bool) (shape, error) {
 			if reads++; slow {
@@ -29,23 +30,23 @@ func TestTooLargeToDraw(t *testing.T) {
 		c := ledger.StoredCampaign{Campaign: ledger.Campaign{Spec: hongbao.Campaign{ID: "rain"}}, Grants: 1}
 		require.NoError(t, s.of(t.Context(), nil, &c).failed)
 		slow, c.Grants = true, 2_000_000
-		time.Sleep(shapeAge)
+		later(shapeAge)
 		for range 50 { // the rest is 20 times the 3 s
-			time.Sleep(time.Second)
+			later(time.Second)
 			drawn := s.of(t.Context(), nil, &c)
 			require.ErrorIs(t, drawn.failed, context.DeadlineExceeded)
 			require.EqualValues(t, 1, drawn.spread[0].Granted, "it is old")
 		}
 		require.Equal(t, 2, reads)
 		slow = false
-		time.Sleep(shapeTime * shapeRest)
+		later(shapeTime * shapeRest)
 		drawn := s.of(t.Context(), nil, &c)
 		require.NoError(t, drawn.failed)
 		require.EqualValues(t, 2_000_000, drawn.spread[0].Granted)
 
 		// Who leaves the page while it is read leaves no failure to the next one.
 		slow, c.Grants = true, 3_000_000
-		time.Sleep(shapeAge)
+		later(shapeAge)
 		left, leave := context.WithCancel(t.Context())
 		leave()
 		require.ErrorIs(t, s.of(left, nil, &c).failed, context.Canceled)
