@@ -118,8 +118,8 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 // examineConfig looks at what was switched off, and at connections that leave the machine in clear text.
 func (a *App) examineConfig(_ context.Context, p *part) {
 	for _, name := range a.Config.Unsafe.Allow {
-		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Mend what it is about, and take it out",
-			name)
+		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Mend what it is about, and take it "+
+			"out", name)
 	}
 	plain := func(what, knobName string, addrs []string) {
 		for _, addr := range addrs {
@@ -152,12 +152,12 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	if p.wrong(err) {
 		return
 	}
-	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its own "+
-		"isolation", a.Config.LedgerConfig().Driver, s.Version)
+	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its "+
+		"own isolation", a.Config.LedgerConfig().Driver, s.Version)
 	if len(s.Denied) > 0 {
-		p.add(LevelWarning, "ledger.dsn's user may not %s. That is fine if its role only reads. Workers, serve and the other "+
-			"commands need it: deploy/rights/postgres.sql has the roles, and GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES "+
-			"IN SCHEMA public TO the user gives what is missing", strings.Join(s.Denied, "; "))
+		p.add(LevelWarning, "ledger.dsn's user may not %s. That is fine if its role only reads. Workers, serve and the "+
+			"other commands need it: deploy/rights/postgres.sql has the roles, and GRANT SELECT, INSERT, UPDATE, DELETE ON ALL "+
+			"TABLES IN SCHEMA public TO the user gives what is missing", strings.Join(s.Denied, "; "))
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)

@@ -38,8 +38,8 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		a.examineNode(p, &nodes[i])
 	}
 	if n, err := rdb.LLen(ctx, a.space.Journal()).Result(); err == nil && n > journalLate {
-		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then `hongbao journal` "+
-			"moves them", n, maxWaiting)
+		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then "+
+			"`hongbao journal` moves them", n, maxWaiting)
 	}
 	mark, away, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *App) examineNode(p *part, n *shards.Node) {
 	}
 }
 
-// examineServer looks at a server's settings. Of one that Hongbao refuses to run on only those count that lose receipts.
+// examineServer looks at a server's settings. Of a server that is refused it looks only at those that lose receipts.
 func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
 	all, found := a.allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
@@ -89,8 +89,8 @@ func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
 		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
 	}
 	if s.WritesFail {
-		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, and "+
-			"at the space on its disk")
+		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, "+
+			"and at the space on its disk")
 	}
 	if s.Replicas == 0 {
 		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
@@ -112,8 +112,8 @@ func (p *part) memory(s *shards.Server) {
 		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
 			"refusing grabs. Set it %s", most)
 	case s.MachineMemory > 0 && s.MaxMemory > s.MachineMemory/4*3:
-		p.add(LevelWarning, "maxmemory is %s: the server may be killed before it has used that, above all while it rewrites the "+
-			"append-only file, which needs memory for all that is written meanwhile. Set it %s",
+		p.add(LevelWarning, "maxmemory is %s: the server may be killed before it has used that, above all while it rewrites "+
+			"the append-only file, which needs memory for all that is written meanwhile. Set it %s",
 			bytesText(uint64(s.MaxMemory)), most)
 	}
 	if bound > 0 && float64(s.Memory) > memoryBound*float64(bound) {
@@ -218,7 +218,7 @@ func (p *part) rights(denied map[string][]string) {
 				"deploy/rights/redis.acl has a user for each role", where)
 			continue
 		}
-		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys%s. That is fine if its role does not need "+
-			"them: deploy/rights/redis.acl has a user for each role", commands, where)
+		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys%s. That is fine if its role does not "+
+			"need them: deploy/rights/redis.acl has a user for each role", commands, where)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("needs servers")
+		t.Skip("needs a server")
 	}
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
@@ -87,8 +87,8 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	redis.apart(database)
 	require.True(t, redis.finds(LevelWarning, "the clock of Redis at b:1 is 1.5s ahead of that of Redis at a:1"),
 		"%v", redis.list)
-	a.examineNode(redis, &shards.Node{Server: shards.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour), Asked: now,
-		Answered: now})
+	a.examineNode(redis, &shards.Node{Server: shards.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour),
+		Asked: now, Answered: now})
 	require.True(t, redis.finds(LevelWarning, "this machine's clock and that of Redis at d:1 are 1h0m0s apart"),
 		"%v", redis.list)
 
