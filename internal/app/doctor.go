@@ -45,7 +45,7 @@ func (e *Examination) Verdict() error {
 }
 
 // doctorTime bounds the examination of one server: one that hangs hides no other.
-const doctorTime = 20 * time.Second
+const doctorTime = 30 * time.Second
 
 // part collects the findings about one server.
 type part struct {
