@@ -80,7 +80,7 @@ test-web: setup ## the console in a real Chromium, which is installed with axe-c
 
 test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, and the alert fsync_slow; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers
-	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./cmd/hongbao
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./cmd/hongbao -args -servers
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestServers|TestASlotMovesAtomically)$$' -v ./test -args -servers $(if $(UPDATE),-update)
 
 race: setup ## the tests of what runs concurrently, under the race detector

@@ -53,7 +53,7 @@ func (c *Control) API() *web.API {
 		Title: "Hongbao administration", Description: "What the commands of hongbao do. docs/administration.md tells more.",
 		Pages: "docs/api-control.md and /openapi.json list the paths",
 		Schemes: map[string]*huma.SecurityScheme{
-			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."}, //nolint:gosec // no secret
+			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
 		},
 		AnswerTime: c.cfg.AnswerTime, Log: c.log,
 	}

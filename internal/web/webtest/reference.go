@@ -3,6 +3,7 @@ package webtest
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 // reference writes the page of an API that people read, from the OpenAPI document.
 type reference struct {
-	strings.Builder
+	out strings.Builder
 	doc *huma.OpenAPI
 	// types are the names of the schemas that the page links to.
 	types map[string]bool
@@ -34,12 +35,12 @@ func Reference(api *web.API, document string) string {
 		operations = append(operations, o)
 		r.share(o)
 	}
-	r.WriteString("| operation | what it does | who may |\n|---|---|---|\n")
+	r.out.WriteString("| operation | what it does | who may |\n|---|---|---|\n")
 	for _, o := range operations {
-		fmt.Fprintf(r, "| `%s %s` | [%s](#%s) | %s |\n", o.Method, o.Path, o.Summary, anchor(o.Summary), r.who(o))
+		fmt.Fprintf(&r.out, "| `%s %s` | [%s](#%s) | %s |\n", o.Method, o.Path, o.Summary, anchor(o.Summary), r.who(o))
 	}
 	for _, method := range slices.Sorted(maps.Keys(r.common)) {
-		fmt.Fprintf(r, "\n## Each %s\n\n| status | answer |\n|---|---|\n", method)
+		fmt.Fprintf(&r.out, "\n## Each %s\n\n| status | answer |\n|---|---|\n", method)
 		for _, status := range slices.Sorted(maps.Keys(r.common[method])) {
 			r.problem(status, r.common[method][status])
 		}
@@ -48,11 +49,11 @@ func Reference(api *web.API, document string) string {
 		r.operation(o)
 	}
 	r.allTypes()
-	return r.String()
+	return r.out.String()
 }
 
 func operationOf(doc *huma.OpenAPI, e *web.Endpoint) *huma.Operation {
-	if e.Method == "GET" {
+	if e.Method == http.MethodGet {
 		return doc.Paths[e.Path].Get
 	}
 	return doc.Paths[e.Path].Post
@@ -87,8 +88,8 @@ func codesOf(answer *huma.Response) []string {
 }
 
 func (r *reference) head(document string) {
-	fmt.Fprintf(r, "# %s: reference\n\n%s\n", r.doc.Info.Title, paragraph(r.doc.Info.Description))
-	fmt.Fprintf(r, "\n%s\n\n%s\n\n", paragraph("This page is made of ["+document+"]("+document+"), which is made of the code: "+
+	fmt.Fprintf(&r.out, "# %s: reference\n\n%s\n", r.doc.Info.Title, paragraph(r.doc.Info.Description))
+	fmt.Fprintf(&r.out, "\n%s\n\n%s\n\n", paragraph("This page is made of ["+document+"]("+document+"), which is made of the code: "+
 		"TestDocumentIsCommitted compares both, and writes them with -update. Amounts are integers in minor units of the "+
 		"currency: fen, cents. Times are RFC 3339, in UTC. What has seconds in its name counts seconds, and ms milliseconds. "+
 		"An answer that refuses is a [Problem](#problem) with one of the codes; the page named above says what to do about each."),
@@ -98,9 +99,9 @@ func (r *reference) head(document string) {
 		if s.Scheme != "bearer" {
 			scheme = s.Scheme
 		}
-		fmt.Fprintf(r, "- `%s`: `Authorization: %s ...`. %s\n", name, scheme, prose(s.Description))
+		fmt.Fprintf(&r.out, "- `%s`: `Authorization: %s ...`. %s\n", name, scheme, prose(s.Description))
 	}
-	r.WriteString("\n")
+	r.out.WriteString("\n")
 }
 
 // who names the credentials of which a request needs one.
@@ -125,42 +126,42 @@ func (r *reference) who(o *huma.Operation) string {
 }
 
 func (r *reference) operation(o *huma.Operation) {
-	fmt.Fprintf(r, "\n## %s\n\n`%s %s`\n", o.Summary, o.Method, o.Path)
+	fmt.Fprintf(&r.out, "\n## %s\n\n`%s %s`\n", o.Summary, o.Method, o.Path)
 	if o.Description != "" {
-		fmt.Fprintf(r, "\n%s\n", paragraph(o.Description))
+		fmt.Fprintf(&r.out, "\n%s\n", paragraph(o.Description))
 	}
-	fmt.Fprintf(r, "\nWho may: %s.\n", r.who(o))
+	fmt.Fprintf(&r.out, "\nWho may: %s.\n", r.who(o))
 	if len(o.Parameters) > 0 {
-		r.WriteString("\n| parameter | in | type | what |\n|---|---|---|---|\n")
+		r.out.WriteString("\n| parameter | in | type | what |\n|---|---|---|---|\n")
 	}
 	for _, p := range o.Parameters {
-		fmt.Fprintf(r, "| `%s` | %s | %s%s | %s |\n", p.Name, p.In, r.typeOf(p.Schema), optional(p.Required), prose(p.Description))
+		fmt.Fprintf(&r.out, "| `%s` | %s | %s%s | %s |\n", p.Name, p.In, r.typeOf(p.Schema), optional(p.Required), prose(p.Description))
 	}
 	if o.RequestBody != nil {
 		r.body(o.RequestBody.Content["application/json"].Schema)
 	}
-	r.WriteString("\n| status | answer |\n|---|---|\n")
+	r.out.WriteString("\n| status | answer |\n|---|---|\n")
 	for _, status := range slices.Sorted(maps.Keys(o.Responses)) {
 		answer := o.Responses[status]
 		if c := answer.Content["application/json"]; c != nil {
-			fmt.Fprintf(r, "| %s | %s |\n", status, r.typeOf(c.Schema))
+			fmt.Fprintf(&r.out, "| %s | %s |\n", status, r.typeOf(c.Schema))
 		}
 		common := r.common[o.Method][status]
 		r.problem(status, slices.DeleteFunc(codesOf(answer), func(c string) bool { return slices.Contains(common, c) }))
 	}
-	fmt.Fprintf(r, "| others | [those of each %s](#each-%s) |\n", o.Method, strings.ToLower(o.Method))
+	fmt.Fprintf(&r.out, "| others | [those of each %s](#each-%s) |\n", o.Method, strings.ToLower(o.Method))
 }
 
 // problem is the line of a status with its codes, if it has any.
 func (r *reference) problem(status string, codes []string) {
 	if len(codes) > 0 {
-		fmt.Fprintf(r, "| %s | `%s` |\n", status, strings.Join(codes, "`, `"))
+		fmt.Fprintf(&r.out, "| %s | `%s` |\n", status, strings.Join(codes, "`, `"))
 	}
 }
 
 func (r *reference) body(s *huma.Schema) {
 	if s = r.schema(s.Ref); len(s.Properties) == 0 {
-		r.WriteString("\nBody: `{}`.\n")
+		r.out.WriteString("\nBody: `{}`.\n")
 		return
 	}
 	r.fields("body", s)
@@ -172,17 +173,17 @@ func (r *reference) schema(ref string) *huma.Schema {
 }
 
 func (r *reference) fields(name string, s *huma.Schema) {
-	fmt.Fprintf(r, "\n| %s | type | what |\n|---|---|---|\n", name)
+	fmt.Fprintf(&r.out, "\n| %s | type | what |\n|---|---|---|\n", name)
 	for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
 		one := s.Properties[field]
-		fmt.Fprintf(r, "| `%s` | %s%s | %s |\n", field, r.typeOf(one), optional(slices.Contains(s.Required, field)),
+		fmt.Fprintf(&r.out, "| `%s` | %s%s | %s |\n", field, r.typeOf(one), optional(slices.Contains(s.Required, field)),
 			prose(one.Description))
 	}
 }
 
 // allTypes writes those that are linked to, and those that they link to.
 func (r *reference) allTypes() {
-	r.WriteString("\n## Types\n")
+	r.out.WriteString("\n## Types\n")
 	r.typeOf(&huma.Schema{Ref: "#/components/schemas/Problem"})
 	known := r.doc.Components.Schemas.Map()
 	for before := -1; before < len(r.types); { // what is not linked to yet may be, by a type that is written
@@ -193,7 +194,7 @@ func (r *reference) allTypes() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.types)) {
-		fmt.Fprintf(r, "\n### %s\n", name)
+		fmt.Fprintf(&r.out, "\n### %s\n", name)
 		r.fields("field", known[name])
 	}
 }
