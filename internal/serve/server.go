@@ -135,7 +135,19 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Wrap != nil {
 		s.public = deps.Wrap(s.public)
 	}
+	s.public = s.sendAway(s.public)
 	return s, err
+}
+
+// sendAway has answers end their connections while the server drains: a caller's next request goes to another server,
+// and does not meet a connection that this one is closing.
+func (s *Server) sendAway(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Run serves until ctx ends. Then it says that it is not ready, takes requests for the drain delay, and returns when
