@@ -91,6 +91,7 @@ func TestSinksAreMeasured(t *testing.T) {
 		`hongbao_worker_attempts_total{result="permanent",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="unknown",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="done",shard="4",sink="balance"} 3.0`,
+		`hongbao_worker_attempts_total{result="permanent",shard="4",sink="balance"} 0.0`,
 		`hongbao_worker_batch_grants_sum{sink="kafka"} 5.0`, `hongbao_worker_done_grants_total{sink="kafka"} 7.0`,
 		`hongbao_worker_shards{code="working",sink="kafka"} 2.0`)
 }

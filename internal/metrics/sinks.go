@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -74,6 +75,9 @@ var resultOf = map[hongbao.Class]string{
 }
 
 // measured is a handler that is measured.
+// allResults of an attempt.
+var allResults = append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage")
+
 type measured struct {
 	hongbao.Handler
 	seconds, sizes prometheus.Observer
@@ -99,8 +103,9 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 			results[result(err)]++
 		}
 	}
-	for r, n := range results {
-		m.results.WithLabelValues(strconv.Itoa(grants[0].Shard), r).Add(float64(n))
+	shard := strconv.Itoa(grants[0].Shard)
+	for _, r := range allResults { // 0 too: a series begins before its first failure
+		m.results.WithLabelValues(shard, r).Add(float64(results[r]))
 	}
 	return errs
 }
