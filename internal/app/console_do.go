@@ -30,11 +30,13 @@ func (c consoleActions) CheckCampaign(ctx context.Context, spec hongbao.Campaign
 }
 
 // CreateCampaign funds a campaign and draws its seed.
-func (c consoleActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec hongbao.Campaign) error {
-	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
-		_, err := a.CreateFunded(ctx, spec)
+func (c consoleActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
+	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
+		created, err := a.CreateFunded(ctx, spec)
+		isNew = err == nil && created.Created
 		return err
 	})
+	return isNew, err
 }
 
 // StoreCodes draws and stores the codes of a campaign that was created, or goes on with them.

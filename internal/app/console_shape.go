@@ -97,8 +97,7 @@ func (s *consoleSource) addShape(ctx context.Context, l *ledger.Ledger, c *ledge
 		out.Undrawn = fmt.Sprintf("Since %s the grants are in the archive %s, and not in the ledger: amounts and times stand "+
 			"there.", archive.Archived.UTC().Format(time.DateOnly), archive.File)
 	case errors.Is(err, context.DeadlineExceeded):
-		out.Undrawn = fmt.Sprintf("It is too large to draw now, so the drawing is missing or old: the ledger did not count "+
-			"its grants in %s.", shapeTime)
+		out.Undrawn = "It is too large to draw now, or the ledger is too busy: the drawing is missing or old."
 	case err != nil:
 		out.Undrawn = ledgerAway(err)
 	}

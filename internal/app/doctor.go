@@ -155,9 +155,9 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its "+
 		"own isolation", a.Config.LedgerConfig().Driver, s.Version)
 	if len(s.Denied) > 0 {
-		p.add(LevelWarning, "ledger.dsn's user may not %s. That is fine if its role only reads. Workers, serve and the "+
-			"other commands need it: deploy/rights/postgres.sql has the roles, and GRANT SELECT, INSERT, UPDATE, DELETE ON ALL "+
-			"TABLES IN SCHEMA public TO the user gives what is missing", strings.Join(s.Denied, "; "))
+		p.add(LevelWarning, "ledger.dsn's user may not %s. That is fine if its role does not need it: "+
+			"deploy/rights/postgres.sql has the roles. GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+
+			"the user gives what is missing", strings.Join(s.Denied, "; "))
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)

@@ -117,22 +117,31 @@ func (c *Console) turnSink(pause bool) handler {
 // startJob begins a job, and goes to its page when it has ended or takes long.
 func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) {
+	if err := c.beginJob(w, r, who, want, do); err != nil {
+		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+	}
+}
+
+// beginJob is startJob, but answers nothing when it gives an error: no job has begun.
+func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
+	do func(context.Context, *Job) error) error {
 	want.By = who.Key
 	j, err := c.jobs.start(want, func(ctx context.Context, j *Job) error {
 		return do(access.As(ctx, who.Actor("")), j)
 	})
 	if err != nil {
-		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
-		return
+		return err
 	}
 	c.jobs.wait(r.Context(), j)
 	http.Redirect(w, r, "/jobs/"+strconv.Itoa(j.ID), http.StatusSeeOther)
+	return nil
 }
 
-// job shows one.
+// job shows one. Who has a scope sees his own, and those about campaigns in it.
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	for _, j := range c.jobs.all() {
-		if strconv.Itoa(j.ID) == r.PathValue("id") && (!who.Scoped() || j.By == who.Key) {
+		if strconv.Itoa(j.ID) == r.PathValue("id") &&
+			(!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {
 			c.show(w, r, http.StatusOK, "job", page{Title: j.What, Caller: who, View: &j})
 			return
 		}

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -38,27 +39,55 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 			c.actions.Denied(r.Context(), access.CreateCampaign, spec.ID, err)
 		}
 	}
-	check := r.PostForm.Get("check") != ""
+	check, isNew := r.PostForm.Get("check") != "", false
 	switch {
 	case err != nil:
 	case check:
 		v.There, err = c.actions.CheckCampaign(r.Context(), spec)
 	default:
-		err = c.actions.CreateCampaign(r.Context(), who, spec)
+		isNew, err = c.actions.CreateCampaign(r.Context(), who, spec)
 	}
 	switch {
 	case err != nil:
-		v.Wrong = c.explain(err)
+		v.Wrong = c.explainSpec(err)
 		c.show(w, r, createStatus(err), "create", answer)
 	case check:
 		v.Checked = &spec
 		c.show(w, r, http.StatusOK, "create", answer)
 	case spec.Codes != nil:
-		c.startJob(w, r, who, Job{What: "Codes of " + spec.ID, Campaign: spec.ID, joins: true},
-			func(ctx context.Context, _ *Job) error { return c.actions.StoreCodes(ctx, spec) })
-	default:
+		if err = c.storeCodes(w, r, who, &spec); err != nil {
+			v.Wrong = c.explain(fmt.Errorf("the ledger has the campaign and its money, but not its codes: %w; "+
+				"press Create again", err))
+			c.show(w, r, http.StatusServiceUnavailable, "create", answer)
+		}
+	case isNew:
 		http.Redirect(w, r, "/campaigns/"+spec.ID+"?done=created", http.StatusSeeOther)
+	default:
+		http.Redirect(w, r, "/campaigns/"+spec.ID+"?done=there", http.StatusSeeOther)
 	}
+}
+
+// storeCodes stores the codes of a campaign of coupons as a job, or goes on with that.
+func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, spec *hongbao.Campaign) error {
+	return c.beginJob(w, r, who, Job{What: "Codes of " + spec.ID, Campaign: spec.ID, joins: true},
+		func(ctx context.Context, _ *Job) error {
+			if err := c.actions.StoreCodes(ctx, *spec); err != nil {
+				return fmt.Errorf("not all codes are stored, create the campaign again by the same text to go on: %w", err)
+			}
+			return nil
+		})
+}
+
+// explainSpec says all that is wrong with a specification, or why the campaign may not be created.
+func (c *Console) explainSpec(err error) string {
+	var spec *campaign.SpecError
+	switch {
+	case errors.As(err, &spec):
+		return spec.Error()
+	case errors.Is(err, access.ErrNotInScope):
+		return "Your key is not for a campaign of this id."
+	}
+	return c.explain(err)
 }
 
 // readSpec reads a specification as the API does.

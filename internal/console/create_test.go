@@ -1,6 +1,8 @@
 package console
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -80,16 +82,63 @@ func TestAWrongSpecificationStays(t *testing.T) {
 func TestACampaignIsCreatedTwice(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	for range 2 {
+	for done, says := range map[string]string{"created": "The ledger has the campaign", "there": "Nothing was changed"} {
+		require.Contains(t, f.ask(t, "treasurer", "/campaigns/rain?done="+done, nil).Body.String(), says)
+	}
+	for _, done := range []string{"created", "there"} {
 		w := f.ask(t, "treasurer", "/create", url.Values{"spec": {rain}})
 		require.Equal(t, http.StatusSeeOther, w.Code)
-		require.Equal(t, "/campaigns/rain?done=created", w.Header().Get("Location"))
-		require.Contains(t, f.ask(t, "treasurer", w.Header().Get("Location"), nil).Body.String(), "The ledger has the campaign")
+		require.Equal(t, "/campaigns/rain?done="+done, w.Header().Get("Location"))
 	}
 	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {coupons + "codes: {pattern: TEA-########}\n"}})
 	require.Equal(t, "/jobs/1", w.Header().Get("Location"))
 	require.Contains(t, f.ask(t, "treasurer", "/jobs/1", nil).Body.String(), `href="/campaigns/tea"`)
+	for key, status := range map[string]int{"operator": 200, "operator:tea": 200, "operator:rain": 404} {
+		require.Equal(t, status, f.ask(t, key, "/jobs/1", nil).Code, key)
+	}
 	f.jobs.wg.Wait()
 	require.Equal(t, []string{"key-treasurer create rain of 2000", "key-treasurer create rain of 2000",
 		"key-treasurer create tea of 0", " codes of tea"}, f.did)
+}
+
+// What could not be done after the money was taken is said, and the text stays.
+func TestCodesCanNotBegin(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	goOn := make(chan struct{})
+	defer close(goOn)
+	for range maxJobs {
+		_, err := f.jobs.start(Job{What: "something long"}, func(context.Context, *Job) error {
+			<-goOn
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {coupons + "codes: {pattern: TEA-########}\n"}})
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	for _, part := range []string{"The ledger has the campaign and its money, but not its codes: four jobs", "press Create again",
+		"sponsor: acme"} {
+		require.Contains(t, w.Body.String(), part)
+	}
+}
+
+// All that is wrong is named, however much that is; who may not create this campaign reads why.
+func TestAllThatIsWrongIsNamed(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	wrong := rain
+	for i := range 40 {
+		wrong += fmt.Sprintf("unknown_field_%d: 1\n", i)
+	}
+	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {wrong}, "check": {"1"}})
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	page, _, _ := strings.Cut(w.Body.String(), "<textarea")
+	_, answer, _ := strings.Cut(w.Body.String(), `id="answer"`)
+	require.NotContains(t, page, "unknown_field_39")
+	require.Contains(t, answer, "unknown_field_0")
+	require.Contains(t, answer, "unknown_field_39")
+	w = f.ask(t, "treasurer:tea", "/create", url.Values{"spec": {rain}})
+	require.Equal(t, http.StatusForbidden, w.Code)
+	require.Contains(t, w.Body.String(), "Your key is not for a campaign of this id.")
+	require.Equal(t, 1, f.denied)
 }

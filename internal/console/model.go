@@ -40,8 +40,9 @@ type Actions interface {
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
 	// CheckCampaign tells whether a campaign is there already, and refuses one that can't be created.
 	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)
-	// CreateCampaign funds a campaign; the same again changes nothing. StoreCodes draws the codes of one of coupons.
-	CreateCampaign(ctx context.Context, who *access.Caller, spec hongbao.Campaign) error
+	// CreateCampaign funds a campaign; the same again changes nothing, and is not new. StoreCodes draws the codes of one
+	// of coupons.
+	CreateCampaign(ctx context.Context, who *access.Caller, spec hongbao.Campaign) (isNew bool, err error)
 	StoreCodes(ctx context.Context, spec hongbao.Campaign) error
 	// LoadCampaign loads a campaign into Redis, or goes on with that.
 	LoadCampaign(ctx context.Context, who *access.Caller, id string) error

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,11 +117,13 @@ func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, e
 	return spec.ID == "other", b.refuses
 }
 
-func (b *books) CreateCampaign(_ context.Context, who *access.Caller, spec hongbao.Campaign) error {
+func (b *books) CreateCampaign(_ context.Context, who *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
 	if b.refuses != nil {
-		return b.refuses
+		return false, b.refuses
 	}
-	return b.do(who, "create %s of %d", spec.ID, spec.Total)
+	did := len(b.did)
+	err = b.do(who, "create %s of %d", spec.ID, spec.Total)
+	return !slices.Contains(b.did[:did], b.did[did]), err
 }
 
 func (b *books) StoreCodes(_ context.Context, spec hongbao.Campaign) error {

@@ -122,6 +122,7 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 var said = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
 	"created": "The ledger has the campaign and its money. Load it, so that it can rain.",
+	"there":   "The ledger had this campaign already. Nothing was changed.",
 }
 
 func done(u *url.URL) string { return said[u.Query().Get("done")] }

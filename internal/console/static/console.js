@@ -41,8 +41,9 @@
     }
     if (chart) chart.setData(rates); else draw();
     const last = (n) => (rates[n].at(-1) ?? 0).toLocaleString("en", { maximumFractionDigits: 1 });
+    const at = new Date((rates[0].at(-1) ?? 0) * 1000).toISOString().slice(11, 19);
     document.getElementById("rates-now").textContent =
-      `Now, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
+      `At ${at} UTC, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
   };
   if (place) {
     new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
