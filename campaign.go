@@ -44,16 +44,16 @@ const (
 
 // Split says how the total becomes packets. Min and Max are for SplitRandom, Tiers for SplitTiers.
 type Split struct {
-	Mode  SplitMode `json:"mode"`
-	Min   Amount    `json:"min,omitempty"`
-	Max   Amount    `json:"max,omitempty"`
-	Tiers []Tier    `json:"tiers,omitempty"`
+	Mode  SplitMode `json:"mode" doc:"even, random or tiers."`
+	Min   Amount    `json:"min,omitempty" doc:"Smallest packet of random, in minor units."`
+	Max   Amount    `json:"max,omitempty" doc:"Largest packet of random, in minor units."`
+	Tiers []Tier    `json:"tiers,omitempty" doc:"The packets of tiers; absent for other modes."`
 }
 
 // Tier is a number of packets of one amount.
 type Tier struct {
-	Amount  Amount `json:"amount"`
-	Packets int64  `json:"packets"`
+	Amount  Amount `json:"amount" doc:"Of each packet, in minor units."`
+	Packets int64  `json:"packets" doc:"How many packets have it."`
 }
 
 // ByUser is the Limit.By that counts per user; any other value names a fact of the grab.
@@ -71,9 +71,9 @@ const (
 
 // Limit bounds how many packets one user, or one value of a fact, gets in a period.
 type Limit struct {
-	By  string `json:"by"`
-	Per Period `json:"per"`
-	Max int64  `json:"max"`
+	By  string `json:"by" doc:"user, or the fact of the grab that it counts by."`
+	Per Period `json:"per" doc:"How long it counts: campaign, day or hour."`
+	Max int64  `json:"max" doc:"Packets at most."`
 }
 
 // Durability is what "you won" means when Redis fails right after the answer.
@@ -90,33 +90,33 @@ const (
 // Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is created.
 // Package campaign reads and validates it; its JSON form, fields in this order, is what the plan's hash covers.
 type Campaign struct {
-	ID       string `json:"id"`
-	Name     string `json:"name"`
-	Kind     Kind   `json:"kind"`
-	Currency string `json:"currency,omitempty"`
+	ID       string `json:"id" doc:"Its id, taken for ever."`
+	Name     string `json:"name" doc:"Its name for people."`
+	Kind     Kind   `json:"kind" doc:"red_packet or coupon."`
+	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`
 	// Total is the sum of all packets, in minor units; 0 for coupons without a value.
-	Total   Amount `json:"total"`
-	Packets int64  `json:"packets"`
-	Split   Split  `json:"split"`
+	Total   Amount `json:"total" doc:"Sum of all packets, in minor units; 0 for coupons without a value."`
+	Packets int64  `json:"packets" doc:"How many packets."`
+	Split   Split  `json:"split" doc:"How the total becomes packets."`
 	// From and To are the window: open at From, ended at To. Whole milliseconds.
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From time.Time `json:"from" doc:"When grabs begin, in whole milliseconds."`
+	To   time.Time `json:"to" doc:"When grabs end, in whole milliseconds."`
 	// TimeZone is the IANA name of the zone in which days and hours are counted.
-	TimeZone   string     `json:"time_zone"`
-	Limits     []Limit    `json:"limits"`
-	Sponsor    string     `json:"sponsor"`
-	Durability Durability `json:"durability"`
+	TimeZone   string     `json:"time_zone" doc:"IANA name of the zone in which days and hours are counted."`
+	Limits     []Limit    `json:"limits" doc:"How many packets one user, or one value of a fact, gets."`
+	Sponsor    string     `json:"sponsor" doc:"Who pays, and gets back what nobody got."`
+	Durability Durability `json:"durability" doc:"What a grant has before its answer: fast, replica or fsync."`
 	// Codes says where the codes of a coupon's packets come from; nil for a campaign without codes.
-	Codes *Codes `json:"codes,omitempty"`
+	Codes *Codes `json:"codes,omitempty" doc:"Where the codes of coupons come from; absent for a campaign without codes."`
 	// Shards is over how many of the deployment's shards the packets are dealt; 0 stands for one. Only limits by user
 	// hold over several shards.
-	Shards int `json:"shards,omitempty"`
+	Shards int `json:"shards,omitempty" doc:"Over how many shards it is dealt; absent for one."`
 }
 
 // Codes says where each packet's code comes from: one of the two is set. Package campaign describes patterns and files.
 type Codes struct {
-	Pattern string `json:"pattern,omitempty"`
-	File    string `json:"file,omitempty"`
+	Pattern string `json:"pattern,omitempty" doc:"The codes are drawn by this pattern."`
+	File    string `json:"file,omitempty" doc:"Name of the file that the codes were read from."`
 }
 
 // MaxCodeLength bounds a code, in bytes.

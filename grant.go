@@ -9,24 +9,24 @@ import (
 // Grant is the immutable fact "this packet, this user, this amount". (Shard, Seq) names it in a deployment for ever;
 // (Campaign, Packet) is unique as well.
 type Grant struct {
-	Shard int   `json:"shard"`
-	Seq   int64 `json:"seq"`
-	Epoch int64 `json:"epoch"`
+	Shard int   `json:"shard" doc:"The shard's number."`
+	Seq   int64 `json:"seq" doc:"Its number on the shard: shard and seq name it for ever."`
+	Epoch int64 `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
 	// EntryID is the id of the stream entry that brought it; empty if it did not come from the stream.
-	EntryID  string `json:"entry_id,omitempty"`
-	Campaign string `json:"campaign"`
-	Packet   int64  `json:"packet"`
-	Amount   Amount `json:"amount"`
-	User     string `json:"user"`
+	EntryID  string `json:"entry_id,omitempty" doc:"Id of the stream entry that brought it; absent if none did."`
+	Campaign string `json:"campaign" doc:"The campaign's id."`
+	Packet   int64  `json:"packet" doc:"Number of the packet in the campaign."`
+	Amount   Amount `json:"amount" doc:"In minor units."`
+	User     string `json:"user" doc:"Who got the packet."`
 	// RequestID and Trace are empty if the grab had none.
-	RequestID string `json:"request_id,omitempty"`
-	Trace     string `json:"trace,omitempty"`
+	RequestID string `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
+	Trace     string `json:"trace,omitempty" doc:"The trace of the grab; absent if it had none."`
 	// Time is when it was decided, Redis time, whole milliseconds.
-	Time time.Time `json:"time"`
+	Time time.Time `json:"time" doc:"When it was granted."`
 	// Currency is what Amount is in; empty for a coupon without a value. Code is the coupon's code: never log it. The
 	// stream carries neither: the topic and the ledger do.
-	Currency string `json:"currency,omitempty"`
-	Code     string `json:"code,omitempty"`
+	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for a coupon without a value."`
+	Code     string `json:"code,omitempty" doc:"The coupon's code, a secret; the stream does not carry it."`
 }
 
 // EventID names the grant's event in a deployment: "<shard>-<seq>".

@@ -19,16 +19,16 @@ const DisclosureFormat = "hongbao.reveal.v1"
 // Disclosure is what is published after the refund. With it, and the hash that was published before the start, anyone
 // can recompute the draw.
 type Disclosure struct {
-	Format   string `json:"format"`
-	Campaign string `json:"campaign"`
+	Format   string `json:"format" doc:"Always hongbao.reveal.v1."`
+	Campaign string `json:"campaign" doc:"The campaign's id."`
 	// Canonical is the specification, byte by byte as the hash covers it.
-	Canonical string `json:"canonical"`
-	Hash      string `json:"plan_hash"`
+	Canonical string `json:"canonical" doc:"The specification, byte by byte as the hash covers it."`
+	Hash      string `json:"plan_hash" doc:"The hash that was published before the start."`
 	// Seed is in hexadecimal.
-	Seed     string    `json:"seed"`
-	Revealed time.Time `json:"revealed_at"`
+	Seed     string    `json:"seed" doc:"In hexadecimal."`
+	Revealed time.Time `json:"revealed_at" doc:"When the seed was made public."`
 	// TopUps are the generations from 2 on, in their order.
-	TopUps []DisclosedTopUp `json:"top_ups,omitempty"`
+	TopUps []DisclosedTopUp `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
 }
 
 // maxDisclosure bounds what ReadDisclosure reads; a specification has up to 1 MiB, which JSON may make twice as long,

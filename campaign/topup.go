@@ -76,10 +76,10 @@ func (t *TopUp) of(c hongbao.Campaign) (hongbao.Campaign, error) {
 // DisclosedTopUp is what a Disclosure tells of a top-up.
 type DisclosedTopUp struct {
 	// Canonical is the top-up, byte by byte as the hash covers it.
-	Canonical string `json:"canonical"`
-	Hash      string `json:"plan_hash"`
+	Canonical string `json:"canonical" doc:"The top-up, byte by byte as the hash covers it."`
+	Hash      string `json:"plan_hash" doc:"The hash that was published with it."`
 	// Seed is in hexadecimal.
-	Seed string `json:"seed"`
+	Seed string `json:"seed" doc:"In hexadecimal."`
 }
 
 // verify gives the top-up, whose packets can be drawn. generation is what it must be, before the hash of the one

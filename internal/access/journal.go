@@ -36,17 +36,17 @@ const (
 // Entry is a line of the journal: who did what. It tells no seed, no code and no amount of a packet.
 type Entry struct {
 	// ID is drawn once: an entry that is written twice stands in the journal once.
-	ID   string    `json:"id"`
-	Time time.Time `json:"time"`
+	ID   string    `json:"id" doc:"Drawn once for each entry."`
+	Time time.Time `json:"time" doc:"When the action began."`
 	// Who is key:ID for an API key, cli:USER@HOST for a command.
-	Who    string `json:"who"`
-	Action Action `json:"action"`
+	Who    string `json:"who" doc:"key:ID for an API key, cli:USER@HOST for a command."`
+	Action Action `json:"action" doc:"What was to be done."`
 	// Campaign and Sink are empty if it is about none, or about all.
-	Campaign  string         `json:"campaign,omitempty"`
-	Sink      string         `json:"sink,omitempty"`
-	Outcome   Outcome        `json:"outcome"`
-	RequestID string         `json:"request_id,omitempty"`
-	Details   map[string]any `json:"details,omitempty"`
+	Campaign  string         `json:"campaign,omitempty" doc:"The campaign; absent if it is about none, or several."`
+	Sink      string         `json:"sink,omitempty" doc:"The sink; absent if it is about none, or several."`
+	Outcome   Outcome        `json:"outcome" doc:"done, refused, failed, denied, or unknown: it may have been done."`
+	RequestID string         `json:"request_id,omitempty" doc:"The X-Request-Id of the request; absent for a command."`
+	Details   map[string]any `json:"details,omitempty" doc:"What was asked for, and what came of it."`
 }
 
 // Actor is who acts. The zero Actor is whoever runs this process.
@@ -154,9 +154,9 @@ type JournalQuery struct {
 
 // JournalPage is a page of the journal.
 type JournalPage struct {
-	Entries []Entry `json:"entries"`
+	Entries []Entry `json:"entries" doc:"Newest first."`
 	// Next is where the next page begins; empty if there is none.
-	Next string `json:"next"`
+	Next string `json:"next" doc:"Goes into after; empty on the last page."`
 }
 
 // Denials bounds how many refusals of one caller the journal takes: 20 a minute. The zero value is ready.

@@ -32,9 +32,9 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 // LastAudit is what the last whole audit found.
 type LastAudit struct {
 	// Verdict is none if there was no audit yet.
-	Verdict     string    `json:"verdict" enum:"agrees,differs,none"`
-	Started     time.Time `json:"started,omitzero"`
-	Differences int64     `json:"differences"`
+	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
+	Started     time.Time `json:"started,omitzero" doc:"When it began; absent if there was none."`
+	Differences int64     `json:"differences" doc:"How many it found, of all kinds."`
 }
 
 // LastAudit tells what the last whole audit found, by whomever it was run.

@@ -164,35 +164,35 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 
 // Shown is a campaign as the ledger and Redis have it. The seed is not in it: it is secret until the close.
 type Shown struct {
-	Spec   hongbao.Campaign `json:"spec"`
-	Hash   string           `json:"plan_hash"`
+	Spec   hongbao.Campaign `json:"spec" doc:"What it was created with; top-ups are not in it."`
+	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
 	Ledger struct {
-		State    ledger.CampaignState `json:"state"`
-		Packets  int64                `json:"packets"` // with those that were added
-		Funded   hongbao.Amount       `json:"funded"`
-		Granted  hongbao.Amount       `json:"granted"`
-		Refunded hongbao.Amount       `json:"refunded"`
+		State    ledger.CampaignState `json:"state" doc:"funded; refunded once what nobody got went back to the sponsor."`
+		Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
+		Funded   hongbao.Amount       `json:"funded" doc:"What the sponsor has paid in, top-ups included, in minor units."`
+		Granted  hongbao.Amount       `json:"granted" doc:"What the ledger has booked for users, in minor units."`
+		Refunded hongbao.Amount       `json:"refunded" doc:"What went back to the sponsor, in minor units."`
 		// Codes is how many packets have a code: all, once the campaign is created to the end.
-		Codes int64 `json:"codes,omitempty"`
-	} `json:"ledger"`
+		Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all, once it is created to the end; absent for none."`
+	} `json:"ledger" doc:"How it stands in the ledger."`
 	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
-	TopUps []TopUp           `json:"top_ups,omitempty"`
-	Redis  *campaigns.Status `json:"redis"`
+	TopUps []TopUp           `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
+	Redis  *campaigns.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
 }
 
 // ListedCampaign is a line of the list of campaigns.
 type ListedCampaign struct {
-	ID       string               `json:"id"`
-	Kind     hongbao.Kind         `json:"kind"`
-	Packets  int64                `json:"packets"`
-	Currency string               `json:"currency,omitempty"`
-	Funded   hongbao.Amount       `json:"funded_amount"`
-	Granted  hongbao.Amount       `json:"granted_amount"`
-	Refunded hongbao.Amount       `json:"refunded_amount"`
-	State    ledger.CampaignState `json:"state"`
-	From     time.Time            `json:"from"`
-	To       time.Time            `json:"to"`
-	Codes    string               `json:"codes"`
+	ID       string               `json:"id" doc:"The campaign's id."`
+	Kind     hongbao.Kind         `json:"kind" doc:"red_packet or coupon."`
+	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
+	Currency string               `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
+	Funded   hongbao.Amount       `json:"funded_amount" doc:"What the sponsor has paid in, in minor units."`
+	Granted  hongbao.Amount       `json:"granted_amount" doc:"What the ledger has booked for users, in minor units."`
+	Refunded hongbao.Amount       `json:"refunded_amount" doc:"What went back to the sponsor, in minor units."`
+	State    ledger.CampaignState `json:"state" doc:"In the ledger: funded or refunded."`
+	From     time.Time            `json:"from" doc:"When grabs begin."`
+	To       time.Time            `json:"to" doc:"When grabs end."`
+	Codes    string               `json:"codes" doc:"Where its codes come from: pattern or file; - for none."`
 }
 
 // codesFrom says where a campaign's codes come from.
@@ -208,11 +208,11 @@ func codesFrom(c *hongbao.Campaign) string {
 
 // Created is a campaign that is in the ledger.
 type Created struct {
-	Campaign string               `json:"campaign"`
-	Created  bool                 `json:"created"` // false: it was there already
-	State    ledger.CampaignState `json:"state"`
-	Hash     string               `json:"plan_hash"`
-	Next     string               `json:"next"`
+	Campaign string               `json:"campaign" doc:"The campaign's id."`
+	Created  bool                 `json:"created" doc:"False: it was there already."`
+	State    ledger.CampaignState `json:"state" doc:"In the ledger: funded or refunded."`
+	Hash     string               `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
+	Next     string               `json:"next" doc:"What to do next, as a command for a person."`
 }
 
 // Create funds a campaign, draws its seed, and stores its codes: those that were read, or drawn by its pattern. The
@@ -306,8 +306,8 @@ func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 
 // CampaignPage is a page of the list of campaigns.
 type CampaignPage struct {
-	Campaigns []ListedCampaign `json:"campaigns"`
-	Next      string           `json:"next"` // the last id of the page, to go on after; empty after the last page
+	Campaigns []ListedCampaign `json:"campaigns" doc:"In the order of their ids."`
+	Next      string           `json:"next" doc:"Goes into after; empty on the last page."`
 }
 
 // ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id. sees, if not nil,

@@ -34,43 +34,43 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 
 // Ending is how far the end of a campaign is.
 type Ending struct {
-	Campaign string  `json:"campaign"`
-	Currency string  `json:"currency,omitempty"`
-	Closed   *Closed `json:"closed"` // null once the campaign has left Redis
+	Campaign string  `json:"campaign" doc:"The campaign's id."`
+	Currency string  `json:"currency,omitempty" doc:"Of the amounts, ISO 4217; absent for coupons without a value."`
+	Closed   *Closed `json:"closed" doc:"How it stood at its close; null once it has left Redis."`
 	// Settling: group balance has not finished the grants up to the close, only those up to Finished (of the campaign's
 	// first shard).
-	Settling bool  `json:"settling"`
-	Finished int64 `json:"finished_seq"`
+	Settling bool  `json:"settling" doc:"True while grants up to the close are still being settled."`
+	Finished int64 `json:"finished_seq" doc:"The last settled event on its first shard; 0 once closed is null."`
 	// Places are the shards of a campaign that is on several, in their order.
-	Places []ClosedPlace `json:"places,omitempty"`
+	Places []ClosedPlace `json:"places,omitempty" doc:"Its shards, if several; absent once closed is null."`
 	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were
 	// granted.
-	Missing int64 `json:"missing"`
+	Missing int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0: it has more; 0 while settling."`
 	// Amount is what is to be refunded, or was.
-	Amount   hongbao.Amount `json:"refund_amount"`
-	Refunded *Refunded      `json:"refunded"`
-	Next     string         `json:"next"`
+	Amount   hongbao.Amount `json:"refund_amount" doc:"What is refunded, in minor units; not final while settling."`
+	Refunded *Refunded      `json:"refunded" doc:"The refund; null before it."`
+	Next     string         `json:"next" doc:"What to do next, as a command for a person."`
 }
 
 // Closed is how a campaign stood at its close. Of one on several shards it is the sum, and the time of the last close.
 type Closed struct {
-	Time          time.Time      `json:"time"`
-	Event         string         `json:"event"` // on the campaign's first shard
-	Granted       int64          `json:"granted"`
-	GrantedAmount hongbao.Amount `json:"granted_amount"`
-	Left          int64          `json:"left"`
-	LeftAmount    hongbao.Amount `json:"left_amount"`
+	Time          time.Time      `json:"time" doc:"Of several shards the last one's."`
+	Event         string         `json:"event" doc:"Shard and seq of the close on its first shard."`
+	Granted       int64          `json:"granted" doc:"Packets that were granted."`
+	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Their sum, in minor units."`
+	Left          int64          `json:"left" doc:"Packets that nobody got."`
+	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Their sum, in minor units."`
 }
 
 // ClosedPlace is how a campaign stood at its close on one of its shards. It has no amounts: one packet may have been
 // left there, and nobody is shown its amount before the reveal.
 type ClosedPlace struct {
-	Shard    int       `json:"shard"`
-	Time     time.Time `json:"time"`
-	Event    string    `json:"event"`
-	Granted  int64     `json:"granted"`
-	Left     int64     `json:"left"`
-	Finished int64     `json:"finished_seq"`
+	Shard    int       `json:"shard" doc:"The shard's number."`
+	Time     time.Time `json:"time" doc:"When it was closed there."`
+	Event    string    `json:"event" doc:"Shard and seq of the close."`
+	Granted  int64     `json:"granted" doc:"Packets that were granted there."`
+	Left     int64     `json:"left" doc:"Packets that nobody got there."`
+	Finished int64     `json:"finished_seq" doc:"The last settled event there, at most the close."`
 }
 
 func closedOf(e *stream.Entry) Closed {
@@ -80,9 +80,9 @@ func closedOf(e *stream.Entry) Closed {
 
 // Refunded is the refund of a campaign.
 type Refunded struct {
-	Time    time.Time `json:"time"`
-	Packets int64     `json:"packets"`
-	Sponsor string    `json:"sponsor"`
+	Time    time.Time `json:"time" doc:"When it was refunded."`
+	Packets int64     `json:"packets" doc:"Packets that nobody got."`
+	Sponsor string    `json:"sponsor" doc:"Who got the money back."`
 }
 
 func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {

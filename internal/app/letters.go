@@ -31,8 +31,8 @@ func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Le
 
 // LetterPage is a page of dead letters.
 type LetterPage struct {
-	Letters []deadletter.Letter `json:"letters"`
-	Next    string              `json:"next"` // where the next page begins; empty if there is none
+	Letters []deadletter.Letter `json:"letters" doc:"Oldest first within a sink and shard."`
+	Next    string              `json:"next" doc:"Goes into after; empty on the last page."`
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.

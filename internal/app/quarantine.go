@@ -13,12 +13,12 @@ import (
 
 // Version is one side of a contradiction.
 type Version struct {
-	Event     string         `json:"event"`
-	User      string         `json:"user"`
-	Amount    hongbao.Amount `json:"amount"`
-	Epoch     int64          `json:"epoch"`
-	RequestID string         `json:"request_id,omitempty"`
-	Time      time.Time      `json:"time"`
+	Event     string         `json:"event" doc:"Shard and seq of the grant."`
+	User      string         `json:"user" doc:"Who gets the packet by this version."`
+	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
+	Epoch     int64          `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
+	RequestID string         `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
+	Time      time.Time      `json:"time" doc:"When it was granted."`
 }
 
 func versionOf(g *hongbao.Grant) *Version {
@@ -30,18 +30,18 @@ func versionOf(g *hongbao.Grant) *Version {
 
 // Quarantined is a grant in quarantine.
 type Quarantined struct {
-	ID       int64         `json:"id"`
-	Reason   ledger.Reason `json:"reason"`
-	Campaign string        `json:"campaign"`
-	Packet   int64         `json:"packet"`
-	Currency string        `json:"currency,omitempty"` // of the amounts; empty if the ledger does not have the campaign
-	Came     *Version      `json:"came"`
+	ID       int64         `json:"id" doc:"Its number in the quarantine."`
+	Reason   ledger.Reason `json:"reason" doc:"What it contradicts; docs/ledger.md tells what to do about each."`
+	Campaign string        `json:"campaign" doc:"The campaign's id."`
+	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
+	Currency string        `json:"currency,omitempty" doc:"Of the amounts; absent if the ledger does not know it."`
+	Came     *Version      `json:"came" doc:"The grant that came, and was not paid."`
 	// Ledger is what the ledger had of the packet when the grant came; null if it had nothing.
-	Ledger     *Version   `json:"ledger"`
-	Created    time.Time  `json:"created"`
-	Resolved   *time.Time `json:"resolved"`
-	ResolvedBy string     `json:"resolved_by,omitempty"`
-	Resolution string     `json:"resolution,omitempty"`
+	Ledger     *Version   `json:"ledger" doc:"What the ledger had of the packet when it came; null if nothing."`
+	Created    time.Time  `json:"created" doc:"When it came here."`
+	Resolved   *time.Time `json:"resolved" doc:"When it was decided; null while it waits."`
+	ResolvedBy string     `json:"resolved_by,omitempty" doc:"Who decided it; absent while it waits."`
+	Resolution string     `json:"resolution,omitempty" doc:"What was decided, and why; absent while it waits."`
 }
 
 func printable(q *ledger.Quarantined, currency string) Quarantined {
@@ -58,9 +58,9 @@ func printable(q *ledger.Quarantined, currency string) Quarantined {
 
 // QuarantinePage is a page of the list.
 type QuarantinePage struct {
-	Grants []Quarantined `json:"grants"`
+	Grants []Quarantined `json:"grants" doc:"Oldest first. Where ledger is null, the ledger had nothing of the packet."`
 	// Next is where the next page begins; 0 if there is none.
-	Next int64 `json:"next"`
+	Next int64 `json:"next" doc:"Goes into after; 0 on the last page."`
 }
 
 // QuarantineList is a question for a page of the list.

@@ -14,16 +14,16 @@ import (
 
 // ReplayState is how far a named replay is, by what Redis has noted of it, whoever runs it.
 type ReplayState struct {
-	Name   string        `json:"name"`
-	Target string        `json:"target"`
-	Dead   string        `json:"dead,omitempty"` // the sink whose dead letters it delivers
-	Filter replay.Filter `json:"filter"`
-	Begun  time.Time     `json:"begun"`
+	Name   string        `json:"name" doc:"Its name, taken for ever."`
+	Target string        `json:"target" doc:"Where it delivers to."`
+	Dead   string        `json:"dead,omitempty" doc:"The sink whose dead letters it delivers; absent if it delivers none."`
+	Filter replay.Filter `json:"filter" doc:"Which grants it covers."`
+	Begun  time.Time     `json:"begun" doc:"When its first run began."`
 	// Events are those that it covers by their seqs, Looked how many of them runs have looked at so far.
-	Events int64 `json:"events"`
-	Looked int64 `json:"looked"`
+	Events int64 `json:"events" doc:"Events that it covers, by their seqs; 0 before Redis has noted it."`
+	Looked int64 `json:"looked" doc:"How many of them runs have looked at; with dead, of whole shards only."`
 	// Finished: a run came to the end of each shard, and nothing failed.
-	Finished bool `json:"finished"`
+	Finished bool `json:"finished" doc:"True once a run came to the end of each shard, and nothing failed."`
 }
 
 // Replays tells of all replays that were ever begun, in the order of their names.

@@ -13,22 +13,22 @@ import (
 // SinkPause is what people last told the workers of a sink.
 type SinkPause struct {
 	// Paused: workers hand the sink nothing, on at least one shard.
-	Paused bool `json:"paused"`
+	Paused bool `json:"paused" doc:"True if workers hand it nothing on at least one shard."`
 	// PausedShards is on how many; fewer than all if Redis failed under way, and then the same command again ends it.
-	PausedShards int `json:"paused_shards"`
+	PausedShards int `json:"paused_shards" doc:"On how many shards; if not all, repeat the pause or resume: it broke off."`
 	// By, Why and At are those of the last pause or resume; empty if there was none.
-	By  string    `json:"by,omitempty"`
-	Why string    `json:"why,omitempty"`
-	At  time.Time `json:"at,omitzero"`
+	By  string    `json:"by,omitempty" doc:"Who paused or resumed it last; absent if nobody did."`
+	Why string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
+	At  time.Time `json:"at,omitzero" doc:"When; absent if nobody did."`
 }
 
 // SinkLimit is the rate of a sink over all workers, as people have set it.
 type SinkLimit struct {
 	// GrantsPerSecond is 0 for no bound; nil: the knob of each worker counts (sinks.SINK_grants_per_second).
-	GrantsPerSecond *int      `json:"grants_per_second"`
-	By              string    `json:"by,omitempty"`
-	Why             string    `json:"why,omitempty"`
-	At              time.Time `json:"at,omitzero"`
+	GrantsPerSecond *int      `json:"grants_per_second" doc:"Of all workers; 0: no bound; null: the knob of each counts."`
+	By              string    `json:"by,omitempty" doc:"Who set it last; absent if nobody did."`
+	Why             string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
+	At              time.Time `json:"at,omitzero" doc:"When; absent if nobody did."`
 }
 
 // add takes in how the sink is limited on a shard: the last word counts.
@@ -50,11 +50,11 @@ func (p *SinkPause) add(c *shards.SinkControl) {
 
 // SinkChange is what became of a pause or a resume.
 type SinkChange struct {
-	Sink string `json:"sink"`
+	Sink string `json:"sink" doc:"Its name."`
 	// Changed is false if the sink stood so before.
-	Changed bool      `json:"changed"`
-	Pause   SinkPause `json:"pause"`
-	Limit   SinkLimit `json:"limit"`
+	Changed bool      `json:"changed" doc:"False if the sink stood so before."`
+	Pause   SinkPause `json:"pause" doc:"Whether it is paused now."`
+	Limit   SinkLimit `json:"limit" doc:"Its rate now."`
 }
 
 // PauseSink tells all workers of a sink to hand it nothing more. Each stops within a second; a call of the sink that has

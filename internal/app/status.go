@@ -21,46 +21,46 @@ type Status struct {
 
 // SinkStatus is how a sink stands.
 type SinkStatus struct {
-	Sink string `json:"sink"`
+	Sink string `json:"sink" doc:"Its name."`
 	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited.
-	Waiting int64   `json:"waiting"`
-	Oldest  float64 `json:"oldest_seconds"`
+	Waiting int64   `json:"waiting" doc:"Grants and closes that it has not finished."`
+	Oldest  float64 `json:"oldest_seconds" doc:"How long the first of them has waited; 0 if none waits."`
 	// Pending counts the entries that workers hold, and the parked ones.
-	Pending int64         `json:"pending_entries"`
-	Parked  int64         `json:"parked_entries"`
-	Dead    int64         `json:"dead_letters"`
-	Pause   SinkPause     `json:"pause"`
-	Limit   SinkLimit     `json:"limit"`
-	Shards  []ShardStatus `json:"shards"`
+	Pending int64         `json:"pending_entries" doc:"Entries that workers hold, and the parked ones."`
+	Parked  int64         `json:"parked_entries" doc:"Entries that wait for another attempt."`
+	Dead    int64         `json:"dead_letters" doc:"Dead letters that wait for a decision."`
+	Pause   SinkPause     `json:"pause" doc:"Whether people have paused it."`
+	Limit   SinkLimit     `json:"limit" doc:"The rate that people have set."`
+	Shards  []ShardStatus `json:"shards" doc:"How it stands on each shard that could tell; the sums are of these."`
 	// Unread names the shards that could not tell, a frozen one for example: the rest is without them.
-	Unread  []UnreadShard `json:"unread"`
-	Workers []SinkWorker  `json:"workers"`
+	Unread  []UnreadShard `json:"unread" doc:"The shards that could not tell, a frozen one for example."`
+	Workers []SinkWorker  `json:"workers" doc:"Its workers, by name, each once for all shards."`
 }
 
 // UnreadShard is a shard that could not tell how a sink stands there.
 type UnreadShard struct {
-	Shard int    `json:"shard"`
-	Why   string `json:"why"`
+	Shard int    `json:"shard" doc:"The shard's number."`
+	Why   string `json:"why" doc:"The error, for a person."`
 	err   error
 }
 
 // ShardStatus is how a sink stands on a shard.
 type ShardStatus struct {
-	Shard   int     `json:"shard"`
-	Seq     int64   `json:"seq"`
-	Waiting int64   `json:"waiting"`
-	Oldest  float64 `json:"oldest_seconds"`
-	Parked  int64   `json:"parked_entries"`
-	Dead    int64   `json:"dead_letters"`
+	Shard   int     `json:"shard" doc:"The shard's number."`
+	Seq     int64   `json:"seq" doc:"The shard's last event."`
+	Waiting int64   `json:"waiting" doc:"Grants and closes up to seq that the sink has not finished."`
+	Oldest  float64 `json:"oldest_seconds" doc:"How long the first of them has waited; 0 if none waits."`
+	Parked  int64   `json:"parked_entries" doc:"Entries that wait for another attempt."`
+	Dead    int64   `json:"dead_letters" doc:"Dead letters that wait for a decision."`
 }
 
 // SinkWorker is a worker of a sink, on all of its shards.
 type SinkWorker struct {
-	Worker string `json:"worker"`
+	Worker string `json:"worker" doc:"Its name."`
 	// Alive: its lease on what it holds is not over.
-	Alive bool    `json:"alive"`
-	Seen  float64 `json:"seen_seconds_ago"`
-	Holds int64   `json:"holds_entries"`
+	Alive bool    `json:"alive" doc:"Seen within consumer.lease."`
+	Seen  float64 `json:"seen_seconds_ago" doc:"Since it last asked Redis for anything, on any shard."`
+	Holds int64   `json:"holds_entries" doc:"Entries that it has in hand, on all shards."`
 }
 
 // asksAtOnce bounds how many shards are asked at once.

@@ -51,21 +51,21 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 
 // TopUp is a generation of packets that was added to a campaign, or would be.
 type TopUp struct {
-	Campaign   string         `json:"campaign"`
-	ID         string         `json:"id"`
-	Generation int            `json:"generation"`
-	First      int64          `json:"first_packet"`
-	Packets    int64          `json:"packets"`
-	Total      hongbao.Amount `json:"total"`
-	Currency   string         `json:"currency,omitempty"`
+	Campaign   string         `json:"campaign" doc:"The campaign's id."`
+	ID         string         `json:"id" doc:"The order's own id."`
+	Generation int            `json:"generation" doc:"2 for the first top-up: 1 are the packets of the specification."`
+	First      int64          `json:"first_packet" doc:"Number of its first packet in the campaign."`
+	Packets    int64          `json:"packets" doc:"How many it adds."`
+	Total      hongbao.Amount `json:"total" doc:"What they hold together, in minor units."`
+	Currency   string         `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
 	// Funded is what the campaign is funded with after it.
-	Funded hongbao.Amount `json:"funded"`
-	Hash   string         `json:"plan_hash,omitempty"` // none in a dry run: the seed is drawn when it is ordered
-	By     string         `json:"by"`
-	Why    string         `json:"why"`
+	Funded hongbao.Amount `json:"funded" doc:"What the campaign is funded with after it, in minor units."`
+	Hash   string         `json:"plan_hash,omitempty" doc:"Commits to the draw: publish it; absent in a dry run."`
+	By     string         `json:"by" doc:"Who ordered it."`
+	Why    string         `json:"why" doc:"The reason given."`
 	// Created is when it was ordered, Dealt when all of its packets were in Redis; absent before.
-	Created *time.Time `json:"created,omitempty"`
-	Dealt   *time.Time `json:"dealt,omitempty"`
+	Created *time.Time `json:"created,omitempty" doc:"When it was ordered."`
+	Dealt   *time.Time `json:"dealt,omitempty" doc:"When all of its packets were in Redis; absent before."`
 }
 
 func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {

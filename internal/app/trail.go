@@ -19,57 +19,57 @@ import (
 // Trail is where the grants of one user, or of one packet, stand in a campaign. It has no codes: these are for their
 // users only.
 type Trail struct {
-	Campaign string      `json:"campaign"`
-	Currency string      `json:"currency,omitempty"`
-	Steps    []TrailStep `json:"grants"`
+	Campaign string      `json:"campaign" doc:"The campaign's id."`
+	Currency string      `json:"currency,omitempty" doc:"Of the amounts; absent if there is none, or nothing told it."`
+	Steps    []TrailStep `json:"grants" doc:"By packet. A step that is null was not found, or not asked: see unread."`
 	// Unread names what could not be asked, and why: where it is named, an absent step says nothing.
-	Unread []Unread `json:"unread"`
+	Unread []Unread `json:"unread" doc:"What could not be asked: a step of it that is null says nothing."`
 }
 
 // Unread is a server that could not be asked.
 type Unread struct {
-	Where string `json:"where"` // redis, ledger or topic
-	Why   string `json:"why"`
+	Where string `json:"where" doc:"redis, ledger or topic."`
+	Why   string `json:"why" doc:"The error, for a person."`
 }
 
 // TrailStep is one packet's way: from the receipt to the topic. A step that is not there is nil.
 type TrailStep struct {
-	Packet int64 `json:"packet"`
+	Packet int64 `json:"packet" doc:"Number of the packet in the campaign."`
 	// Receipt is what the user was told, Ledger what the ledger has booked, by the packet's number.
-	Receipt *TrailGrant  `json:"receipt"`
-	Entry   *TrailEntry  `json:"entry"`
-	Ledger  *TrailGrant  `json:"ledger"`
-	Topic   *TrailRecord `json:"topic"`
+	Receipt *TrailGrant  `json:"receipt" doc:"What the user was told; null if Redis has no receipt."`
+	Entry   *TrailEntry  `json:"entry" doc:"Where it stands in its shard's stream; null once that was trimmed."`
+	Ledger  *TrailGrant  `json:"ledger" doc:"What the ledger has booked for the packet; null if nothing."`
+	Topic   *TrailRecord `json:"topic" doc:"Where it stands in the topic; null if it was not found there."`
 	// Sinks tells for each sink whether it has finished the event.
-	Sinks []TrailSink `json:"sinks"`
+	Sinks []TrailSink `json:"sinks" doc:"Whether each sink has finished it; none of a shard that could not be asked."`
 }
 
 // TrailGrant is a grant as a receipt or the ledger has it.
 type TrailGrant struct {
-	Event     string         `json:"event"`
-	User      string         `json:"user"`
-	Amount    hongbao.Amount `json:"amount"`
-	RequestID string         `json:"request_id,omitempty"`
-	Time      time.Time      `json:"time"`
+	Event     string         `json:"event" doc:"Shard and seq of the grant."`
+	User      string         `json:"user" doc:"Who got the packet."`
+	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
+	RequestID string         `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
+	Time      time.Time      `json:"time" doc:"When it was granted."`
 }
 
 // TrailEntry is where the event stands in its shard's stream.
 type TrailEntry struct {
-	ID     string `json:"id"`
-	Epoch  int64  `json:"epoch"`
-	Grants int    `json:"grants"` // that came in the same entry
+	ID     string `json:"id" doc:"Its id in the stream of the shard."`
+	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
+	Grants int    `json:"grants" doc:"Grants that came in the same entry."`
 }
 
 // TrailRecord is where the event stands in the topic.
 type TrailRecord struct {
-	Partition int   `json:"partition"`
-	Offset    int64 `json:"offset"`
+	Partition int   `json:"partition" doc:"Of the topic."`
+	Offset    int64 `json:"offset" doc:"In the partition, of the first copy that was met."`
 }
 
 // TrailSink tells whether a sink has finished an event: it settled or published it, or made it a dead letter.
 type TrailSink struct {
-	Sink     string `json:"sink"`
-	Finished bool   `json:"finished"`
+	Sink     string `json:"sink" doc:"Its name."`
+	Finished bool   `json:"finished" doc:"True once it has settled or published the grant, or made it a dead letter."`
 }
 
 // TrailOf is a question for a trail: by user, or by packet if that is not 0.

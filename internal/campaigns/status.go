@@ -13,33 +13,33 @@ import (
 type Status struct {
 	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
 	// paused only where it grants nothing.
-	State   string `json:"state"`
-	Hash    string `json:"plan_hash"`
-	Shard   int    `json:"shard"` // its home
-	Packets int64  `json:"packets"`
+	State   string `json:"state" doc:"The first of the states of PlaceStatus that it is in on any shard."`
+	Hash    string `json:"plan_hash" doc:"The hash of the plan that it was loaded with."`
+	Shard   int    `json:"shard" doc:"Its home: the first of its shards."`
+	Packets int64  `json:"packets" doc:"Packets that Redis expects, loaded or not."`
 	Counts
-	GrantedAmount hongbao.Amount `json:"granted_amount"`
+	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Sum of the granted packets, in minor units."`
 	// LeftAmount is that of all packets that nobody has, also of those that are not loaded yet: if it grew while they are,
 	// it would tell the amounts of few, or of one.
-	LeftAmount hongbao.Amount `json:"left_amount"`
+	LeftAmount hongbao.Amount `json:"left_amount" doc:"Of all that nobody has, loaded or not, in minor units."`
 	// Places is how it stands on each shard, if it is dealt over several.
-	Places []PlaceStatus `json:"places,omitempty"`
+	Places []PlaceStatus `json:"places,omitempty" doc:"How it stands on each of its shards; absent if it has one."`
 
 	dealt int64 // the newest generation that each place has as a whole
 }
 
 // PlaceStatus is how a campaign stands on one of several shards. It has no amounts: a place may have one packet left.
 type PlaceStatus struct {
-	State string `json:"state"`
-	Shard int    `json:"shard"`
+	State string `json:"state" doc:"missing (not there yet, or lost), frozen, loading, open, paused, closed, refunded."`
+	Shard int    `json:"shard" doc:"The shard's number."`
 	Counts
 }
 
 // Counts are the packets of one place, or of all together.
 type Counts struct {
-	Loaded  int64 `json:"loaded"`
-	Granted int64 `json:"granted"`
-	Left    int64 `json:"left"`
+	Loaded  int64 `json:"loaded" doc:"Packets that are loaded."`
+	Granted int64 `json:"granted" doc:"Loaded packets that were granted."`
+	Left    int64 `json:"left" doc:"Loaded packets that nobody has."`
 }
 
 func (c *Counts) add(d *Counts) {

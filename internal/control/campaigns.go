@@ -103,14 +103,14 @@ type refundBody struct {
 
 // stateAnswer is the answer of pause and resume.
 type stateAnswer struct {
-	Campaign string `json:"campaign"`
-	State    string `json:"state" enum:"open,paused"`
+	Campaign string `json:"campaign" doc:"The campaign's id."`
+	State    string `json:"state" enum:"open,paused" doc:"What it is now."`
 }
 
 // loadAnswer is the answer of a load.
 type loadAnswer struct {
-	Campaign string `json:"campaign"`
-	Packets  int64  `json:"packets"`
+	Campaign string `json:"campaign" doc:"The campaign's id."`
+	Packets  int64  `json:"packets" doc:"Packets of its specification, without those of top-ups."`
 	Loading  bool   `json:"loading" doc:"True while it goes on; GET the campaign to see how far it is."`
 }
 

@@ -41,7 +41,7 @@ type replayBody struct {
 
 // replaysAnswer lists replays.
 type replaysAnswer struct {
-	Replays []replayState `json:"replays" nullable:"false"`
+	Replays []replayState `json:"replays" nullable:"false" doc:"In the order of their names."`
 }
 
 // replayState is how far a replay is, whoever runs it, and whether this server does.

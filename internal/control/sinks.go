@@ -12,7 +12,7 @@ import (
 
 // sinksAnswer is app.Status.
 type sinksAnswer struct {
-	Sinks []app.SinkStatus `json:"sinks" nullable:"false"`
+	Sinks []app.SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
 }
 
 // sinkBody is the body of a pause and of a resume.

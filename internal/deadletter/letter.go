@@ -12,21 +12,21 @@ import (
 // Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
 type Letter struct {
 	// ID names it in the deployment: <sink>/<shard>/<id in the stream>.
-	ID    string `json:"id"`
-	Sink  string `json:"sink"`
-	Shard int    `json:"shard"`
+	ID    string `json:"id" doc:"SINK/SHARD/ENTRY, where ENTRY is its place in the stream of letters."`
+	Sink  string `json:"sink" doc:"The sink that could not take it."`
+	Shard int    `json:"shard" doc:"The shard's number."`
 	// Entry is the stream entry that brought it. It may be trimmed; Fields are what it held, names and values in turn.
-	Entry  string   `json:"entry"`
-	Fields []string `json:"fields"`
-	Seq    int64    `json:"seq,omitempty"` // 0 for a whole entry
+	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
+	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
+	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`
 	// Grant is nil for a whole entry, and for a grant whose entry was gone when the letter was written.
-	Grant    *hongbao.Grant `json:"grant,omitempty"`
-	Class    string         `json:"class"`
-	Reason   string         `json:"reason"`
-	Attempts int64          `json:"attempts"`
+	Grant    *hongbao.Grant `json:"grant,omitempty" doc:"The grant; absent for a whole entry, and if the entry was gone."`
+	Class    string         `json:"class" doc:"Of the last error: unknown, transient, permanent, conflict or broken."`
+	Reason   string         `json:"reason" doc:"The last error."`
+	Attempts int64          `json:"attempts" doc:"Attempts that its entry took."`
 	// First is when its entry was written, Last when it became a dead letter.
-	First time.Time `json:"first"`
-	Last  time.Time `json:"last"`
+	First time.Time `json:"first" doc:"When its entry was written."`
+	Last  time.Time `json:"last" doc:"When it became a dead letter."`
 
 	stream string // id in the stream
 	line   string // the grant as its entry had it: packet, amount, user, ...

@@ -193,15 +193,15 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 
 // Report is what came of deciding about letters.
 type Report struct {
-	Decision string `json:"decision"`
-	DryRun   bool   `json:"dry_run"`
+	Decision string `json:"decision" doc:"requeued or dropped."`
+	DryRun   bool   `json:"dry_run" doc:"True: nothing was written."`
 	// Matched letters were picked; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
 	// ones were refused by the sink again. A letter that somebody else decided meanwhile is in none of the latter.
-	Matched    int64 `json:"matched"`
-	Resolved   int64 `json:"resolved"`
-	Unreadable int64 `json:"unreadable"`
+	Matched    int64 `json:"matched" doc:"Letters that were picked."`
+	Resolved   int64 `json:"resolved" doc:"Those that were requeued or dropped now; 0 in a dry run."`
+	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
 	// Next is Pick.After of a call that goes on where this one ended too early; empty if it did not, or ids were given.
-	Next string `json:"next"`
+	Next string `json:"next" doc:"Goes into after, to go on if this ended too early; else empty."`
 	delivery.Refusals
 }
 

@@ -12,18 +12,18 @@ import (
 // Refusals are the grants that could not be delivered, as reports have them.
 type Refusals struct {
 	// Failed counts them.
-	Failed int64 `json:"failed"`
+	Failed int64 `json:"failed" doc:"Grants that the sink refused."`
 	// Failures names the first 100 of them.
-	Failures []Failure `json:"failures"`
+	Failures []Failure `json:"failures" doc:"The first 100 of them."`
 }
 
 // Failure is a grant that could not be delivered.
 type Failure struct {
 	// Letter is the full id of the dead letter; empty if the grant did not come from one.
-	Letter string `json:"letter,omitempty"`
-	Event  string `json:"event"`
-	Class  string `json:"class"`
-	Error  string `json:"error"`
+	Letter string `json:"letter,omitempty" doc:"Id of the dead letter; absent if the grant did not come from one."`
+	Event  string `json:"event" doc:"Shard and seq of the grant."`
+	Class  string `json:"class" doc:"Class of the error: unknown, transient, permanent, conflict or broken."`
+	Error  string `json:"error" doc:"The error, for a person."`
 }
 
 const maxFailures = 100

@@ -13,14 +13,14 @@ import (
 // Filter picks grants. A zero field picks all.
 type Filter struct {
 	// Shard is one shard; nil: all.
-	Shard *int `json:"shard,omitempty"`
+	Shard *int `json:"shard,omitempty" doc:"One shard; absent: all."`
 	// Seqs are those of the shard, both ends included.
-	Seqs     stream.SeqRange `json:"seqs,omitzero"`
-	Campaign string          `json:"campaign,omitempty"`
-	User     string          `json:"user,omitempty"`
+	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Events of the shard; absent: all."`
+	Campaign string          `json:"campaign,omitempty" doc:"One campaign; absent: all."`
+	User     string          `json:"user,omitempty" doc:"One user; absent: all."`
 	// From and To are when the grant was decided: From is included, To is not.
-	From time.Time `json:"from,omitzero"`
-	To   time.Time `json:"to,omitzero"`
+	From time.Time `json:"from,omitzero" doc:"Grants decided at or after this time; absent: all."`
+	To   time.Time `json:"to,omitzero" doc:"Grants decided before this time; absent: all."`
 }
 
 func (f *Filter) check(shards int) error {

@@ -36,7 +36,10 @@ func (a *ClaimAnswer) Granted() bool { return len(a.Done) == 0 && len(a.Open) ==
 var ErrFenced = errors.New("the claim was taken over by another worker")
 
 // SeqRange is a run of events of one shard, both ends included.
-type SeqRange struct{ First, Last int64 }
+type SeqRange struct {
+	First int64 `doc:"The first seq."`
+	Last  int64 `doc:"The last seq."`
+}
 
 // Has tells whether a seq is in the run.
 func (r SeqRange) Has(seq int64) bool { return r.First <= seq && seq <= r.Last }
