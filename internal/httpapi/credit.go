@@ -19,7 +19,7 @@ type newCredit struct {
 
 // newBatch is the body of a batch.
 type newBatch struct {
-	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false"`
+	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"Each with its own key."`
 }
 
 // batchCredit is one credit of a batch. The document takes any values: what is wrong with one credit is told in its
@@ -28,18 +28,18 @@ type batchCredit struct {
 	_         struct{} `additionalProperties:"true"`
 	Key       any      `json:"key,omitempty" doc:"As the header Idempotency-Key; required."`
 	Reference any      `json:"reference,omitempty" doc:"These four as those of NewCredit; required."`
-	Account   any      `json:"account,omitempty"`
-	Currency  any      `json:"currency,omitempty"`
-	Amount    any      `json:"amount,omitempty"`
+	Account   any      `json:"account,omitempty" doc:"Who is credited."`
+	Currency  any      `json:"currency,omitempty" doc:"ISO 4217."`
+	Amount    any      `json:"amount,omitempty" doc:"In minor units."`
 }
 
 // Credit is a booked credit as it is answered.
 type Credit struct {
-	Reference string         `json:"reference"`
-	Account   string         `json:"account"`
-	Currency  string         `json:"currency"`
-	Amount    hongbao.Amount `json:"amount"`
-	Created   string         `json:"created_at" format:"date-time"`
+	Reference string         `json:"reference" doc:"The client's name for the credit."`
+	Account   string         `json:"account" doc:"Who is credited."`
+	Currency  string         `json:"currency" doc:"ISO 4217."`
+	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
+	Created   string         `json:"created_at" format:"date-time" doc:"When it was booked."`
 }
 
 func creditOf(c *payment.Credit) Credit {
@@ -111,17 +111,17 @@ func (b *Balance) finish(c *payment.Credit) {
 // result is what a batch says of one credit: its status, and the credit or what refuses it.
 type result struct {
 	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
-	Reference string         `json:"reference,omitempty"`
-	Account   string         `json:"account,omitempty"`
-	Currency  string         `json:"currency,omitempty"`
-	Amount    hongbao.Amount `json:"amount,omitempty"`
-	Created   string         `json:"created_at,omitempty" format:"date-time"`
+	Reference string         `json:"reference,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Account   string         `json:"account,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Currency  string         `json:"currency,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Created   string         `json:"created_at,omitempty" format:"date-time" doc:"Of one that is booked: as that of a Credit."`
 	Code      string         `json:"code,omitempty" doc:"Of one that is refused: as that of a problem."`
 	Detail    string         `json:"detail,omitempty" doc:"Of one that is refused: as that of a problem."`
 }
 
 type batchResults struct {
-	Results []result `json:"results" nullable:"false"`
+	Results []result `json:"results" nullable:"false" doc:"One for each credit, in the same order."`
 }
 
 func failed(err error) result {
@@ -219,8 +219,8 @@ func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client str
 }
 
 type accountAnswer struct {
-	Account  string                   `json:"account"`
-	Balances []payment.AccountBalance `json:"balances" nullable:"false"`
+	Account  string                   `json:"account" doc:"As it was asked for."`
+	Balances []payment.AccountBalance `json:"balances" nullable:"false" doc:"One for each currency, or none."`
 }
 
 // account is GET /v1/accounts/{id}. An account that was never credited has no balances.

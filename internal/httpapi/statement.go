@@ -21,16 +21,16 @@ const (
 
 // line is one of a statement.
 type line struct {
-	Number int64  `json:"number" minimum:"1"`
+	Number int64  `json:"number" minimum:"1" doc:"Counts the credits of this account and currency."`
 	Client string `json:"client" doc:"Whose reference it is."`
 	Credit
 }
 
 // statement is a page of an account's credits in one currency.
 type statement struct {
-	Account  string `json:"account"`
-	Currency string `json:"currency"`
-	Credits  []line `json:"credits" nullable:"false"`
+	Account  string `json:"account" doc:"As it was asked for."`
+	Currency string `json:"currency" doc:"As it was asked for."`
+	Credits  []line `json:"credits" nullable:"false" doc:"In the order in which they were booked."`
 	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
 }
 
@@ -71,7 +71,7 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 
 // creditList is a page of a client's credits.
 type creditList struct {
-	Credits []Credit `json:"credits" nullable:"false"`
+	Credits []Credit `json:"credits" nullable:"false" doc:"In the order of their references."`
 	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
 }
 

@@ -40,10 +40,9 @@ var (
 
 // AccountBalance is what an account holds in one currency.
 type AccountBalance struct {
-	Currency string         `json:"currency"`
-	Balance  hongbao.Amount `json:"balance"`
-	// Credits is how many credits make up the balance.
-	Credits int64 `json:"credits"`
+	Currency string         `json:"currency" doc:"ISO 4217."`
+	Balance  hongbao.Amount `json:"balance" doc:"All credits together, in minor units."`
+	Credits  int64          `json:"credits" doc:"How many credits make up the balance."`
 }
 
 // StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the

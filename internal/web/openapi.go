@@ -33,7 +33,8 @@ func allowNull(t reflect.Type, schema *huma.Schema) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		field := schema.Properties[name]
 		if field != nil && field.Ref != "" && f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omit") {
-			schema.Properties[name] = &huma.Schema{OneOf: []*huma.Schema{{Ref: field.Ref}, {Type: "null"}}}
+			schema.Properties[name] = &huma.Schema{Description: field.Description,
+				OneOf: []*huma.Schema{{Ref: field.Ref}, {Type: "null"}}}
 		}
 	}
 }
