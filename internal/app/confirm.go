@@ -89,8 +89,8 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	if err != nil {
 		return nil, err
 	}
-	to := a.sinkBounds(ctx, configs.SinkBalance)
-	to.Handler, to.Patience = handler, o.Patience
+	to := a.boundsOf(ctx, configs.SinkBalance, 0, o.Patience)
+	to.Handler = handler
 	report.Report, err = letters.Requeue(ctx, to, pick, o.By, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
 		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody " +

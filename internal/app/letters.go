@@ -202,14 +202,23 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	return delivery.Options{BatchGrants: min(a.Config.Publisher.BatchGrants, cfg.BatchGrants), Rate: float64(rate)}
 }
 
+// boundsOf are those of a delivery to a sink, or to another topic: the sink's, unless it has a rate of its own.
+func (a *App) boundsOf(ctx context.Context, to string, rate float64, patience time.Duration) delivery.Options {
+	o := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
+	if to == configs.SinkBalance || to == configs.SinkKafka {
+		o = a.sinkBounds(ctx, to)
+	}
+	if rate > 0 {
+		o.Rate = rate
+	}
+	o.Patience = patience
+	return o
+}
+
 func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Requeue,
 	pick *deadletter.Pick) (_ *deadletter.Report, err error) {
 	sink := pick.Filter.Sinks[0]
-	to := a.sinkBounds(ctx, sink)
-	to.Patience = o.Patience
-	if o.Rate > 0 {
-		to.Rate = o.Rate
-	}
+	to := a.boundsOf(ctx, sink, o.Rate, o.Patience)
 	if sink == configs.SinkKafka {
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)

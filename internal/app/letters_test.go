@@ -48,10 +48,10 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.NoError(t, a.redis.Del(t.Context(), a.space.Shard(0).Sink("balance")).Err())
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0, "another shard knows it still")
 
-	again := a.replayBounds(t.Context(), &Replay{To: "balance", Patience: time.Minute})
+	again := a.boundsOf(t.Context(), "balance", 0, time.Minute)
 	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 500, Patience: time.Minute}, again)
-	again = a.replayBounds(t.Context(), &Replay{To: "balance", Rate: 900})
+	again = a.boundsOf(t.Context(), "balance", 900, 0)
 	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 900}, again, "a replay may have a rate of its own")
-	again = a.replayBounds(t.Context(), &Replay{To: "topic:other"})
+	again = a.boundsOf(t.Context(), "topic:other", 0, 0)
 	require.Equal(t, delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}, again, "another topic is no sink")
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
 	"github.com/hongbao-project/hongbao/topic"
@@ -104,7 +103,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	cfg := replay.Config{
 		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
 		Parallel: min(a.space.Len(), 8),
-		Options:  a.replayBounds(ctx, o),
+		Options:  a.boundsOf(ctx, o.To, o.Rate, o.Patience),
 	}
 	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
 		return nil, err
@@ -125,19 +124,6 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		err = Found("the replay is not finished: mend what the report names, then run it again")
 	}
 	return report, err
-}
-
-// replayBounds are those of the sink that a replay goes to, unless it has a rate of its own.
-func (a *App) replayBounds(ctx context.Context, o *Replay) delivery.Options {
-	to := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
-	if o.To == configs.SinkBalance || o.To == configs.SinkKafka {
-		to = a.sinkBounds(ctx, o.To)
-	}
-	if o.Rate > 0 {
-		to.Rate = o.Rate
-	}
-	to.Patience = o.Patience
-	return to
 }
 
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is
