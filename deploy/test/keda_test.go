@@ -111,7 +111,7 @@ func (t told) series() (list []map[string]string) {
 	return list
 }
 
-// evaluates has promtool evaluate the expressions over what is told. want has the value of each.
+// evaluates has promtool compare the value of each expression, over the series that processes tell, with the one in want.
 func evaluates(t *testing.T, of told, want map[string]float64) {
 	t.Helper()
 	var tests []map[string]any

@@ -13,8 +13,8 @@ import (
 func journalOperations() []operation {
 	return []operation{{
 		method: http.MethodGet, path: "/v1/journal", id: "journal", summary: "Who did what",
-		description: "Lists what was done by commands and over HTTP, and what callers were denied, newest first; next is the " +
-			"after of the next page.",
+		description: "Lists the actions of commands and of callers over HTTP, and the actions that callers were denied, the " +
+			"newest first. For the next page give next as after.",
 		action: access.ReadJournal, needs: ledgerNeeded, answer: access.JournalPage{},
 		params: []*huma.Param{
 			campaignParam("Only what concerns this campaign."),

@@ -68,7 +68,7 @@ func letterOperations() []operation {
 			}),
 		},
 		letterChange("requeue", "Deliver dead letters after all",
-			"Delivers them to their sinks; those that a sink refuses again stay, and failures names them.",
+			"Delivers the letters to their sinks. A letter that its sink refuses again stays, and failures names it.",
 			access.RequeueLetters,
 			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
 				error) {

@@ -26,8 +26,8 @@ func quarantineOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/quarantine", id: "list-quarantine", summary: "List grants in quarantine",
-			description: "Lists those that wait for a decision, oldest first; next is the after of the next page, 0 after the " +
-				"last one.",
+			description: "Lists the grants that wait for a decision, the oldest first. For the next page give next as after; " +
+				"on the last page next is 0.",
 			action: access.ReadQuarantine, needs: ledgerNeeded, answer: app.QuarantinePage{},
 			params: []*huma.Param{
 				flagParam("all", "Those that were decided, too."),

@@ -24,8 +24,8 @@ func sinkOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "How all sinks stand",
-			description: "Gives for each sink what waits and since when, what is parked and dead, and its workers, by shard. " +
-				"What a shard can't tell is left out: unread names it, and says why.",
+			description: "Tells of each sink, by shard, how many grants wait and since when, how many entries are parked and " +
+				"letters dead, and which workers it has. A shard that can't be read is left out: unread names it, and says why.",
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				s, err := c.app.Status(ctx)
