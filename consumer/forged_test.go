@@ -105,6 +105,36 @@ func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
+// An earlier build wrote an epoch that skips nothing, and the next grant got the seq that it names. The entry is acked
+// without a letter and sets no bit, and the grant is delivered.
+func TestEpochThatSkipsNothing(t *testing.T) {
+	t.Parallel()
+	for name, apart := range map[string]bool{"in one batch": false, "in two": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			b.add(t, 0, 2)
+			b.raw(t, testkit.Entry(2, "epoch", "-", 3, 1, 1700000000000, "2 2")...)
+			s := newSink(nil)
+			var w *worker
+			if apart {
+				w = start(t, b.config(t, "w", s))
+				b.idle(t, 0)
+				require.Equal(t, []int64{1, 2}, b.doneBits(t, 10))
+			}
+			b.add(t, 0, 2)
+			if !apart {
+				w = start(t, b.config(t, "w", s))
+			}
+			b.idle(t, 0)
+			require.NoError(t, w.stop())
+			s.onceEach(t, 4)
+			require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 10))
+			require.Empty(t, b.dead(t))
+		})
+	}
+}
+
 // What is done already, and how far the shard has come, a worker asks once a batch, in one round trip.
 func TestOneRoundTripABatch(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@
 --       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
 --       9 number of sinks  10... for each campaign on how many shards it is; then fields and values that mark a shard without
 --       meta as the deployment's, in turn
--- Reply "open"; or "changed": the shard is not as the caller found it
+-- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped
 -- Cost  O(sinks + campaigns)
 -- First write XADD: it grows memory. Everything is checked before it.
 -- Repeat answers "open" and changes nothing.
@@ -27,6 +27,9 @@ if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or tonumber(m[6] or 0) > t
 	return { 'changed' }
 end
 local first = string.format('%.0f', (m[1] or 0) + 1)
+if tonumber(ARGV[5]) < tonumber(first) or tonumber(ARGV[5]) < tonumber(ARGV[6]) then
+	return redis.error_reply('HBRANGE the opening would skip seqs ' .. first .. ' to ' .. ARGV[5] .. ', and event ' .. ARGV[6] .. ' is known')
+end
 redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. first .. ' ' .. ARGV[4] .. ' ' .. now .. '\n' .. ARGV[5] .. ' ' .. ARGV[6])
 for i = 3, 2 + sinks do
 	redis.call('HINCRBY', KEYS[i], '#fence', '1048576')

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,10 +69,21 @@ func New(cfg Config) *Recoverer {
 	return &Recoverer{cfg: cfg, alarmed: map[int]string{}, next: map[int]time.Time{}}
 }
 
-// Run looks after the shards that a watch has found frozen, until ctx ends.
+// Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
+	broken := make([]int, r.cfg.Space.Len())
+	for i := range broken {
+		broken[i] = i
+	}
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		select {
+		case <-again.C:
+			broken = slices.DeleteFunc(broken, func(shard int) bool { return r.repaired(ctx, shard) })
+			if len(broken) > 0 {
+				again.Reset(repairPause)
+			}
 		case shard := <-frozen:
 			if err := r.Tend(ctx, shard); err != nil && ctx.Err() == nil {
 				r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))

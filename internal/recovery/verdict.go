@@ -235,9 +235,9 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) stri
 const chunk = 1 << 16
 
 // skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was
-// lost.
+// lost. It is above everything known, also where that ends at a boundary, as after an earlier opening.
 func (v *Verdict) skipTo() int64 {
-	n := v.Known()/chunk + 1
+	n := (v.Known()+1)/chunk + 1
 	if v.Lost() {
 		n++
 	}

@@ -195,6 +195,15 @@ func shardCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"unskip": {
+			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "skipped", "2-3,65536-65535").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).Unskip(ctx)
+			},
+		},
 		"open": {
 			grows: true,
 			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events(), b.k.Claims("kafka")} },

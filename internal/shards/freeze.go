@@ -17,6 +17,7 @@ import (
 var (
 	freezeScript = newDrainScript("freeze").with(unguarded)
 	openScript   = newScript("open", "stub").with(unguarded)
+	unskipScript = newDrainScript("unskip")
 )
 
 // Frozen is how a frozen shard stands.
@@ -107,18 +108,40 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (
 
 // Skipped gives the seqs that openings of the shard have skipped: no event of the stream has them.
 func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
-	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), "skipped").Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
+	text, err := k.skipped(ctx)
+	if err != nil || text == "" {
+		return nil, err
 	}
 	runs, err := parseRanges(text)
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field skipped: %w", k.Keys.Meta(), err)
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field skipped: %w; a running worker repairs an empty range",
+			k.Keys.Meta(), err)
 	}
 	return runs, nil
+}
+
+func (k *Shard) skipped(ctx context.Context) (string, error) {
+	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), "skipped").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	return text, nil
+}
+
+// SkipsNothing reports whether an opening by an earlier build has noted an empty range.
+func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
+	text, err := k.skipped(ctx)
+	if err != nil || text == "" {
+		return false, err
+	}
+	_, err = parseRanges(text)
+	return err != nil, nil
+}
+
+// Unskip removes empty ranges from the skipped ones.
+func (k *Shard) Unskip(ctx context.Context) error {
+	_, err := k.run(ctx, unskipScript, []string{k.Keys.Meta()}, nil)
+	return err
 }
 
 // Reopening is what Reopen writes.

@@ -60,6 +60,20 @@ func TestParseEntryClose(t *testing.T) {
 	require.EqualValues(t, 1, e.Events())
 }
 
+// The begin of an epoch owns the seqs that it skips. Earlier builds wrote some that skip none.
+func TestParseEntryEpoch(t *testing.T) {
+	t.Parallel()
+	for last, events := range map[int]int64{4: 0, 5: 1, 64: 60} {
+		e, err := stream.ParseEntry(0, "9-1", []string{"2", fmt.Sprintf("epoch - 5 2 1700000000123\n%d 4", last)})
+		require.NoError(t, err)
+		require.Equal(t, stream.EntryEpoch, e.Kind)
+		require.Equal(t, events, e.Events())
+		require.EqualValues(t, last, e.Last())
+	}
+	_, err := stream.ParseEntry(0, "9-1", []string{"2", "epoch - 5 2 1700000000123\n3 4"})
+	require.ErrorContains(t, err, "below its own")
+}
+
 // lines is the text of n grants.
 func lines(n int) string { return strings.TrimSuffix(strings.Repeat("1 1 u - -\n", n), "\n") }
 

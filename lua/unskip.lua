@@ -1,0 +1,24 @@
+-- unskip: removes empty ranges from those that openings of the shard have skipped. Earlier builds wrote one, such as "65536-65535", when a
+-- server was started twice without an event in between.
+--
+-- KEYS  1 meta
+-- ARGV  none
+-- Reply "ok"
+-- Cost  O(ranges), one for each opening
+-- First write HSET: the field gets shorter. It runs when Redis is out of memory too.
+-- Repeat changes nothing.
+
+local kept, removed = {}, false
+for first, last in string.gmatch(redis.call('HGET', KEYS[1], 'skipped') or '', '(%d+)-(%d+)') do
+	if tonumber(last) < tonumber(first) then
+		removed = true
+	else
+		kept[#kept + 1] = first .. '-' .. last
+	end
+end
+if removed and #kept == 0 then
+	redis.call('HDEL', KEYS[1], 'skipped')
+elseif removed then
+	redis.call('HSET', KEYS[1], 'skipped', table.concat(kept, ','))
+end
+return { 'ok' }
