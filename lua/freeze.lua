@@ -1,23 +1,33 @@
--- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since, and keeps the highest seq
--- that anybody saw. It is the one script that a server runs without the shard being open.
+-- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since, or that was opened without
+-- an event that somebody had seen. It keeps the highest seq that anybody saw. It is the one script that a server runs without the shard being open.
 --
 -- KEYS  1 meta
 -- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 the server's master_replid if it was ever
---       promoted, else ""
--- Reply "open", or "frozen"; ms since the freeze; the shard's seq and epoch, both "" if it has none; the highest seq that anybody saw
+--       promoted, else ""  4 a seq that the caller saw before an opening skipped it, 0 for none  5 meta's skipped as the caller
+--       found it; if it is another one by now, 4 does not count
+-- Reply "open", or "frozen"; ms since the freeze; the shard's seq and epoch, both "" if it has none; the highest seq that anybody
+--       saw; the highest one that an opening skipped, 0 for none
 -- Cost  O(1)
 -- First write HSET of a few bytes. It runs when Redis is out of memory too.
 -- Repeat freezes no more; the time of the first freeze stays.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local m = redis.call('HMGET', KEYS[1], 'opened', 'frozen', 'seq', 'seen', 'epoch', 'history')
+local m = redis.call('HMGET', KEYS[1], 'opened', 'frozen', 'seq', 'seen', 'epoch', 'history', 'skipped', 'late')
 local seen = math.max(tonumber(m[4] or 0), tonumber(ARGV[2]))
+local late = tonumber(m[8] or 0)
+if m[7] and m[7] == ARGV[5] then
+	late = math.max(late, tonumber(ARGV[4]))
+end
 local since = m[2] or string.format('%.0f', now)
-if not m[2] and m[1] == ARGV[1] and (ARGV[3] == '' or ARGV[3] == m[6]) and seen <= tonumber(m[3] or 0) then
-	return { 'open', '0', m[3] or '', m[5] or '', string.format('%.0f', seen) }
+if not m[2] and m[1] == ARGV[1] and (ARGV[3] == '' or ARGV[3] == m[6]) and seen <= tonumber(m[3] or 0) and late == 0 then
+	return { 'open', '0', m[3] or '', m[5] or '', string.format('%.0f', seen), '0' }
 end
 if m[3] or seen > 0 then -- else nobody has ever used this Redis, and nothing is written
 	redis.call('HSET', KEYS[1], 'frozen', since, 'seen', string.format('%.0f', seen))
 end
-return { 'frozen', string.format('%.0f', math.max(0, now - since)), m[3] or '', m[5] or '', string.format('%.0f', seen) }
+if late > 0 then
+	redis.call('HSET', KEYS[1], 'late', string.format('%.0f', late))
+end
+return { 'frozen', string.format('%.0f', math.max(0, now - since)), m[3] or '', m[5] or '', string.format('%.0f', seen),
+	string.format('%.0f', late) }

@@ -16,7 +16,7 @@
 --         places n texts with their times, ms since the window's start, separated by spaces; then for each limit by a fact its
 --         values, none twice, each "place of the fact:value"
 -- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms, "" if it is that of the terms; the last
---       seq before this call; then the answers, one for each grab. An answer is
+--       seq before this call; the epoch; then the answers, one for each grab. An answer is
 --       <packet> <amount>    granted now, with the next seq; the time is now, the request id the grab's own
 --       =<receipt>           granted before by the same request id
 --       a<receipts>          already granted: all receipts of the user, and he gets no other one now
@@ -82,7 +82,7 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a
 	window = camp[2] or '0'
 	if camp[1] == 'frozen' or not camp[1] then
 		local every = camp[1] and 'f' or 'u'
-		return now_text .. '\t' .. window .. '\t' .. meta[1] .. string.rep('\t' .. every, n)
+		return now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .. string.rep('\t' .. every, n)
 	elseif camp[1] == 'paused' and now < tonumber(camp[3]) then
 		refusal = 'p'
 	elseif camp[1] == 'loading' or camp[1] == 'open' and now < tonumber(window) then
@@ -342,7 +342,7 @@ for i = 1, n do
 	answers[i] = answer
 end
 
-local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. (n == 1 and answers[1] or table.concat(answers, '\t'))
+local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .. '\t' .. (n == 1 and answers[1] or table.concat(answers, '\t'))
 if granted == 0 then
 	return reply
 end

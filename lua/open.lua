@@ -5,7 +5,9 @@
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
 --       4 the new epoch  5 last seq that is skipped  6 highest seq that anybody knows
 --       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
---       9 number of sinks  10... for each campaign on how many shards it is; then fields and values that mark a shard without
+--       9 the late event that the caller found, 0 for none  10 1 if a person has accepted what is lost: the range is marked by a
+--       star, and so is the one with the late event
+--       11 number of sinks  12... for each campaign on how many shards it is; then fields and values that mark a shard without
 --       meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped
 -- Cost  O(sinks + campaigns)
@@ -14,16 +16,17 @@
 
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen')
+local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late')
 redis.call('XLEN', KEYS[2])
-local sinks = tonumber(ARGV[9])
+local sinks = tonumber(ARGV[11])
 for i = 3, #KEYS do
 	redis.call('HLEN', KEYS[i])
 end
 if m[2] == ARGV[4] and m[3] == ARGV[1] and not m[4] then
 	return { 'open' }
 end
-if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or tonumber(m[6] or 0) > tonumber(ARGV[7]) then
+if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or tonumber(m[6] or 0) > tonumber(ARGV[7]) or
+	tonumber(m[7] or 0) ~= tonumber(ARGV[9]) then
 	return { 'changed' }
 end
 local first = string.format('%.0f', (m[1] or 0) + 1)
@@ -37,14 +40,22 @@ end
 for i = 3 + sinks, #KEYS do
 	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
-	if ARGV[7 + i - sinks] ~= '1' then
-		redis.call('HSET', KEYS[i], 'places', ARGV[7 + i - sinks]) -- the home's stub tells where the others are
+	if ARGV[9 + i - sinks] ~= '1' then
+		redis.call('HSET', KEYS[i], 'places', ARGV[9 + i - sinks]) -- the home's stub tells where the others are
 	end
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 8 + #KEYS - sinks))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 10 + #KEYS - sinks))
 end
+local skipped = {}
+for from, last, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)(%*?)') do
+	if tonumber(from) <= tonumber(ARGV[9]) and tonumber(ARGV[9]) <= tonumber(last) then
+		accepted = '*'
+	end
+	skipped[#skipped + 1] = from .. '-' .. last .. accepted
+end
+skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
-	'skipped', (m[5] and m[5] .. ',' or '') .. first .. '-' .. ARGV[5])
-redis.call('HDEL', KEYS[1], 'frozen', 'seen')
+	'skipped', table.concat(skipped, ','))
+redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late')
 return { 'open' }

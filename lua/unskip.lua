@@ -9,11 +9,11 @@
 -- Repeat changes nothing.
 
 local kept, removed = {}, false
-for first, last in string.gmatch(redis.call('HGET', KEYS[1], 'skipped') or '', '(%d+)-(%d+)') do
+for first, last, accepted in string.gmatch(redis.call('HGET', KEYS[1], 'skipped') or '', '(%d+)-(%d+)(%*?)') do
 	if tonumber(last) < tonumber(first) then
 		removed = true
 	else
-		kept[#kept + 1] = first .. '-' .. last
+		kept[#kept + 1] = first .. '-' .. last .. accepted
 	end
 end
 if removed and #kept == 0 then

@@ -157,8 +157,12 @@ func (v *Verdict) String() string {
 	if len(ids) > 0 {
 		in = "; campaigns in doubt: " + strings.Join(ids, ", ")
 	}
-	return fmt.Sprintf("%s, the ledger knows event %d, %s, callers have seen event %d%s", redis, v.Ledger, topic, v.Seen,
-		in)
+	late := ""
+	if v.Late > 0 {
+		late = fmt.Sprintf("; the shard was opened without event %d, which was seen before", v.Late)
+	}
+	return fmt.Sprintf("%s, the ledger knows event %d, %s, callers have seen event %d%s%s", redis, v.Ledger, topic, v.Seen,
+		late, in)
 }
 
 // leaseTime is how long one turn on a shard may take before another worker may begin one.
@@ -261,7 +265,8 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		}
 	}
 	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Sinks: r.cfg.Sinks, Places: map[string]int{}}
+		Accepted: word != nil,
+		Sinks:    r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 		again.Places[c.Campaign] = c.places

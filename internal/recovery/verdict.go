@@ -23,6 +23,8 @@ type Verdict struct {
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
 	Seen   int64 `json:"seen"`
+	// Late is an event that somebody had seen, and reported only after the shard was opened without it; 0 for none.
+	Late int64 `json:"late,omitempty"`
 	// Epoch is the highest one that Redis or the ledger knows.
 	Epoch int64 `json:"epoch"`
 	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
@@ -48,7 +50,7 @@ type Doubt struct {
 func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
 
 // Lost tells whether something is missing in Redis.
-func (v *Verdict) Lost() bool { return v.Known() > v.Redis || len(v.Campaigns) > 0 }
+func (v *Verdict) Lost() bool { return v.Known() > v.Redis || v.Late > 0 || len(v.Campaigns) > 0 }
 
 // verdict asks everybody about a shard. It changes nothing, but it freezes a shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
@@ -57,7 +59,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Topic: -1,
+	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
 		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}}
 	if !z.Frozen {
 		return v, nil
@@ -224,6 +226,9 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) stri
 		return "the ledger has refunded it, and Redis says that it is " + state
 	case ahead:
 		return "the ledger has grants of it that Redis has lost"
+	case v.Late > 0:
+		return fmt.Sprintf("event %d was seen, and the shard was opened without it; nobody can tell of which campaign it was",
+			v.Late)
 	case v.Known() > max(v.Redis, v.Ledger):
 		return fmt.Sprintf("somebody knows of event %d, which Redis has lost; nobody can tell of which campaign it was",
 			v.Known())

@@ -15,7 +15,7 @@ var ackScript = newDrainScript("ack", "bits")
 // Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
 // It returns how many entries were acked now.
 func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange, ids []string) (int, error) {
-	k.saw(events)
+	k.saw(ctx, events...)
 	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
 	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
 	args[0], args[1] = group, len(m.pieces)

@@ -112,19 +112,19 @@ func TestParseGrabReply(t *testing.T) {
 	t.Parallel()
 	c := call("rain", "u1", "u2")
 	for name, reply := range map[string]string{
-		"empty": "", "short": "1\t1\ts\ts", "long": "1\t1\t1\t1\ts\ts", "no time": "x\t1\t1\ts\ts",
-		"no seq": "1\t1\t\ts\ts", "an answer too few": "1\t1\t1\ts",
-		"one too many": "1\t1\t1\ts\ts\ts", "no answers": "1\t1\t1",
-		"no outcome": "1\t1\t1\ts\t", "unknown outcome": "1\t1\t1\ts\tz",
-		"bad packet":            "1\t1\t1\ts\t1 x",
-		"packet without amount": "1\t1\t1\ts\t12", "bad receipt": "1\t1\t1\ts\t=1 2 x 4 r",
-		"short receipt": "1\t1\t1\ts\ta1 2 3 4", "bad limit": "1\t1\t1\ts\tluser",
-		"no such limit": "1\t1\t1\ts\tl1", "limit 0": "1\t1\t1\ts\tl0", "granted nothing": "1\t1\t1\ts\ta",
-		"six fields": "1\t1\t1\ts\t=1 2 3 4 r 5", "no receipt": "1\t1\t1\ts\t=",
-		"empty line":                       "1\t1\t1\ts\ta1 2 3 4 r\n\n1 2 3 4 q",
-		"no window's start, nor any terms": "1\t\t1\ts\ts",
+		"empty": "", "short": "1\t1\t1\ts\ts", "long": "1\t1\t1\t1\t1\ts\ts", "no time": "x\t1\t1\t1\ts\ts",
+		"no seq": "1\t1\t\t1\ts\ts", "no epoch": "1\t1\t1\t\ts\ts", "an answer too few": "1\t1\t1\t1\ts",
+		"one too many": "1\t1\t1\t1\ts\ts\ts", "no answers": "1\t1\t1\t1",
+		"no outcome": "1\t1\t1\t1\ts\t", "unknown outcome": "1\t1\t1\t1\ts\tz",
+		"bad packet":            "1\t1\t1\t1\ts\t1 x",
+		"packet without amount": "1\t1\t1\t1\ts\t12", "bad receipt": "1\t1\t1\t1\ts\t=1 2 x 4 r",
+		"short receipt": "1\t1\t1\t1\ts\ta1 2 3 4", "bad limit": "1\t1\t1\t1\ts\tluser",
+		"no such limit": "1\t1\t1\t1\ts\tl1", "limit 0": "1\t1\t1\t1\ts\tl0", "granted nothing": "1\t1\t1\t1\ts\ta",
+		"six fields": "1\t1\t1\t1\ts\t=1 2 3 4 r 5", "no receipt": "1\t1\t1\t1\ts\t=",
+		"empty line":                       "1\t1\t1\t1\ts\ta1 2 3 4 r\n\n1 2 3 4 q",
+		"no window's start, nor any terms": "1\t\t1\t1\ts\ts",
 	} {
-		answers, err := shards.ParseGrabReply(0, c, reply, nil)
+		answers, _, err := shards.ParseGrabReply(0, c, reply, nil)
 		require.ErrorContains(t, err, "grab", name)
 		require.Nil(t, answers, name)
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), name)

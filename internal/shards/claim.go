@@ -37,7 +37,7 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 	if done == "" {
 		done = c.Sink
 	}
-	k.saw(c.Events)
+	k.saw(ctx, c.Events...)
 	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, c.Events)
 	take, trimmed := "ended", ""
 	if c.TakeLive {
@@ -78,7 +78,7 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 // stream.ErrFenced if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or
 // went back in time) is completed all the same, unless another claim covers some of its events by now.
 func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also ...string) error {
-	k.saw(c.Events)
+	k.saw(ctx, c.Events...)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
 	for _, other := range also {
 		more := newMarks(k.Keys, other, m.keys, c.Events)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var deadLetterScript = newDrainScript("dead_letter")
@@ -32,7 +33,7 @@ func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
 	if l.Grant != nil {
-		k.state.saw(l.Grant.Seq)
+		k.saw(ctx, stream.SeqRange{First: l.Grant.Seq, Last: l.Grant.Seq})
 		keys = append(keys, k.Keys.Done(l.Group, l.Grant.Seq/ChunkEvents))
 		bit = strconv.FormatInt(l.Grant.Seq%ChunkEvents, 10)
 		seq = strconv.FormatInt(l.Grant.Seq, 10)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,8 +27,9 @@ type Frozen struct {
 	Since  time.Duration // how long ago it froze
 	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis has lost the shard.
 	Seq, Epoch int64
-	// Seen is the highest event that anybody has told of since the freeze.
-	Seen int64
+	// Seen is the highest event that anybody has reported since the freeze. Late is one that the shard was opened without,
+	// because it was reported after that; 0 for none.
+	Seen, Late int64
 	// Token names the run of the server, and History its history of writes.
 	Token, History string
 }
@@ -36,6 +38,8 @@ func (z *Frozen) why() string {
 	switch {
 	case z.Seq < 0:
 		return "Redis has lost the shard, or nobody founded it"
+	case z.Late > 0:
+		return fmt.Sprintf("the shard was opened without event %d, which was seen before", z.Late)
 	case z.Seen > z.Seq:
 		return fmt.Sprintf("Redis went back to event %d, and event %d was seen", z.Seq, z.Seen)
 	}
@@ -46,15 +50,20 @@ func (z *Frozen) why() string {
 type stand struct {
 	there, frozen   bool
 	opened, history string
+	seen            int64 // what was reported of a frozen shard
+	skipped         string
 }
 
 // standFields are those of meta that a stand has, behind those of a head.
-var standFields = slices.Concat(headFields, []string{openedField, historyField})
+var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField})
 
 func parseStand(v []any) stand {
 	s := stand{there: v[0] != nil && v[4] != nil, frozen: v[3] != nil}
 	s.opened, _ = v[4].(string)
 	s.history, _ = v[5].(string) // absent: no history
+	seen, _ := v[6].(string)
+	s.seen, _ = strconv.ParseInt(seen, 10, 64) // absent: 0
+	s.skipped, _ = v[7].(string)
 	return s
 }
 
@@ -65,8 +74,12 @@ func (s *stand) openFor(server *Server) bool {
 }
 
 // Freeze freezes the shard if it was opened for another server than the one that has it now, or if that one was
-// promoted since, and tells how it stands.
-func (k *Shard) Freeze(ctx context.Context) (Frozen, error) {
+// promoted since, or if this process has seen more than the shard has. It reports what this process has seen, and
+// returns how the shard stands.
+func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, 0, "") }
+
+// freeze is Freeze. late is an event that an opening has skipped, as meta.skipped was read; 0 for none.
+func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
 		return Frozen{}, err
@@ -76,12 +89,13 @@ func (k *Shard) Freeze(ctx context.Context) (Frozen, error) {
 	if err != nil {
 		return Frozen{}, err
 	}
-	return freezeOn(ctx, conn, k, &server)
+	return freezeOn(ctx, conn, k, &server, late, skipped)
 }
 
-func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (Frozen, error) {
+func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, late int64, skipped string) (
+	Frozen, error) {
 	t := textsFor("", false)
-	args := []any{server.RunID, k.state.seen.Load(), server.promoted()}
+	args := []any{server.RunID, k.state.seen.Load(), server.promoted(), late, skipped}
 	v, err := conn.Eval(ctx, t.text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
 	if redis.HasErrorPrefix(err, "Error compiling script") {
 		v, err = conn.Eval(ctx, textsFor("", true).text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
@@ -102,26 +116,55 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server) (
 			r.err = errors.Join(r.err, err)
 		}
 	}
-	z.Seen = r.int64()
+	z.Seen, z.Late = r.int64(), r.int64()
 	return z, r.done(freezeScript)
 }
 
 // Skipped gives the seqs that openings of the shard have skipped: no event of the stream has them.
 func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	text, err := k.skipped(ctx)
-	if err != nil || text == "" {
+	if err != nil {
 		return nil, err
 	}
-	runs, err := parseRanges(text)
+	list, err := parseSkipped(text)
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field skipped: %w; a running worker repairs an empty range",
 			k.Keys.Meta(), err)
 	}
+	runs := make([]stream.SeqRange, len(list))
+	for i := range list {
+		runs[i] = list[i].SeqRange
+	}
 	return runs, nil
 }
 
+const skippedField = "skipped"
+
+// skippedRange is a range of seqs that an opening has skipped. accepted: a person has accepted what may have been lost
+// there.
+type skippedRange struct {
+	stream.SeqRange
+
+	accepted bool
+}
+
+// parseSkipped reads "101-65535,65600-131071*": a star marks an accepted range.
+func parseSkipped(text string) (list []skippedRange, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	runs, err := parseRanges(strings.ReplaceAll(text, "*", ""))
+	if err != nil {
+		return nil, err
+	}
+	for i, part := range strings.Split(text, ",") {
+		list = append(list, skippedRange{runs[i], strings.HasSuffix(part, "*")})
+	}
+	return list, nil
+}
+
 func (k *Shard) skipped(ctx context.Context) (string, error) {
-	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), "skipped").Result()
+	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), skippedField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
 	}
@@ -131,10 +174,10 @@ func (k *Shard) skipped(ctx context.Context) (string, error) {
 // SkipsNothing reports whether an opening by an earlier build has noted an empty range.
 func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
 	text, err := k.skipped(ctx)
-	if err != nil || text == "" {
+	if err != nil {
 		return false, err
 	}
-	_, err = parseRanges(text)
+	_, err = parseSkipped(text)
 	return err != nil, nil
 }
 
@@ -153,6 +196,8 @@ type Reopening struct {
 	Epoch int64 // the new one
 	// Last is the last seq that is skipped; Known the highest one that anybody knows.
 	Last, Known int64
+	// Accepted: a person has accepted what is lost.
+	Accepted bool
 	// Sinks are those whose claims get new fences.
 	Sinks []string
 	// Campaigns stay frozen. Places is on how many shards each of them is, if it is not one.
@@ -189,7 +234,7 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 		return false, nil
 	}
 	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
-		len(o.Sinks)}
+		o.Was.Late, bit(o.Accepted), len(o.Sinks)}
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))
 	}

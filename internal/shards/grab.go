@@ -82,8 +82,11 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 			return nil, err
 		}
 		if len(reply) == 1 {
-			answers, err = ParseGrabReply(k.Keys.Index(), call, reply[0], answers)
-			k.sawGranted(answers, call.Terms)
+			answers, head, err := ParseGrabReply(k.Keys.Index(), call, reply[0], answers)
+			if err == nil {
+				k.state.saw(head.Epoch, head.Seq)
+				noteExpiring(answers, call.Terms)
+			}
 			return answers, err
 		}
 		terms, err := parseTerms(reply)
@@ -110,18 +113,15 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	return answers
 }
 
-// sawGranted keeps the seq of the last grant, which is the highest one; and that the counters of the terms' periods
-// have their expiry, since a grant sets it.
-func (k *Shard) sawGranted(answers []hongbao.Answer, terms *Terms) {
-	for i := len(answers) - 1; i >= 0; i-- {
-		if a := &answers[i]; a.Outcome == hongbao.OutcomeGranted {
-			k.state.saw(a.Receipts[len(a.Receipts)-1].Seq)
-			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which may be of another period
-				if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
-					terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a server that took over may have lost it
-				}
-				return
+// noteExpiring keeps that the counters of the terms' periods have their expiry, since a grant sets it.
+func noteExpiring(answers []hongbao.Answer, terms *Terms) {
+	for i := range answers {
+		a := &answers[i]
+		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // else it repeats one of another period
+			if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
+				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a server that took over may have lost it
 			}
+			return
 		}
 	}
 }
@@ -245,9 +245,11 @@ func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 
 var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
 
-// ParseGrabReply reads the reply of grab.lua that has answers.
-func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) ([]hongbao.Answer, error) {
-	var head [3]int64
+// ParseGrabReply reads the reply of grab.lua that has answers. The head has the seq that the shard came to by the call,
+// and its epoch.
+func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) (
+	[]hongbao.Answer, Head, error) {
+	var head [4]int64
 	rest := reply
 	for i := range head {
 		var text string
@@ -259,11 +261,12 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 			continue
 		}
 		if head[i], err = strconv.ParseInt(text, 10, 64); err != nil || !more {
-			return nil, fmt.Errorf("script grab answered %.80q: want a time, the window's start, a seq and answers", reply)
+			return nil, Head{}, fmt.Errorf("script grab answered %.80q: want a time, the window's start, a seq, an epoch and "+
+				"answers", reply)
 		}
 	}
 	if n := strings.Count(rest, "\t") + 1; n != len(call.Grabs) {
-		return nil, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
+		return nil, Head{}, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
 	}
 	p := grabParser{shard: shard, now: time.UnixMilli(head[0]), from: head[1], seq: head[2], call: call}
 	answers = answers[:0]
@@ -271,12 +274,12 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 	for text := range strings.SplitSeq(rest, "\t") {
 		a, err := p.answer(text, i)
 		if err != nil {
-			return nil, fmt.Errorf("script grab answered %.80q: %w", text, err)
+			return nil, Head{}, fmt.Errorf("script grab answered %.80q: %w", text, err)
 		}
 		answers = append(answers, a)
 		i++
 	}
-	return answers, nil
+	return answers, Head{Seq: p.seq, Epoch: head[3]}, nil
 }
 
 type grabParser struct {

@@ -64,13 +64,12 @@ func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
 func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
 	h, err := k.parseHead(cmd)
 	if err == nil {
-		k.state.saw(h.Seq)
 		err = h.atWork(ctx)
 	}
 	return h, err
 }
 
-// parseHead reads the head from the answer to an HMGET of headFields.
+// parseHead reads the head from the answer to an HMGET of headFields. The process has seen its seq, be it frozen or not.
 func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
 	if err != nil {
@@ -91,6 +90,7 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 		}
 	}
 	h.Frozen = v[3] != nil
+	k.state.saw(h.Epoch, h.Seq)
 	return h, nil
 }
 

@@ -32,7 +32,7 @@ func LookAt(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]L
 	var all []Look
 	var failed []error
 	for node, list := range w.nodes(ctx) {
-		s, err := see(ctx, node, layout, list)
+		s, err := w.see(ctx, node, list)
 		if err != nil {
 			failed = append(failed, err)
 			continue

@@ -32,6 +32,15 @@ type state struct {
 	opened atomic.Pointer[texts] // the scripts of the server that the shard was opened for; nil until it is known
 	seen   atomic.Int64          // the highest seq
 	frozen atomic.Int64          // until then, in unix ns, calls are answered ErrFrozen without asking again
+
+	last   atomic.Pointer[epochSeen] // of the newest epoch
+	epochs sync.Map                  // epoch to *epochSeen
+}
+
+// epochSeen is the highest seq that this process has seen of a shard in one epoch.
+type epochSeen struct {
+	epoch int64
+	seq   atomic.Int64
 }
 
 type place struct {
@@ -50,21 +59,55 @@ func stateOf(rdb redis.UniversalClient, keys Keys) *state {
 	return st.(*state) //nolint:forcetypeassert // the same
 }
 
-// saw keeps the highest seq that anybody told this process. Each call of a script brings it along.
-func (st *state) saw(seq int64) {
+// saw keeps the highest seq that this process has seen. Each call of a script brings it along. The highest one of each
+// epoch is kept besides: the seqs of a later epoch are higher, and would hide that one of an earlier epoch was lost.
+func (st *state) saw(epoch, seq int64) {
+	raise(&st.seen, seq)
+	e := st.last.Load()
+	if e == nil || e.epoch != epoch {
+		has, _ := st.epochs.LoadOrStore(epoch, &epochSeen{epoch: epoch})
+		e = has.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
+		if last := st.last.Load(); last == nil || last.epoch < epoch {
+			st.last.Store(e)
+		}
+	}
+	raise(&e.seq, seq)
+}
+
+func raise(to *atomic.Int64, n int64) {
 	for {
-		was := st.seen.Load()
-		if seq <= was || st.seen.CompareAndSwap(was, seq) {
+		was := to.Load()
+		if n <= was || to.CompareAndSwap(was, n) {
 			return
 		}
 	}
 }
 
+// late is the highest seq that this process saw in an epoch before this one, and that an opening has skipped: the shard
+// was opened without knowing of it. A range's last seq is what meta.seq was after the opening, and no event. 0 for none.
+func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+	st.epochs.Range(func(_, v any) bool {
+		e := v.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
+		s := e.seq.Load()
+		for _, r := range skipped {
+			if e.epoch < epoch && !r.accepted && r.First <= s && s < r.Last && s > seq {
+				seq, seenIn = s, e.epoch
+			}
+		}
+		return true
+	})
+	return seq, seenIn
+}
+
 // saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went
-// back in time.
-func (k *Shard) saw(events []stream.SeqRange) {
+// back in time. They are of the epoch of the caller's batch or of an earlier one.
+func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
+	epoch, ok := ctx.Value(epochKey{}).(int64)
+	if last := k.state.last.Load(); !ok && last != nil {
+		epoch = last.epoch
+	}
 	for _, r := range events {
-		k.state.saw(r.Last)
+		k.state.saw(epoch, r.Last)
 	}
 }
 
@@ -263,7 +306,7 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if stand := parseStand(m); stand.openFor(&server) {
 		return server.RunID, "", nil
 	}
-	z, err := freezeOn(ctx, conn, k, &server)
+	z, err := freezeOn(ctx, conn, k, &server, 0, "")
 	if err != nil {
 		return "", "", err
 	}

@@ -3,6 +3,7 @@ package shards
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +28,16 @@ type sight struct {
 	heads map[int]Head
 	// missing are the server's shards without meta, strange those that are not open for this server as it is.
 	missing, strange []int
+	// late are events that this process saw before an opening skipped them, by shard.
+	late map[int]lateEvent
+	// news are shards of which this process has seen more than the shard has, or was told.
+	news []int
+}
+
+// lateEvent is an event that this process saw, in an epoch, before an opening of its shard skipped it.
+type lateEvent struct {
+	seq, epoch int64
+	skipped    string // meta.skipped as it was found
 }
 
 // Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from
@@ -68,7 +79,7 @@ func (w *Watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for node, list := range w.nodes(ctx) {
-		now, err := see(ctx, node, w.Layout, list)
+		now, err := w.see(ctx, node, list)
 		if err != nil { // calls to it fail as well, and say so
 			if cluster, ok := w.Redis.(*redis.ClusterClient); ok {
 				cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
@@ -85,12 +96,13 @@ func (w *Watch) look(ctx context.Context) {
 	}
 }
 
-// freeze freezes the shards that are not open for the server as it is. One that is gone is told what this process has
-// seen of it.
+// freeze freezes the shards that are not open for the server as it is, and those that lack what this process has seen.
+// It reports what it has seen to shards that are frozen already or gone, too.
 func (w *Watch) freeze(ctx context.Context, now *sight) {
-	for _, shard := range now.strange {
-		if !now.heads[shard].Frozen {
-			z, err := Of(w.Redis, w.Layout.Shard(shard)).Freeze(ctx)
+	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
+		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
+			late := now.late[shard]
+			z, err := Of(w.Redis, w.Layout.Shard(shard)).freeze(ctx, late.seq, late.skipped)
 			if err != nil || !z.Frozen {
 				continue // it is looked at again
 			}
@@ -126,30 +138,40 @@ func NodeOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (redis.Unive
 }
 
 // see asks one server for INFO and for the heads of its shards.
-func see(ctx context.Context, node redis.UniversalClient, layout *Layout, list []int) (*sight, error) {
+func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int) (*sight, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
 	heads := make([]*redis.SliceCmd, len(list))
 	for i, shard := range list {
-		heads[i] = pipe.HMGet(ctx, layout.Shard(shard).Meta(), standFields...)
+		heads[i] = pipe.HMGet(ctx, w.Layout.Shard(shard).Meta(), standFields...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
 	}
-	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}}
+	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}, late: map[int]lateEvent{}}
 	for i, shard := range list {
-		if stand := parseStand(heads[i].Val()); !stand.openFor(&s.server) {
+		stand := parseStand(heads[i].Val())
+		if !stand.openFor(&s.server) {
 			s.strange = append(s.strange, shard)
 		}
 		if heads[i].Val()[0] == nil {
 			s.missing = append(s.missing, shard)
 			continue
 		}
-		head, err := Of(node, layout.Shard(shard)).parseHead(heads[i])
+		k := Of(w.Redis, w.Layout.Shard(shard))
+		head, err := k.parseHead(heads[i])
 		if err != nil {
 			return nil, err
 		}
 		s.heads[shard] = head
+		if k.state.seen.Load() > max(head.Seq, stand.seen) {
+			s.news = append(s.news, shard)
+		}
+		skipped, err := parseSkipped(stand.skipped)
+		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // a worker repairs what can't be read
+			s.late[shard] = lateEvent{seq, epoch, stand.skipped}
+			s.news = append(s.news, shard)
+		}
 	}
 	return s, nil
 }
@@ -170,6 +192,11 @@ func (w *Watch) judge(now *sight) {
 	for _, shard := range now.missing {
 		if before := w.before[shard]; before != nil && before.heads[shard].Epoch > 0 {
 			lost(shard, "it had come to event %d, and is gone", before.heads[shard].Seq)
+		}
+	}
+	for shard, late := range now.late {
+		if before := w.before[shard]; before == nil || before.late[shard].seq != late.seq {
+			lost(shard, "event %d was seen in epoch %d, and the shard was opened without it", late.seq, late.epoch)
 		}
 	}
 	for shard, head := range now.heads {
