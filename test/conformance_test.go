@@ -264,7 +264,7 @@ func (l *life) settle() {
 	var dead struct{ Letters []json.RawMessage }
 	require.NoError(l.t, json.Unmarshal([]byte(l.ok("dead", "list", "--json")), &dead))
 	require.Len(l.t, dead.Letters, 2)
-	l.ok(append([]string{"dead", "requeue", "--class", "permanent"}, why...)...)
+	l.ok(append([]string{"dead", "requeue", "--class", "permanent", "--expect", "2"}, why...)...)
 	l.nobodyLost()
 	for id, packets := range l.packets {
 		require.Equal(l.t, packets, l.published(id))

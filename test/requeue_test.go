@@ -1,6 +1,7 @@
 package test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,9 +30,11 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.grants(300)
 	letters := c.bury("kafka")
 
-	kills := c.killed(5, 400*time.Millisecond, func(int) {}, "dead", "requeue", "--sink", "kafka", "--by", "ann", "--why",
-		"mended", "--rate", "150",
-		"--publisher.batch_grants", "20")
+	args := []string{"dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
+		"--publisher.batch_grants", "20", "--expect", strconv.FormatInt(letters, 10)}
+	kills := c.killed(5, 400*time.Millisecond, func(int) {
+		args[len(args)-1] = strconv.FormatInt(c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val(), 10)
+	}, args...)
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
 	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val())

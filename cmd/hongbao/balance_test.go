@@ -236,8 +236,8 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	want := d.winners(t, "rain", 4)
 	d.buried("balance")
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
-	for range 2 { // the second time there is nothing to requeue
-		d.ok("dead", "requeue", "--class", "permanent", "--by", "ann", "--why", "the account is open again")
+	for _, n := range []string{"4", "0"} { // the second time there is nothing to requeue
+		d.ok("dead", "requeue", "--class", "permanent", "--expect", n, "--by", "ann", "--why", "the account is open again")
 	}
 	for user, amount := range want {
 		_, a := call(t, "GET", "http://"+addr+"/v1/accounts/"+user, "")

@@ -159,7 +159,7 @@ func TestConfirmPackets(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	b.recovers()
-	d.ok("dead", "drop", "--sink", "balance", "--class", "conflict", "--by", "ann", "--why", "too late")
+	d.ok("dead", "drop", "--sink", "balance", "--class", "conflict", "--expect", "2", "--by", "ann", "--why", "too late")
 	d.ok("campaign", "close", "rain", "--early")
 	w = d.start("work") // it finishes the close
 	d.quiet()

@@ -124,11 +124,16 @@ func deadShowCmd() *cobra.Command {
 	}
 }
 
+// countFirst is the help of --expect.
+const countFirst = "With filters, begin with --dry-run: it prints the number of letters, which --expect must repeat. If the " +
+	"filters pick\nanother number by then, nothing is done."
+
 // decideFlags are those of requeue and drop.
 type decideFlags struct {
 	letterFlags
 	who    deadletter.Decider
 	after  string
+	expect int64
 	dryRun bool
 }
 
@@ -138,37 +143,66 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.who.By, "by", "", "who decides; kept with the letter (required)")
 	flags.StringVar(&f.who.Why, "why", "", "why; kept with the letter (required)")
 	flags.StringVar(&f.after, "after", "", "go on after this letter, with the same filters: the next of a report that ended early")
+	flags.Int64Var(&f.expect, "expect", 0, "how many letters the filters pick, as --dry-run prints it (required with filters)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
 }
 
-// pick reads which letters are meant. To decide about all there are at once, their sink must be named at least.
+// pick reads which letters are meant: some by name, or those of a filter and their number.
 func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (deadletter.Pick, error) {
+	none := deadletter.Pick{}
 	if f.who.By == "" || f.who.Why == "" {
-		return deadletter.Pick{}, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)",
-			cmd.CommandPath())
+		return none, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
 	}
-	filtered := false
-	for _, name := range []string{"sink", "campaign", "class", "user", "reason", "from-time", "to-time"} {
-		filtered = filtered || cmd.Flags().Changed(name)
+	if err := f.check(); err != nil {
+		return none, err
 	}
-	if filtered == (len(ids) > 0) {
-		return deadletter.Pick{}, app.Usage(
+	if f.filter.Some() == (len(ids) > 0) {
+		return none, app.Usage(
 			"say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)",
 			cmd.CommandPath())
 	}
 	named := ids
 	if f.after != "" {
 		if len(ids) > 0 {
-			return deadletter.Pick{}, app.Usage("--after goes with filters, not with letters that are named")
+			return none, app.Usage("--after goes with filters, not with letters that are named")
 		}
 		named = []string{f.after}
 	}
 	for _, id := range named {
 		if _, _, _, err := deadletter.ParseID(id); err != nil {
-			return deadletter.Pick{}, app.Usage("%w", err)
+			return none, app.Usage("%w", err)
 		}
 	}
-	return deadletter.Pick{IDs: ids, Filter: f.filter, After: f.after}, f.check()
+	expect, err := f.expected(cmd, len(ids) > 0)
+	return deadletter.Pick{IDs: ids, Filter: f.filter, After: f.after, Expect: expect}, err
+}
+
+// expected reads how many letters a person expects the filters to pick; nil for letters that are named.
+func (f *decideFlags) expected(cmd *cobra.Command, named bool) (*int64, error) {
+	given := cmd.Flags().Changed("expect")
+	switch {
+	case named && given:
+		return nil, app.Usage("--expect goes with filters, not with letters that are named")
+	case f.expect < 0:
+		return nil, app.Usage("--expect %d: want 0 or more", f.expect)
+	case !named && !given && !f.dryRun:
+		return nil, app.Usage("--expect is required with filters: `%s --dry-run` prints how many letters they pick",
+			cmd.CommandPath())
+	case !given:
+		return nil, nil
+	}
+	return &f.expect, nil
+}
+
+// print prints what came of a decision, and after a dry run how to make it.
+func (f *decideFlags) print(cmd *cobra.Command, ids []string, r *deadletter.Report) error {
+	return printAnswer(cmd, r, func(w io.Writer) error {
+		if err := r.Write(w); err != nil || !f.dryRun || len(ids) > 0 {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "The same with --expect %d, without --dry-run, decides them.\n", r.Matched)
+		return err
+	})
 }
 
 func deadRequeueCmd() *cobra.Command {
@@ -178,7 +212,8 @@ func deadRequeueCmd() *cobra.Command {
 		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink after all, once, and end them",
 		Long: "Delivers the grants of the letters to their sink. When the sink has one, its letter is ended, with who and " +
 			"why. Killed anywhere, the\n" +
-			"same command goes on, and nothing is delivered twice. Letters that the sink refuses again stay as they are.",
+			"same command goes on, and nothing is delivered twice. Letters that the sink refuses again stay as they are.\n\n" +
+			countFirst,
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,7 +230,7 @@ func deadRequeueCmd() *cobra.Command {
 				if report == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, report, report.Write), err)
+				return errors.Join(f.print(cmd, args, report), err)
 			})
 		},
 	}
@@ -211,7 +246,7 @@ func deadDropCmd() *cobra.Command {
 		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
 		Long: "Ends the letters without delivering them. They are kept among the resolved ones, whole, with who and why, and " +
 			"the audit names\n" +
-			"their grants as decided.",
+			"their grants as decided.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pick, err := f.pick(cmd, args)
@@ -223,7 +258,7 @@ func deadDropCmd() *cobra.Command {
 				if report == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, report, report.Write), err)
+				return errors.Join(f.print(cmd, args, report), err)
 			})
 		},
 	}

@@ -89,17 +89,26 @@ func TestDeadLetters(t *testing.T) {
 
 	who := []string{"--by", "ann", "--why", "the account is open again"}
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),
-		"4 letters would be requeued")
+		"4 letters would be requeued.\nThe same with --expect 4, without --dry-run, decides them")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
 		who...)...), "1 letters would be requeued")
 	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after goes with filters")
 	d.refused(2, append([]string{"dead", "drop", "--class", "permanent", "--after", "x"}, who...), "want <sink>/<shard>/<id>")
+	for _, what := range []string{"requeue", "drop"} {
+		for _, n := range []string{"3", "5", "0"} {
+			d.refused(1, append([]string{"dead", what, "--class", "permanent", "--expect", n}, who...),
+				"the filter picks 4 letters, not the "+n+" expected")
+		}
+		d.refused(1, append([]string{"dead", what, "--class", "permanent", "--after", page.Next, "--expect", "0"}, who...),
+			"picks 1 letters, not the 0")
+	}
+	require.Len(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters, 4, "nothing was done")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letters were requeued")
 	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
 		"1 of 1 letters were dropped")
 	report := decided[deadletter.Report](t,
-		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--rate", "100", "--json"}, who...)...))
+		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2", "--rate", "100", "--json"}, who...)...))
 	require.Equal(t, int64(2), report.Resolved)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 
@@ -130,8 +139,8 @@ func TestDeadEntry(t *testing.T) {
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
 	named := d.refused(3, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"},
 		"1 of the letters named can't be delivered")
-	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--by", "ann", "--why",
-		"try all")} {
+	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--expect", "1",
+		"--by", "ann", "--why", "try all")} {
 		require.Contains(t, out, "0 of 1 letters were requeued")
 		require.Contains(t, out, "then drop them")
 	}
@@ -275,6 +284,19 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"dead", "drop", "kafka/0/1-1", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "kafka/0/1-1", "--reason", "closed", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "1-1", "--by", "a", "--why", "b"}, "hongbao dead list"},
+		{[]string{"dead", "drop", "--campaign", "", "--by", "a", "--why", "b"}, "--campaign is empty"},
+		{[]string{"dead", "drop", "--sink", "", "--by", "a", "--why", "b"}, "--sink is empty"},
+		{[]string{"dead", "drop", "--sink", "kafka", "--campaign", "", "--by", "a", "--why", "b"}, "--campaign is empty"},
+		{[]string{"dead", "requeue", "--reason", "", "--by", "a", "--why", "b"}, "--reason is empty"},
+		{[]string{"dead", "requeue", "--user", "", "--by", "a", "--why", "b"}, "--user is empty"},
+		{[]string{"dead", "drop", "--class", "permanent", "--by", "a", "--why", "b"}, "--expect"},
+		{[]string{"dead", "requeue", "--sink", "kafka", "--by", "a", "--why", "b"}, "--expect"},
+		{[]string{"dead", "requeue", "--sink", "kafka", "--expect", "-1", "--by", "a", "--why", "b"}, "--expect -1"},
+		{[]string{"dead", "drop", "kafka/0/1-1", "--expect", "1", "--by", "a", "--why", "b"}, "--expect goes with filters"},
+		{[]string{"replay", "x", "--to", "kafka", "--campaign", ""}, "--campaign is empty"},
+		{[]string{"replay", "x", "--to", "kafka", "--seq", ""}, "--seq is empty"},
+		{[]string{"key", "create", "--role", "operator", "--campaign", ""}, "--campaign is empty"},
+		{[]string{"key", "create", "--role", "operator", "--campaign", "rain,"}, "--campaign is empty"},
 		{[]string{"quarantine", "show", "x"}, "hongbao quarantine list"},
 		{[]string{"quarantine", "list", "--limit", "0"}, "--limit"},
 		{[]string{"quarantine", "resolve", "7", "--by", "a", "--why", "b"}, "--pay or --void"},

@@ -230,7 +230,7 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	require.Equal(t, sum, d.show("rain").Ledger.Granted)
 	bank.Kill()
 	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db")) // it has forgotten every key
-	d.ok("dead", "requeue", "--class", "permanent", "--by", "ann", "--why", "the account is open again")
+	d.ok("dead", "requeue", "--class", "permanent", "--expect", "4", "--by", "ann", "--why", "the account is open again")
 	n, sum = booked(t, addr, want)
 	require.Equal(t, 3, n, "who was paid is not asked for again")
 	var all hongbao.Amount

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ func root() *cobra.Command {
 		Version: versions().text(),
 		Args:    subcommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkEmpty(cmd) },
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -48,6 +51,21 @@ func root() *cobra.Command {
 		doctorCmd(), healthCmd(), manCmd())
 	complete(cmd)
 	return cmd
+}
+
+// checkEmpty refuses an empty value of a command's own flag. An unset variable of a shell gives one, and most flags are
+// filters: without their value the command would work on everything. An empty --after is the first page.
+func checkEmpty(cmd *cobra.Command) (err error) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if f.Changed && f.Name != "after" && (len(values) == 0 || slices.Contains(values, "")) {
+			err = app.Usage("--%s is empty: give it a value, or leave it out (see `%s --help`)", f.Name, cmd.CommandPath())
+		}
+	})
+	return err
 }
 
 // load reads the configuration that the command line, the environment and the file make up.

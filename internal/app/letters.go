@@ -77,6 +77,9 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who deadlet
 	if dryRun {
 		return letters.Drop(ctx, pick, who, true)
 	}
+	if err := letters.CheckExpected(ctx, pick); err != nil {
+		return nil, err
+	}
 	var report *deadletter.Report
 	err = a.recorded(ctx, aboutLetters(ctx, access.DropLetters, &pick, who), func(ctx context.Context, e *access.Entry) error {
 		report, err = letters.Drop(ctx, pick, who, false)
@@ -155,6 +158,9 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, e
 	}
 	if o.DryRun {
 		return a.requeueAll(ctx, letters, &o)
+	}
+	if err := letters.CheckExpected(ctx, o.Pick); err != nil {
+		return nil, err
 	}
 	err = a.recorded(ctx, aboutLetters(ctx, access.RequeueLetters, &o.Pick, o.By),
 		func(ctx context.Context, e *access.Entry) error {

@@ -119,7 +119,7 @@ var changes = []struct {
 	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"mended"}},
 		access.RequeueLetters, "requeue [kafka/0/1-1]  false mended"},
 	{"/letters/drop", "/letters/kafka/0/1-1", `id="drop"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"a test"}},
-		access.DropLetters, "drop [kafka/0/1-1] a test"},
+		access.DropLetters, "drop [kafka/0/1-1]  false a test"},
 	{"/quarantine/7", "/quarantine/7", `id="decide"`, url.Values{"decision": {"pay"}, "why": {"asked"}},
 		access.DecideQuarantine, "decide 7 true key:key-treasurer asked"},
 	{"/replays", "/jobs", `id="replay"`, url.Values{"name": {"again"}, "to": {"kafka"}}, access.Replay,
@@ -211,7 +211,7 @@ func TestLettersAreWorkedOnByFilterAndWithAReason(t *testing.T) {
 	refused(url.Values{"id": {"kafka/0/1-1"}})
 	refused(url.Values{"why": {"mended"}})
 	require.Empty(t, f.did)
-	w := f.ask(t, "operator", "/letters/requeue", url.Values{"all": {"1"}, "dry": {"1"}, "why": {"mended"},
+	w := f.ask(t, "operator", "/letters/requeue", url.Values{"all": {"1"}, "why": {"mended"},
 		"campaign": {"rain"}})
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Contains(t, f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String(), "dry run: 4 would be")

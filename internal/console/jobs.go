@@ -30,7 +30,7 @@ type Job struct {
 	Text, Error string
 	Letters     *deadletter.Report
 	Audit       *audit.Report
-	// Again is how work on letters that has ended too early goes on; nil for a job that can't.
+	// Again is how work on letters that were counted begins, or goes on if it has ended too early; nil for another job.
 	Again *Again
 
 	// joins: while one of this name runs, who wants a second gets the first. Audits run beside maxJobs others.
@@ -38,7 +38,7 @@ type Job struct {
 	ended           chan struct{}
 }
 
-// Again is the form that goes on with letters.
+// Again is the form that goes on with letters: it decides those that were counted, or the rest.
 type Again struct {
 	Action access.Action
 	Path   string

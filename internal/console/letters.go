@@ -79,7 +79,8 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 	c.show(w, r, http.StatusOK, "letter", page{Title: "Dead letter", Caller: who, View: l})
 }
 
-// workLetters requeues or drops letters: those whose boxes are ticked, or all that the filter picks.
+// workLetters requeues or drops letters: those whose boxes are ticked, or all that the filter picks. The latter are
+// counted first, and the answer has the button that decides that many.
 func (c *Console) workLetters(a access.Action, what string, do func(context.Context, *access.Caller, LetterOrder) (*deadletter.Report,
 	error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
@@ -90,17 +91,26 @@ func (c *Console) workLetters(a access.Action, what string, do func(context.Cont
 		path := r.URL.Path
 		o := LetterOrder{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm),
 			After: r.PostFormValue("after")},
-			Why: strings.TrimSpace(r.PostFormValue("why")), DryRun: r.PostFormValue("dry") != ""}
+			Why: strings.TrimSpace(r.PostFormValue("why"))}
+		if n, err := strconv.ParseInt(r.PostFormValue("expect"), 10, 64); err == nil {
+			o.Pick.Expect = &n
+		}
 		if text := c.refuseLetters(r, who, a, &o); text != "" {
 			c.fail(w, r, http.StatusBadRequest, text)
 			return
 		}
 		name := what + " of dead letters"
-		if o.DryRun {
+		if o.DryRun = len(o.Pick.IDs) == 0 && o.Pick.Expect == nil; o.DryRun {
 			name = "Dry run: " + name
 		}
 		c.startJob(w, r, who, Job{What: name}, func(ctx context.Context, j *Job) (err error) {
-			if j.Letters, err = do(ctx, who, o); j.Letters != nil && j.Letters.Next != "" {
+			j.Letters, err = do(ctx, who, o)
+			switch {
+			case j.Letters == nil:
+			case o.DryRun && err == nil && j.Letters.Matched > 0:
+				o.Pick.Expect = &j.Letters.Matched
+				j.Again = &Again{a, path, o}
+			case !o.DryRun && j.Letters.Next != "":
 				o.Pick.After = j.Letters.Next
 				j.Again = &Again{a, path, o}
 			}

@@ -13,7 +13,7 @@ func TestLettersGoOn(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	f.next = "kafka/0/5-0"
-	form := url.Values{"all": {"1"}, "why": {"mended"}, "campaign": {"rain"}, "sink": {"kafka"}}
+	form := url.Values{"all": {"1"}, "why": {"mended"}, "campaign": {"rain"}, "sink": {"kafka"}, "expect": {"4"}}
 	w := f.ask(t, "operator", "/letters/requeue", form)
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	page := f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String()
@@ -30,4 +30,23 @@ func TestLettersGoOn(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, "kafka/0/5-0", f.after)
 	require.NotContains(t, f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String(), `id="again"`)
+}
+
+// One click decides no letters that the person has not seen counted: the first click counts, the second decides.
+func TestLettersOfAFilterAreCountedFirst(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"requeue", "drop"} {
+		f := setup(t, nil)
+		form := url.Values{"all": {"1"}, "why": {"mended"}, "campaign": {"rain"}}
+		w := f.ask(t, "treasurer", "/letters/"+what, form)
+		require.Equal(t, http.StatusSeeOther, w.Code)
+		page := f.ask(t, "treasurer", w.Header().Get("Location"), nil).Body.String()
+		require.Contains(t, page, "Decide 4 letters")
+		require.Contains(t, page, `name="expect" value="4"`)
+		form.Set("expect", "4")
+		w = f.ask(t, "treasurer", "/letters/"+what, form)
+		require.NotContains(t, f.ask(t, "treasurer", w.Header().Get("Location"), nil).Body.String(), `id="again"`)
+		require.Equal(t, []string{"key-treasurer " + what + " [] rain true mended",
+			"key-treasurer " + what + " [] rain false mended"}, f.did)
+	}
 }

@@ -153,7 +153,8 @@ func (b *books) Requeue(_ context.Context, who *access.Caller, o LetterOrder) (*
 }
 
 func (b *books) Drop(_ context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error) {
-	return &deadletter.Report{Decision: "dropped", Matched: 1, Resolved: 1}, b.do(who, "drop %v %s", o.Pick.IDs, o.Why)
+	return &deadletter.Report{Decision: "dropped", DryRun: o.DryRun, Matched: 4, Resolved: 1},
+		b.do(who, "drop %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
 }
 
 func (b *books) Decide(_ context.Context, who *access.Caller, d ledger.Decision) error {

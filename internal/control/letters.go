@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type lettersBody struct {
 	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
 	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`
 	All      bool      `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
+	Expect   int64     `json:"expect,omitempty" minimum:"0" doc:"Needed with filters or all, except in a dry run: its matched. Another number of letters is refused."`
 	After    string    `json:"after,omitempty" doc:"The next of an answer 202: goes on there. Not with letter."`
 	Why      string    `json:"why" doc:"Kept with each letter, as is the caller's key."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
@@ -148,7 +150,7 @@ func letterChange(name, summary, description string, action access.Action,
 		error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
-		description: description + " Give a letter, or filters; all letters need all. Begin with dry_run.",
+		description: description + " Give a letter, or filters; all letters need all. Begin with dry_run; its matched is the expect of the decision.",
 		action:      action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {
@@ -183,7 +185,7 @@ func (c *call) pickLetters(ctx context.Context, action access.Action) (pick dead
 	w.Campaign, w.User, w.Reason, w.Sees = f.campaign("campaign"), f.user(), f.text("reason"), c.sees()
 	w.Class, w.From, w.To = f.one("class", deadletter.Classes()...), f.time("from"), f.time("to")
 	ways := 0
-	for _, given := range []bool{id != "", f.flag("all"), filters(w) || sink != ""} {
+	for _, given := range []bool{id != "", f.flag("all"), w.Some() || sink != ""} {
 		if given {
 			ways++
 		}
@@ -196,6 +198,7 @@ func (c *call) pickLetters(ctx context.Context, action access.Action) (pick dead
 			f.fail("after is the next of the answer before, and goes with filters or all")
 		}
 	}
+	c.expected(&pick, id != "")
 	switch {
 	case f.err != nil:
 		return pick, f.err
@@ -209,7 +212,17 @@ func (c *call) pickLetters(ctx context.Context, action access.Action) (pick dead
 	return pick, errors.Join(err, c.pickSink(w, sink))
 }
 
-// filters tells whether a filter picks some letters only.
-func filters(w *deadletter.Filter) bool {
-	return w.Campaign != "" || w.User != "" || w.Reason != "" || w.Class != "" || !w.From.IsZero() || !w.To.IsZero()
+// expected reads how many letters the caller expects filters to pick.
+func (c *call) expected(pick *deadletter.Pick, named bool) {
+	f := c.fields
+	dryRun := f.flag("dry_run")
+	switch given := f.has("expect"); {
+	case given && named:
+		f.fail("expect goes with filters or all, not with letter")
+	case given:
+		n := f.number("expect", 0, math.MaxInt32)
+		pick.Expect = &n
+	case !named && !dryRun:
+		f.fail("expect is required with filters or all: it is what a dry run gives as matched")
+	}
 }

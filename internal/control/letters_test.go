@@ -72,11 +72,14 @@ func TestDeadLetters(t *testing.T) {
 
 	body := func(fields string) string { return `{"why":"they opened it again",` + fields + `}` }
 	for fields, code := range map[string]string{
-		`"letter":"` + snow + `"`: "unknown_letter", `"campaign":"snow"`: "unknown_campaign",
-		`"sink":"kafka"`: "unknown_sink", `"letter":"x"`: "unknown_letter", `"class":"odd"`: "invalid_value",
+		`"letter":"` + snow + `"`: "unknown_letter", `"campaign":"snow","dry_run":true`: "unknown_campaign",
+		`"sink":"kafka","dry_run":true`: "unknown_sink", `"letter":"x"`: "unknown_letter", `"class":"odd"`: "invalid_value",
 		`"all":true,"class":"permanent"`: "invalid_value", `"dry_run":true`: "invalid_value", `"odd":1`: "invalid_value",
 		`"all":1`: "invalid_value", `"from":"yesterday"`: "invalid_value", `"user":"a b"`: "invalid_value",
-		`"reason":{}`: "nested_value", `"campaign":"rain","limit":1`: "unknown_field",
+		`"reason":{}`: "nested_value", `"sink":"balance"`: "invalid_value", `"all":true,"expect":-1`: "invalid_value",
+		`"letter":"` + rain + `","expect":1`: "invalid_value", `"all":true`: "invalid_value",
+		`"campaign":"rain","expect":2`: "refused", `"campaign":"snow","expect":3`: "unknown_campaign",
+		`"campaign":"rain","dry_run":true,"limit":1`: "unknown_field",
 	} {
 		d.post("operator/rain*", "/v1/dead-letters/requeue", body(fields)).Refused(t, code)
 	}
@@ -95,12 +98,12 @@ func TestDeadLetters(t *testing.T) {
 	} {
 		d.post("operator", "/v1/dead-letters/requeue", body(bad)).Refused(t, "invalid_value")
 	}
-	d.post("operator", "/v1/dead-letters/requeue", body(`"all":true,"after":"kafka/0/1-1"`)).Refused(t, "refused")
+	d.post("operator", "/v1/dead-letters/requeue", body(`"all":true,"expect":5,"after":"kafka/0/1-1"`)).Refused(t, "refused")
 	require.EqualValues(t, 1, ask("operator/rain*", "requeue", `"letter":"`+rain+`"`).Resolved)
-	require.EqualValues(t, 2, ask("operator/rain*", "requeue", `"reason":"is closed"`).Resolved)
+	require.EqualValues(t, 2, ask("operator/rain*", "requeue", `"reason":"is closed","expect":2`).Resolved)
 	require.Len(t, list("viewer", ""), 3, "those of the other campaign stay")
 	require.EqualValues(t, 1, ask("treasurer", "drop", `"letter":"`+snow+`"`).Resolved)
-	require.EqualValues(t, 2, ask("treasurer", "drop", `"all":true`).Resolved)
+	require.EqualValues(t, 2, ask("treasurer", "drop", `"all":true,"expect":2`).Resolved)
 	require.Empty(t, list("viewer", ""))
 	var shown app.Shown
 	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
@@ -117,7 +120,7 @@ func TestDeadLettersGoOn(t *testing.T) {
 		<-ctx.Done()
 		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
 	})
-	object, err := web.ParseObject([]byte(`{"all":true,"why":"mended","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
+	object, err := web.ParseObject([]byte(`{"all":true,"expect":9,"why":"mended","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
 	require.NoError(t, err)
 	c := &call{Control: &Control{cfg: Config{Patience: time.Millisecond}}, fields: &fields{o: object}}
 	answer, err := o.do(t.Context(), c)

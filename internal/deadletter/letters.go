@@ -61,6 +61,12 @@ func (f *Filter) check() error {
 	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
 }
 
+// Some tells whether the filter leaves letters out.
+func (f *Filter) Some() bool {
+	return len(f.Sinks) > 0 || f.Campaign != "" || f.Class != "" || f.User != "" || f.Reason != "" ||
+		!f.From.IsZero() || !f.To.IsZero()
+}
+
 func (f *Filter) matches(l *Letter) bool {
 	return (f.Campaign == "" || l.Campaign() == f.Campaign) && (f.Class == "" || l.Class == f.Class) &&
 		(f.User == "" || l.Grant != nil && l.Grant.User == f.User) &&

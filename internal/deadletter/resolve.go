@@ -36,6 +36,31 @@ type Pick struct {
 	Filter Filter
 	// After is the Next of a report: the filter picks from the letters behind it. Empty begins with the oldest.
 	After string
+	// Expect is how many letters a person expects the filter to pick; nil if they were not asked.
+	Expect *int64
+}
+
+// CheckExpected compares the letters that a filter picks with the number that the person who decides expects. Behind
+// Pick.After there may be fewer: some are decided already.
+func (l *Letters) CheckExpected(ctx context.Context, pick Pick) error {
+	if len(pick.IDs) > 0 {
+		return nil
+	}
+	if pick.Expect == nil {
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"decide dead letters by a filter: the number of letters is missing: a dry run counts them")
+	}
+	n := int64(0)
+	err := l.each(ctx, pick.Filter, pick.After, func(_ context.Context, letters []Letter, _ string) error {
+		n += int64(len(letters))
+		return nil
+	})
+	if err == nil && n != *pick.Expect && (pick.After == "" || n > *pick.Expect) {
+		err = hongbao.Errorf(hongbao.ClassPermanent,
+			"the filter picks %d letters, not the %d expected, and nothing was done: look at them with a dry run", n,
+			*pick.Expect)
+	}
+	return err
 }
 
 // Start is where the work begins: what Report.Next is until something is done.
