@@ -102,6 +102,6 @@ func (t auditedTopic) Each(ctx context.Context,
 		e topic.Event) error {
 		return fn(partition, offset, e.Grant)
 	})
-	return audit.TopicScan{Starts: r.Starts, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
+	return audit.TopicScan{Since: r.Since, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
 		err
 }

@@ -212,9 +212,7 @@ func tellLost(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int
 		return fmt.Errorf("find what is missing in the topic: %w", err)
 	}
 	for shard := range shards {
-		if scan.Starts[l.Partition(shard)] > 0 {
-			lost.Expired(shard)
-		}
+		lost.Since(shard, scan.Since[l.Partition(shard)])
 	}
 	return nil
 }

@@ -90,9 +90,9 @@ type shard struct {
 	// voided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not
 	// have them.
 	voided map[int64]uint64
-	// expired is the seq below which the topic has kept nothing; firstInTopic the lowest seq seen there, 0 for none.
-	expired, firstInTopic int64
-	report                ShardReport
+	// whole is the second since which the topic has kept everything; 0 if nothing has expired.
+	whole  int64
+	report ShardReport
 }
 
 func newRun(cfg *Config, opts Options) *run {
@@ -244,7 +244,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	f, digest := c.facts.at(g.Packet), r.digest(g.User, g.Amount, g.Shard, g.Seq)
 	switch {
 	case f.from&whoGotIt == 0:
-		f.digest, f.shard, f.seq = digest, int32(g.Shard), g.Seq
+		f.digest, f.shard, f.seq, f.time = digest, int16(g.Shard), g.Seq, uint32(g.Time.Unix())
 		r.noteSeq(c, from, g)
 	case f.digest != digest && (f.has(inReceipts) || !c.inRedisOn(g.Shard)):
 		c.altered++
@@ -265,15 +265,12 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 	r.published(c, from, g)
 }
 
-// published counts a record of the topic, and notes where its shard begins there.
+// published counts a record of the topic.
 func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	if from != inTopic || g.Shard < 0 || g.Shard >= len(r.shards) {
 		return
 	}
 	c.counts.Published++
-	if s := r.shards[g.Shard]; s.firstInTopic == 0 || g.Seq < s.firstInTopic {
-		s.firstInTopic = g.Seq
-	}
 }
 
 // noteSeq notes the seq of a grant without a receipt, so that it is not named as a gap besides. Only where the ledger

@@ -38,9 +38,9 @@ type Topic interface {
 
 // TopicScan is what Each passed over.
 type TopicScan struct {
-	// Starts has the first offset that each partition's log still holds; nil if nothing has expired. Grants of a partition
-	// that begins above 0 may have expired: those before the first one seen of their shard are not judged.
-	Starts []int64
+	// Since says since when each partition has kept everything; nil if nothing has expired. Grants that were decided before
+	// may have expired: they are not judged.
+	Since []time.Time
 	// Foreign counts records that are not this deployment's.
 	Foreign int64
 	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first

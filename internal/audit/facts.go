@@ -70,7 +70,8 @@ var sourceNames = map[source]string{
 type fact struct {
 	digest uint64 // of user, amount, shard and seq, as the first source told them
 	seq    int64
-	shard  int32
+	time   uint32 // when it was decided, in seconds: until 2106
+	shard  int16
 	from   source
 }
 

@@ -35,7 +35,7 @@ func (r *run) judge(ctx context.Context) error {
 }
 
 // seqOn is the seq up to which the audit judges grants of a campaign on a shard.
-func (r *run) seqOn(c *campaign, shard int32) int64 {
+func (r *run) seqOn(c *campaign, shard int16) int64 {
 	if snap := c.on[int(shard)]; snap != nil {
 		return snap.seq
 	}
@@ -115,7 +115,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			r.dropped(c, packet, f, k, why)
 			continue
 		}
-		if k.from == inTopic && f.seq < r.shards[f.shard].expired {
+		if k.from == inTopic && int64(f.time) < r.shards[f.shard].whole {
 			c.counts.Expired++
 			continue
 		}

@@ -67,7 +67,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 			Event:  event(s.Index(), rc.Seq),
 			Detail: fmt.Sprintf("another grant has this seq too; here it is user %q, amount %d", user, rc.Amount)})
 	}
-	f.digest, f.seq, f.shard = digest, rc.Seq, int32(s.Index())
+	f.digest, f.seq, f.shard, f.time = digest, rc.Seq, int16(s.Index()), uint32(rc.Time.Unix())
 	f.from |= inReceipts
 	r.hold(c, snap, user)
 	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")

@@ -130,10 +130,8 @@ func (r *run) readTopic(ctx context.Context) error {
 	}
 	r.report.Total.Foreign = scan.Foreign
 	for i, s := range r.shards {
-		if n := len(scan.Starts); n > 0 && scan.Starts[i%n] > 0 { // a shard's partition is its number modulo the partitions
-			if s.expired = s.firstInTopic; s.expired == 0 {
-				s.expired = s.seq + 1
-			}
+		if n := len(scan.Since); n > 0 && !scan.Since[i%n].IsZero() { // a shard's partition is its number modulo the partitions
+			s.whole = scan.Since[i%n].Unix()
 		}
 	}
 	if scan.Malformed > 0 {

@@ -23,6 +23,7 @@ const maxEmptyFetches = 20
 // record is one record of the log; its bytes are valid until the next one.
 type record struct {
 	offset     int64
+	time       time.Time // when a worker first sent it, by that worker's clock
 	headers    []kafka.Header
 	key, value []byte
 }
@@ -36,8 +37,9 @@ type ScanReport struct {
 	// error, with its place.
 	Malformed      int64
 	FirstMalformed error
-	// Starts has the first offset of each partition's log when the scan began; what was before has expired.
-	Starts []int64
+	// Since says since when each partition has kept everything: grants that were decided before may have expired from it.
+	// It is zero if nothing has expired, and right only for a scan from the beginning of the log.
+	Since []time.Time
 	// Next has the offset after the last one read, per partition: where a following scan begins.
 	Next []int64
 }
@@ -53,7 +55,7 @@ func (l *Log) Scan(ctx context.Context, from []int64,
 			l.cfg.Partitions)
 	}
 	parts := make([]partitionScan, l.cfg.Partitions)
-	report := ScanReport{Starts: make([]int64, l.cfg.Partitions), Next: make([]int64, l.cfg.Partitions)}
+	report := ScanReport{Since: make([]time.Time, l.cfg.Partitions), Next: make([]int64, l.cfg.Partitions)}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range parts {
 		parts[i] = partitionScan{l: l, partition: i, from: -1, fn: fn}
@@ -71,7 +73,7 @@ func (l *Log) Scan(ctx context.Context, from []int64,
 		if report.FirstMalformed == nil {
 			report.FirstMalformed = one.FirstMalformed
 		}
-		report.Starts[i], report.Next[i] = parts[i].start, parts[i].next
+		report.Since[i], report.Next[i] = parts[i].since(), parts[i].next
 	}
 	return report, err
 }
@@ -105,9 +107,12 @@ type partitionScan struct {
 	report    ScanReport
 	start     int64 // of the log
 	next      int64
+	began     time.Time
+	latest    time.Time // of the first events of the log
 }
 
 func (s *partitionScan) run(ctx context.Context) error {
+	s.began = time.Now()
 	b, err := s.l.ends(ctx, s.partition)
 	if err != nil {
 		return err
@@ -138,8 +143,30 @@ func (s *partitionScan) one(r *record) error {
 		}
 		return nil
 	}
-	s.report.Events++
+	if s.report.Events++; s.report.Events <= firstEvents && r.time.After(s.latest) {
+		s.latest = r.time
+	}
 	return s.fn(s.partition, r.offset, e)
+}
+
+const (
+	// ClockSkew is by how much the clocks of Redis and of the workers may differ.
+	ClockSkew = time.Minute
+	// firstEvents are the events at the beginning of a log whose times say when it begins. One time alone says little: a
+	// batch that is sent again keeps its old one.
+	firstEvents = 1_000
+)
+
+// since gives the time since which the log has kept everything; zero if nothing has expired. Only times can say it: the
+// log is not ordered by seq, since dead letters are requeued late and the batches of two workers may cross.
+func (s *partitionScan) since() time.Time {
+	switch {
+	case s.start == 0:
+		return time.Time{}
+	case s.report.Events == 0: // everything that was sent before the scan may have expired
+		return s.began.Add(ClockSkew)
+	}
+	return s.latest.Add(ClockSkew)
 }
 
 // ends asks for the ends of a partition's log.
@@ -234,7 +261,7 @@ func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*re
 
 // set copies what raw refers to and closes it.
 func (r *record) set(raw *kafka.Record) error {
-	r.offset, r.headers = raw.Offset, raw.Headers
+	r.offset, r.time, r.headers = raw.Offset, raw.Time, raw.Headers
 	var err error
 	if r.key, err = readInto(r.key[:0], raw.Key); err != nil {
 		return fmt.Errorf("key: %w", err)

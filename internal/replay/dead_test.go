@@ -69,7 +69,7 @@ func TestLost(t *testing.T) {
 		}
 	}
 	lost.Has(&hongbao.Grant{Shard: 7, Seq: 1})
-	lost.Expired(1) // keeps events from 2 on
+	lost.Since(1, deadlettertest.Grant(1, 2).Time)
 	var picked []string
 	for shard := range deadlettertest.Shards {
 		for seq := int64(1); seq <= 10; seq++ {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,8 +27,7 @@ type lostShard struct {
 	// aside are the events of dead letters, waiting and dropped ones: these are decided one by one.
 	aside map[int64]bool
 	seen  map[int64]uint64 // by seq / 64
-	first int64            // the lowest seq that was seen, 0 for none
-	kept  int64            // events below it have expired from the sink
+	since time.Time        // events that were decided before may have expired from the sink
 }
 
 // FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not
@@ -63,19 +63,10 @@ func (l *Lost) Has(g *hongbao.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen[g.Seq/64] |= 1 << (g.Seq % 64)
-	if s.first == 0 || g.Seq < s.first {
-		s.first = g.Seq
-	}
 }
 
-// Expired tells that the sink no longer keeps all events of a shard: those below the first one that it has are not
-// judged.
-func (l *Lost) Expired(shard int) {
-	s := &l.shards[shard]
-	if s.kept = s.first; s.kept == 0 {
-		s.kept = s.last + 1
-	}
-}
+// Since says since when the sink has kept all events of a shard: those that were decided before are not judged.
+func (l *Lost) Since(shard int, since time.Time) { l.shards[shard].since = since }
 
 // Picks tells whether a grant was lost. It may be called at once, when all is told.
 func (l *Lost) Picks(g *hongbao.Grant) bool {
@@ -83,6 +74,6 @@ func (l *Lost) Picks(g *hongbao.Grant) bool {
 		return false
 	}
 	s := &l.shards[g.Shard]
-	return g.Seq >= max(1, s.kept) && g.Seq <= s.last && s.done.Has(g.Seq) && !s.aside[g.Seq] &&
+	return !g.Time.Before(s.since) && g.Seq >= 1 && g.Seq <= s.last && s.done.Has(g.Seq) && !s.aside[g.Seq] &&
 		s.seen[g.Seq/64]&(1<<(g.Seq%64)) == 0
 }
