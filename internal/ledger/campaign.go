@@ -105,17 +105,20 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign
 	}
 	var stored StoredCampaign
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		now := time.Now().UnixMilli()
-		inserted, err := l.insertCampaign(ctx, t, &c, now)
-		if err != nil {
+		var found bool
+		var err error
+		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil {
 			return nil, err
 		}
-		var found bool
+		if found {
+			return nil, c.same(&stored)
+		}
+		now := time.Now().UnixMilli()
+		if err := t.run(ctx, c.insert(now)); err != nil {
+			return nil, err
+		}
 		if stored, found, err = campaignByID(c.Spec.ID).first(ctx, t); err != nil || !found {
 			return nil, errors.Join(err, mustExist(found, c.Spec.ID))
-		}
-		if !inserted {
-			return nil, c.same(&stored)
 		}
 		return l.fundPool(&c.Spec, now), nil
 	})
@@ -133,16 +136,13 @@ func mustExist(found bool, id string) error {
 		"hand?", id)
 }
 
-func (l *Ledger) insertCampaign(ctx context.Context, t txn, c *Campaign, now int64) (bool, error) {
+// insert fails with errAgain if another one has created the campaign meanwhile.
+func (c *Campaign) insert(now int64) stmt {
 	s := &c.Spec
-	var changed int64
-	err := t.run(ctx, stmt{
-		sql: l.dialect.insertCampaign,
+	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
-			int64(s.Total), string(StateFunded), now},
-		changed: &changed,
-	})
-	return changed == 1, err
+			int64(s.Total), string(StateFunded), now}}
 }
 
 // fundPool is the double entry from the sponsor to the pool.

@@ -115,30 +115,16 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 	if len(credits) == 0 {
 		return nil
 	}
+	insert := insertCredits
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		inserted := make([]int64, len(credits))
-		inserts := make([]stmt, len(credits))
-		for i, a := range credits {
-			c := &a.Credit
-			inserts[i] = stmt{
-				sql: l.dialect.insertCredit,
-				args: []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), now.UnixMilli(),
-					payloadHash(c)},
-				changed: &inserted[i],
-			}
+		for _, a := range credits {
+			a.Err, a.Repeated, a.Credit.Created = nil, false, now
 		}
-		if err := t.run(ctx, inserts...); err != nil {
+		fresh, err := insert(ctx, t, credits)
+		insert = insertUnknown
+		if err != nil {
 			return nil, err
-		}
-		var fresh []*payment.Credited
-		for i, a := range credits {
-			if a.Err, a.Repeated = nil, inserted[i] == 0; !a.Repeated {
-				a.Credit.Created = now
-				fresh = append(fresh, a)
-			} else if err := recall(ctx, t, a); err != nil {
-				return nil, err
-			}
 		}
 		return nil, l.postCredits(ctx, t, fresh)
 	})
@@ -148,13 +134,42 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 	return nil
 }
 
-// recall answers a credit that was not inserted from what stands in its way.
+// insertCredits takes all credits for new. One that is there fails it with errAgain.
+func insertCredits(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
+	inserts := make([]stmt, len(credits))
+	for i, a := range credits {
+		c := &a.Credit
+		inserts[i] = stmt{
+			sql: `INSERT INTO credit (` + creditColumns + `, payload_hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			args: []any{c.Client, c.Reference, c.Key, c.Account, c.Currency, int64(c.Amount), c.Created.UnixMilli(),
+				payloadHash(c)},
+		}
+	}
+	return credits, t.run(ctx, inserts...)
+}
+
+// insertUnknown inserts the credits that are not there, and answers the others. It goes one by one, since a credit may
+// come twice in a call.
+func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
+	for i, a := range credits {
+		err := recall(ctx, t, a)
+		if err == nil && a.Err == nil && !a.Repeated {
+			fresh = append(fresh, a)
+			_, err = insertCredits(ctx, t, credits[i:i+1])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return fresh, nil
+}
+
+// recall answers a credit from what stands in its way, if anything does.
 func recall(ctx context.Context, t txn, a *payment.Credited) error {
-	found := false
-	err := t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
+	return t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
 			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
 		[]any{a.Credit.Client, a.Credit.Key, a.Credit.Reference}, func(s scan) error {
-			found = true
+			a.Repeated = true
 			var hash string
 			has, err := scanCredit(s, &hash)
 			switch {
@@ -167,11 +182,6 @@ func recall(ctx context.Context, t txn, a *payment.Credited) error {
 			}
 			return err
 		})
-	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassBroken, "credit %s was neither inserted nor there: was a row deleted by hand?",
-			a.Credit.Reference)
-	}
-	return err
 }
 
 func scanCredit(s scan, more ...any) (payment.Credit, error) {

@@ -199,20 +199,20 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 	}
 	account := stmt{sql: l.dialect.insertReserve, args: []any{reserve, currency}}
 	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}}
-	var booked int64
-	once := stmt{sql: l.dialect.insertTransferOnce, args: []any{
-		"quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User, "funding", g.Campaign, reserve,
-		user,
-		int64(g.Amount), int64(0), int64(0), time.Now().UnixMilli()}, changed: &booked}
-	if err := t.run(ctx, append(slices.Clip(credits), account, debit, once)...); err != nil {
+	id := "quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User
+	_, paid, err := question[string]{sql: `SELECT id FROM transfer WHERE id = $1`, args: []any{id}, row: text}.first(ctx, t)
+	if err != nil {
 		return nil, err
 	}
-	if booked == 0 {
+	if paid {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: its user was paid packet %d from the reserve before; "+
 			"decide that it is void",
 			ErrNotPayable, g.Packet)
 	}
-	return nil, nil
+	// If another decision pays it meanwhile, this fails with errAgain.
+	once := stmt{sql: insertTransfer, args: []any{id, "funding", g.Campaign, reserve, user, int64(g.Amount), int64(0),
+		int64(0), time.Now().UnixMilli()}}
+	return append(slices.Clip(credits), account, debit, once), nil
 }
 
 // quarantineByID asks for a grant in quarantine.

@@ -35,19 +35,17 @@ type ShardState struct {
 func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		var inserted int64
 		insert := stmt{sql: l.dialect.insertDeployment,
-			args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}, changed: &inserted}
+			args: []any{want.ID, want.KeyPrefix, int64(want.Shards), want.Founding}}
 		if err := t.run(ctx, insert); err != nil {
 			return nil, err
 		}
-		if inserted == 0 {
-			if has, err = readDeployment(ctx, t); err != nil {
-				return nil, err
-			}
+		if has, err = readDeployment(ctx, t); err != nil {
+			return nil, err
+		}
+		if has.Founding != want.Founding { // it was there
 			return nil, has.Is(want)
 		}
-		has = want
 		return l.foundShards(ctx, t, want.Shards)
 	})
 	if err != nil {

@@ -60,18 +60,14 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	}
 	fund := Fund{Client: f.Client, Currency: f.Currency}
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		var inserted int64
-		err := t.run(ctx, stmt{
-			sql:  l.dialect.insertFunding,
-			args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()}, changed: &inserted,
-		})
-		if err == nil && inserted == 0 {
-			err = sameFunding(ctx, t, &f)
-		} else if err == nil {
+		found, err := isFunded(ctx, t, &f)
+		if err == nil && !found {
+			// If another one has meanwhile, this fails with errAgain.
 			err = t.run(ctx, stmt{
-				sql:  l.dialect.addToFund,
-				args: []any{f.Client, f.Currency, int64(f.Amount)},
-			})
+				sql: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
+					VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+				args: []any{f.Client, f.ID, f.Currency, int64(f.Amount), f.By, f.Why, time.Now().UnixMilli()},
+			}, stmt{sql: l.dialect.addToFund, args: []any{f.Client, f.Currency, int64(f.Amount)}})
 		}
 		if err != nil {
 			return nil, err
@@ -88,17 +84,20 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	return fund, nil
 }
 
-// sameFunding refuses another funding than the one that stands under the ID.
-func sameFunding(ctx context.Context, t txn, f *Funding) error {
+// isFunded looks for the funding, and refuses another one under its ID.
+func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
 	has := Funding{Client: f.Client, ID: f.ID, By: f.By, Why: f.Why}
-	err := t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`, []any{f.Client, f.ID},
-		func(s scan) error { return s(&has.Currency, &has.Amount) })
-	if err == nil && has != *f {
+	err = t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`,
+		[]any{f.Client, f.ID}, func(s scan) error {
+			found = true
+			return s(&has.Currency, &has.Amount)
+		})
+	if err == nil && found && has != *f {
 		err = hongbao.Errorf(hongbao.ClassConflict, "id %s stands for another funding, of %d minor units of %s: a new "+
 			"funding needs a new id",
 			f.ID, has.Amount, has.Currency)
 	}
-	return err
+	return found, err
 }
 
 // Funds gives the funds of all clients, sorted.

@@ -125,10 +125,7 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 		return again, err
 	}
 	wait := retry.Backoff(2*time.Millisecond, 100*time.Millisecond, l.config.Timeout)
-	retries := l.config.Retries
-	if l.dialect.hopeful {
-		retries++ // a first try that hoped in vain takes none
-	}
+	retries := l.config.Retries + 1 // a first try that took all for new takes none
 	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
 }
 

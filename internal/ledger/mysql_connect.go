@@ -59,7 +59,7 @@ func mysqlConfig(config *Config) (*mysql.Config, error) {
 	c.Loc, c.ParseTime = time.UTC, false
 	// One round trip for a statement with arguments, and for several of them; else each is prepared, run and closed.
 	c.InterpolateParams, c.MultiStatements = true, true
-	// Rows that were really changed, so that 0 says that a grant was there already.
+	// An UPDATE counts the rows that it has really changed. A proxy may set this all the same: no insert relies on it.
 	c.ClientFoundRows = false
 	// The store does that itself, and tells the server's error.
 	c.RejectReadOnly = false

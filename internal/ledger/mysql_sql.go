@@ -10,6 +10,7 @@ var mysqlDialect = dialect{
 	queries:    loadQueries("mysql"),
 	migrations: "migrations/mysql",
 	pack:       packJSON,
+	orNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
 	version:    `VERSION()`,
 	now:        `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
 }

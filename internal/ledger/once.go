@@ -74,11 +74,10 @@ func wrapOnce(r *access.Request, err error) error {
 func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string) (answer string, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		answer = ""
-		var inserted int64
 		err := t.run(ctx, stmt{sql: `DELETE FROM idempotency WHERE claimed_at < ` + l.dialect.now + ` - $1`,
 			args: []any{onceAge.Milliseconds()}},
-			stmt{sql: l.dialect.insertOnceClaim, args: []any{r.Caller, r.Key, r.Hash, claim}, changed: &inserted})
-		if err != nil || inserted == 1 {
+			stmt{sql: l.dialect.insertOnceClaim, args: []any{r.Caller, r.Key, r.Hash, claim}})
+		if err != nil {
 			return nil, err
 		}
 		var hash, holder string
@@ -87,7 +86,7 @@ func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string)
 			WHERE caller = $1 AND idempotency_key = $2`, []any{r.Caller, r.Key},
 			func(s scan) error { return s(&hash, &holder, &answer, &age) })
 		switch {
-		case err != nil:
+		case err != nil || holder == claim: // the insert's own claim
 			return nil, err
 		case hash != r.Hash:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w", access.ErrKeyReused)

@@ -72,13 +72,14 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	}
 	insert := stmt{sql: b.dialect.insertOnce(b.dialect.insertPending, b.tries),
 		args: append(slices.Clone(b.packed), b.call.Owner, b.call.Batch, since), changed: &inserted}
+	err := t.run(ctx, insert)
+	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have been there
 	b.tries++
-	if err := t.run(ctx, insert); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	var rows []payment.Pending
-	var err error
-	if inserted < int64(len(b.items)) {
+	if before {
 		if rows, err = b.readRows(ctx, t); err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if inserted < int64(len(b.items)) {
+	if before {
 		if err := b.takeOver(ctx, t, rows, out); err != nil {
 			return nil, err
 		}

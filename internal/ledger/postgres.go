@@ -24,9 +24,10 @@ var postgresDialect = dialect{
 	// Another one's migration is waited for as long as it takes.
 	lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
 		`RESET lock_timeout`},
-	pack:    func(columns ...any) ([]any, error) { return columns, nil },
-	hopeful: true,
-	version: `current_setting('server_version')`,
+	pack:      func(columns ...any) ([]any, error) { return columns, nil },
+	copies:    true,
+	orNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
+	version:   `current_setting('server_version')`,
 	// When the statement began. A worker's time is counted from before it was sent.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)

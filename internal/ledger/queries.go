@@ -18,9 +18,11 @@ type dialect struct {
 	lock       []string
 	// pack makes the arguments that carry a table, given by its columns ([]string, []int32, []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
-	// hopeful: the first try asks once whether anybody has decided about grants of a batch's campaigns, and takes all that
-	// are not decided for new ones: it copies them (see insertGrants).
-	hopeful bool
+	// orNothing, if not empty, makes an insert of packets leave those alone that are there (see insertOnce).
+	orNothing string
+	// copies: the first try asks once whether a person has decided about grants of a batch's campaigns, takes all that
+	// are not decided for new ones, and copies them (see insertGrants).
+	copies bool
 	// byRow: insertGrants and creditUsers have one row of ? each, and take their columns by stmt.rows.
 	byRow bool
 	// now is the database's clock in ms.
@@ -66,8 +68,7 @@ type queries struct {
 	deletePending string
 
 	// These insert a row, and change nothing if its key is taken.
-	insertCampaign, insertReserve, insertTransferOnce, insertCredit, insertFunding, insertToken string
-	insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal                            string
+	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal string
 	// insertOnceClaim takes caller, idempotency_key, body_hash and claim; insertJournal takes the columns of journal.
 	insertOnceClaim, insertJournal string
 	// These add to a row, or insert it.
@@ -81,9 +82,8 @@ func (q *queries) byName() map[string]*string {
 		"find_quarantined": &q.findQuarantined,
 		"credit_users":     &q.creditUsers, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
 		"insert_pending": &q.insertPending, "read_pending": &q.readPending, "take_pending": &q.takePending,
-		"delete_pending": &q.deletePending, "insert_campaign": &q.insertCampaign, "insert_reserve": &q.insertReserve,
-		"insert_transfer_once": &q.insertTransferOnce, "insert_credit": &q.insertCredit, "insert_funding": &q.insertFunding,
-		"insert_token": &q.insertToken, "insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,
+		"delete_pending": &q.deletePending, "insert_reserve": &q.insertReserve,
+		"insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,
 		"insert_accepted_loss": &q.insertAcceptedLoss, "insert_seal": &q.insertSeal,
 		"insert_once_claim": &q.insertOnceClaim, "insert_journal": &q.insertJournal, "add_to_account": &q.addToAccount,
 		"add_to_credit_account": &q.addToCreditAccount, "add_to_fund": &q.addToFund,
@@ -123,12 +123,13 @@ func withoutComments(sql string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), ";\n")
 }
 
-// insertOnce makes an insert leave alone the packets that are there. ON CONFLICT costs PostgreSQL a quarter of the
-// insert's time, so the first try goes without: a packet that is there fails it with errAgain, and the next try finds
-// it. The others' texts have it.
+// insertOnce makes an insert leave alone the packets that are there. The first try goes without: a packet that is there
+// fails it with errAgain, and the next try finds it. ON CONFLICT costs PostgreSQL a quarter of the insert's time. MySQL
+// counts a packet that was left alone as inserted if a proxy sets CLIENT_FOUND_ROWS, so every later try must read the rows
+// back. SQLite's texts have the suffix, and its count is right.
 func (d *dialect) insertOnce(insert string, try int) string {
-	if d.hopeful && try > 0 {
-		return insert + ` ON CONFLICT (campaign, packet) DO NOTHING`
+	if try > 0 {
+		return insert + d.orNothing
 	}
 	return insert
 }

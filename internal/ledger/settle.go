@@ -87,7 +87,7 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 // statements that move the money of the new ones.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
 	items, decided := s.items, true
-	if s.dialect.hopeful && s.tries == 0 {
+	if s.dialect.copies && s.tries == 0 {
 		decided, err = anyDecided(ctx, t, items)
 	}
 	if err == nil && decided {
@@ -107,7 +107,7 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	if err := t.run(ctx, insert); err != nil {
 		return nil, nil, err
 	}
-	if inserted < int64(len(items)) {
+	if s.tries > 0 || inserted < int64(len(items)) {
 		has, err := s.readGrants(ctx, t, fresh)
 		if err != nil {
 			return nil, nil, err
@@ -120,11 +120,11 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	return stmts, differ, err
 }
 
-// insertGrants is the statement that inserts the grants. The first try of a hopeful dialect copies them, which takes
-// PostgreSQL three quarters of the time; a packet that is there fails it, and the next try leaves it alone.
+// insertGrants is the statement that inserts the grants. PostgreSQL's first try copies them, which takes three quarters
+// of the time; a packet that is there fails it, and the next try leaves it alone.
 func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
 	columns := columnsOf(items)
-	sql, copied := s.dialect.insertGrants, s.dialect.hopeful && s.tries == 0
+	sql, copied := s.dialect.insertGrants, s.dialect.copies && s.tries == 0
 	if copied {
 		sql = grantColumns + ", batch"
 	}

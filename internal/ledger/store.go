@@ -10,10 +10,10 @@ type stmt struct {
 	// changed, if not nil, gets the number of rows that the statement changed. On MySQL a row that is set to what it is
 	// does not count.
 	changed *int64
-	// row, if not nil, is called for each row that the statement returns. Only a dialect that is hopeful asks so.
+	// row, if not nil, is called for each row that the statement returns. Only PostgreSQL is asked so.
 	row func(scan) error
 	// rows, if not 0, says that args are the columns of so many rows, each []string, []int32 or []int64. A dialect that
-	// is hopeful copies them into table grants: sql names the columns, and it runs alone. One that is byRow repeats sql's
+	// copies has them copied into table grants: sql names the columns, and it runs alone. One that is byRow repeats sql's
 	// row.
 	rows int
 }

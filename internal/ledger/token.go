@@ -22,17 +22,20 @@ func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error 
 	for i, s := range token.Scopes {
 		scopes[i] = string(s)
 	}
-	var inserted int64
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		return nil, t.run(ctx, stmt{
-			sql:     l.dialect.insertToken,
-			args:    []any{token.Hash, token.Client, strings.Join(scopes, " "), time.Now().UnixMilli()},
-			changed: &inserted,
-		})
+		_, found, err := question[string]{sql: `SELECT client FROM credit_token WHERE hash = $1`, args: []any{token.Hash},
+			row: text}.first(ctx, t)
+		switch {
+		case err != nil:
+			return nil, err
+		case found:
+			return nil, hongbao.Errorf(hongbao.ClassConflict,
+				"the token is there already: revoked, or of a client; take a new one")
+		}
+		// If another one stores it meanwhile, this fails with errAgain.
+		return []stmt{{sql: `INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4)`,
+			args: []any{token.Hash, token.Client, strings.Join(scopes, " "), time.Now().UnixMilli()}}}, nil
 	})
-	if err == nil && inserted == 0 {
-		err = hongbao.Errorf(hongbao.ClassConflict, "the token is there already: revoked, or of a client; take a new one")
-	}
 	if err != nil {
 		return fmt.Errorf("store a token of client %s: %w", token.Client, err)
 	}

@@ -1,13 +1,15 @@
 -- Statements of MySQL and MariaDB. queries.go reads them. A table travels as one JSON array of rows.
 -- The columns' types are those of the tables, so that an index finds the keys. A value that does not fit is an error.
 -- STRAIGHT_JOIN: one look-up by the primary key a row, whatever the optimizer thinks of the size of a JSON text.
--- "Do nothing" on a conflict updates a column to its own value, which counts as no change. INSERT IGNORE would also turn
--- errors into wrong rows. UTC_TIMESTAMP does not depend on the session's time zone, whose clock may be set back.
+-- "Do nothing" on a conflict updates a column to its own value. Nothing may rely on how many rows that counts as changed:
+-- it depends on CLIENT_FOUND_ROWS, which a proxy may set. INSERT IGNORE would also turn errors into wrong rows.
+-- UTC_TIMESTAMP does not depend on the session's time zone, whose clock may be set back.
 
 -- name: has_schema
 SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'hongbao_schema';
 
 -- name: insert_grants
+-- insertOnce adds ON DUPLICATE KEY.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
@@ -19,8 +21,7 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     seq bigint PATH '$[5]' ERROR ON EMPTY ERROR ON ERROR,
     epoch bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
     request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
-    granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k
-ON DUPLICATE KEY UPDATE campaign = grants.campaign;
+    granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k;
 
 -- name: read_grants
 SELECT g.campaign, g.packet, g.user_id, g.amount, g.shard, g.seq, g.epoch, g.request_id, g.granted_at, g.batch
@@ -102,6 +103,7 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
 STRAIGHT_JOIN code AS c ON c.campaign = k.campaign AND c.packet = k.packet;
 
 -- name: insert_pending
+-- insertOnce adds ON DUPLICATE KEY.
 INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch, since,
   asked_at)
 SELECT k.campaign, k.packet, k.user_id, k.amount, k.shard, k.seq, k.epoch, k.request_id, k.granted_at, $2, $3,
@@ -117,8 +119,7 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     seq bigint PATH '$[5]' ERROR ON EMPTY ERROR ON ERROR,
     epoch bigint PATH '$[6]' ERROR ON EMPTY ERROR ON ERROR,
     request_id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[7]' ERROR ON EMPTY ERROR ON ERROR,
-    granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k
-ON DUPLICATE KEY UPDATE campaign = pending.campaign;
+    granted_at bigint PATH '$[8]' ERROR ON EMPTY ERROR ON ERROR)) AS k;
 
 -- name: read_pending
 SELECT p.campaign, p.packet, p.user_id, p.amount, p.shard, p.seq, p.epoch, p.request_id, p.granted_at, p.owner, p.batch,
@@ -144,11 +145,6 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     packet bigint PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR)) AS k
 STRAIGHT_JOIN pending AS p ON p.campaign = $2 AND p.packet = k.packet AND $3 IN (0, p.batch);
 
--- name: insert_campaign
-INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON DUPLICATE KEY UPDATE id = campaign.id;
-
 -- name: add_to_account
 INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)
 ON DUPLICATE KEY UPDATE balance = account.balance + VALUES(balance);
@@ -157,33 +153,14 @@ ON DUPLICATE KEY UPDATE balance = account.balance + VALUES(balance);
 INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'sponsor', $2, 0)
 ON DUPLICATE KEY UPDATE id = account.id;
 
--- name: insert_transfer_once
-INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON DUPLICATE KEY UPDATE id = transfer.id;
-
--- name: insert_credit
-INSERT INTO credit (client, reference, idempotency_key, account, currency, amount, created_at, payload_hash)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON DUPLICATE KEY UPDATE client = credit.client;
-
 -- name: add_to_credit_account
 INSERT INTO credit_account (id, currency, balance, credits) VALUES ($1, $2, $3, $4)
 ON DUPLICATE KEY UPDATE balance = credit_account.balance + VALUES(balance),
   credits = credit_account.credits + VALUES(credits);
 
--- name: insert_funding
-INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON DUPLICATE KEY UPDATE client = credit_funding.client;
-
 -- name: add_to_fund
 INSERT INTO credit_fund (client, currency, funded, credited, credits) VALUES ($1, $2, $3, 0, 0)
 ON DUPLICATE KEY UPDATE funded = credit_fund.funded + VALUES(funded);
-
--- name: insert_token
-INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4)
-ON DUPLICATE KEY UPDATE hash = credit_token.hash;
 
 -- name: insert_deployment
 INSERT INTO deployment (one, id, key_prefix, shards, founding) VALUES (1, $1, $2, $3, $4)

@@ -4,8 +4,7 @@
 SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
 
 -- name: insert_grants
--- The second try, after COPY has failed; insertOnce adds ON CONFLICT. The number of changed rows says that every row went
--- in.
+-- The second try, after COPY has failed; insertOnce adds ON CONFLICT.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 SELECT g.*, $10::bigint
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],

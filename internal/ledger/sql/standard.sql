@@ -1,10 +1,5 @@
 -- Statements that PostgreSQL and SQLite share; mysql.sql has its own.
 
--- name: insert_campaign
-INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT (id) DO NOTHING;
-
 -- name: add_to_account
 INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
@@ -13,33 +8,14 @@ ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
 INSERT INTO account (id, kind, currency, balance) VALUES ($1, 'sponsor', $2, 0)
 ON CONFLICT (id) DO NOTHING;
 
--- name: insert_transfer_once
-INSERT INTO transfer (id, kind, campaign, debit, credit, amount, grants, batch, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (id) DO NOTHING;
-
--- name: insert_credit
-INSERT INTO credit (client, reference, idempotency_key, account, currency, amount, created_at, payload_hash)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT DO NOTHING;
-
 -- name: add_to_credit_account
 INSERT INTO credit_account (id, currency, balance, credits) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id, currency)
   DO UPDATE SET balance = credit_account.balance + excluded.balance, credits = credit_account.credits + excluded.credits;
 
--- name: insert_funding
-INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT DO NOTHING;
-
 -- name: add_to_fund
 INSERT INTO credit_fund (client, currency, funded, credited, credits) VALUES ($1, $2, $3, 0, 0)
 ON CONFLICT (client, currency) DO UPDATE SET funded = credit_fund.funded + excluded.funded;
-
--- name: insert_token
-INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4)
-ON CONFLICT DO NOTHING;
 
 -- name: insert_deployment
 INSERT INTO deployment (one, id, key_prefix, shards, founding) VALUES (1, $1, $2, $3, $4)

@@ -1,0 +1,92 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// TestMariaDBFoundRows repeats what may come twice, behind a proxy that sets CLIENT_FOUND_ROWS, as ProxySQL can do on all
+// of its connections to the server: a row that was there counts as affected, also by an insert that leaves it alone.
+func TestMariaDBFoundRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	for _, name := range []string{
+		"a repeat changes nothing", "altered replays (F37)", "overlapping settlers",
+		"credits that may be booked at a remote", "a credit is begun by one",
+		"a credit is booked once", "credits in one call", "a key or reference that was used",
+		"credits booked by many at once", "a fund is filled once", "tokens of clients",
+		"a campaign is created once", "created by many at once",
+		"a ledger is founded once", "founded by many at once",
+		"a request is done once", "a request that is under way", "a request sent by many at once",
+		"nobody is paid a packet twice by decisions", "decided by many at once",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, cases, name)
+			cases[name](t, newFixture(t, foundRowsConfig(t)))
+		})
+	}
+}
+
+// foundRowsConfig is mariadbConfig behind such a proxy.
+func foundRowsConfig(t testing.TB) Config {
+	dsn, err := mysql.ParseDSN(testkit.MariaDB(t))
+	require.NoError(t, err)
+	return testMariaDB(fmt.Sprintf("%s@tcp(%s)/%s", dsn.User, foundRowsProxy(t, dsn.Addr), dsn.DBName))
+}
+
+// foundRowsProxy passes connections on to a MySQL server, and sets CLIENT_FOUND_ROWS in each client's first packet.
+func foundRowsProxy(t testing.TB, server string) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var links sync.WaitGroup
+	links.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			links.Go(func() { passFoundRows(client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		links.Wait() // the ledger has closed its connections by now
+	})
+	return listener.Addr().String()
+}
+
+func passFoundRows(client net.Conn, addr string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	var answers sync.WaitGroup
+	answers.Go(func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	})
+	defer answers.Wait()
+	defer server.Close()
+	first := make([]byte, 8) // 3 bytes of length, 1 of sequence, 4 of capabilities
+	if _, err := io.ReadFull(client, first); err != nil {
+		return
+	}
+	const clientFoundRows = 2
+	binary.LittleEndian.PutUint32(first[4:], binary.LittleEndian.Uint32(first[4:])|clientFoundRows)
+	if _, err := server.Write(first); err == nil {
+		_, _ = io.Copy(server, client)
+	}
+}
