@@ -11,7 +11,8 @@
 // one of five verdicts (table in verdict.go):
 //
 //   - DONE: the remote said so and repeated our reference, account, currency and amount;
-//   - REJECTED: it will never do it; the grant becomes a dead letter;
+//   - REJECTED: it will never do it; the grant becomes a dead letter. A rejected repeat says nothing about the request
+//     before it, so that stays UNKNOWN;
 //   - NOT_SENT: certainly nothing happened; send again;
 //   - WAIT: come back later, with the same key;
 //   - UNKNOWN: it may have happened. Everything that is not surely one of the others.

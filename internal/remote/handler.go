@@ -104,7 +104,8 @@ type item struct {
 	batch      int64     // that of its row in the ledger; 0 if it has none, or another one's
 	resend     bool      // it was noted before and certainly is not booked: the next round sends it
 	last       result
-	mismatches int // answers about another credit
+	rejected   *result // of a repeat: what was sent before may be booked all the same
+	mismatches int     // answers about another credit
 }
 
 // Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then.

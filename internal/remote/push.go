@@ -22,7 +22,7 @@ func (h *Handler) push(ctx context.Context, items []*item) {
 }
 
 // conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a
-// refusal of this one then proves nothing about that one.
+// refusal or a rejection of this one then proves nothing about that one.
 func (h *Handler) conclude(it *item, r result, repeated bool) {
 	it.last = r
 	switch {
@@ -32,6 +32,10 @@ func (h *Handler) conclude(it *item, r result, repeated bool) {
 		if repeated {
 			h.count.resolved.Add(1)
 		}
+	case r.verdict == Rejected && repeated:
+		h.count.unknown.Add(1)
+		it.rejected = &r
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "was rejected as a repeat, and may be booked")
 	case r.verdict == Rejected:
 		h.count.rejected.Add(1)
 		it.outcome = outcomeRejected
@@ -101,8 +105,10 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	remembered := h.remembers(it.first)
 	conflicting := it.last.clash || it.mismatches > 1
 	switch {
-	case remembered && !conflicting && !(h.cfg.Queryable && it.mismatches > 0):
-		h.conclude(it, h.post(ctx, it), true)
+	case remembered && it.rejected == nil && !conflicting && !(h.cfg.Queryable && it.mismatches > 0):
+		if h.conclude(it, h.post(ctx, it), true); it.rejected != nil {
+			return h.ask(ctx, it)
+		}
 		return it.outcome != outcomeOpen
 	case h.cfg.Queryable:
 		return h.lookUp(ctx, it)
@@ -112,9 +118,10 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 		h.count.resolved.Add(1)
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
-		it.resend = true
-		it.outcome, it.err = outcomeUnbooked, hongbao.Errorf(hongbao.ClassTransient,
-			"credit %s was not booked, as a person says; it is sent anew", it.credit.Reference)
+		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent anew",
+			it.credit.Reference))
+	case it.rejected != nil:
+		h.conflict(it, errors.New("the remote rejects its repeat, and can't be asked whether an earlier request was booked"))
 	case h.cfg.idempotent():
 		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could "+
 			"pay twice", age.Round(time.Second), h.cfg.Retention))
@@ -138,8 +145,8 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
 	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
 		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
-		it.last, it.outcome, it.resend = r, outcomeUnbooked, true
-		it.err = h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent anew")
+		it.last = r
+		h.unbooked(it, h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent anew"))
 	case r.verdict == NotSent:
 		r.verdict = Unknown // not yet, perhaps
 		h.conclude(it, r, true)
@@ -149,6 +156,15 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 		return it.outcome != outcomeOpen
 	}
 	return true
+}
+
+// unbooked ends the doubt about an item: none of its requests was booked. It is sent anew, unless its repeat was rejected.
+func (h *Handler) unbooked(it *item, err error) {
+	if it.rejected != nil {
+		h.conclude(it, *it.rejected, false)
+		return
+	}
+	it.outcome, it.resend, it.err = outcomeUnbooked, true, err
 }
 
 // lastSent is by when the last request for an item was sent. A remote that is not idempotent gets one, by the worker
@@ -178,7 +194,9 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
 	for i, r := range h.batchResults(&a, unsent, items) {
 		if it := items[i]; r.bare && a.status != http.StatusOK { // one of them may be the reason: each is asked for alone
-			h.conclude(it, h.post(ctx, it), false)
+			alone := h.post(ctx, it)
+			// The remote may have booked a part of the batch before it refused.
+			h.conclude(it, alone, alone.verdict == Rejected)
 		} else {
 			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
 		}

@@ -25,7 +25,9 @@ func (h *Handler) remembers(first time.Time) bool {
 // sent, its row in table pending can go.
 func (h *Handler) repeat(ctx context.Context, it *item) {
 	if h.remembers(it.first) {
-		if h.conclude(it, h.post(ctx, it), false); it.outcome == outcomeOpen {
+		r := h.post(ctx, it)
+		// A rejection says nothing about what was sent when the grant was settled.
+		if h.conclude(it, r, r.verdict == Rejected); it.outcome == outcomeOpen {
 			h.resolve(ctx, it)
 		}
 		return

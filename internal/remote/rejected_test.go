@@ -1,0 +1,215 @@
+package remote
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// answersThen makes the bank book each credit at its first request and answer that with first; every later request is
+// rejected.
+func (b *bank) answersThen(first func(w http.ResponseWriter)) {
+	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+		if b.asked(c.Reference) == 1 {
+			b.book(c)
+			first(w)
+			return
+		}
+		b.say(w, http.StatusUnprocessableEntity, map[string]string{"code": "account_closed"})
+	})
+}
+
+// The remote books a credit, its answer is lost or comes too late, and it rejects the repeat: the rejection says
+// nothing about the first request.
+func TestRepeatIsRejected(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]func(w http.ResponseWriter){
+		"no answer": drop,
+		"500":       func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
+		"accepted":  func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) },
+	} {
+		t.Run(name+", it can be asked", func(t *testing.T) {
+			t.Parallel()
+			for _, tries := range []int{0, 2} {
+				b, l := newBank(t), newBooks()
+				b.answersThen(first)
+				h := newHandler(t, b, l, func(c *Config) { c.Repeats = tries })
+				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+				b.holds(t, grants(1, 3))
+				l.has(t, grants(1, 3))
+				require.Zero(t, l.left())
+				require.Equal(t, 2, b.times())
+			}
+		})
+		t.Run(name+", it can't be asked", func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			b.answersThen(first)
+			h := newHandler(t, b, l, repeats)
+			for range 2 { // it is requeued in vain
+				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
+					require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
+					require.ErrorIs(t, err, errStatus, "it says what came")
+				}
+				require.Equal(t, 3, l.left(), "the rows stay for whoever looks")
+			}
+			l.died()
+			require.Nil(t, newHandler(t, b, l, repeats, told(Done)).Handle(t.Context(), grants(1, 3)))
+			l.has(t, grants(1, 3))
+		})
+	}
+}
+
+// A worker dies after the remote has booked; the one that takes over is rejected.
+func TestRejectedAfterTakingOver(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			b.answersThen(drop)
+			b.deaf.Store(true)
+			errs := newHandler(t, b, l, queryable, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), grants(1, 1))
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
+			b.deaf.Store(false)
+			l.died()
+			errs = newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1))
+			if name == "both" {
+				require.Nil(t, errs)
+				l.has(t, grants(1, 1))
+				return
+			}
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.Equal(t, 1, l.left())
+		})
+	}
+}
+
+// A repeat is rejected, and the remote does not have the credit. That is believed when no request can come any more, or
+// when a person says so: then the rejection counts.
+func TestRejectedAndNotThere(t *testing.T) {
+	t.Parallel()
+	never := func(b *bank) {
+		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+			if b.asked(c.Reference) == 1 {
+				drop(w)
+				return
+			}
+			b.say(w, http.StatusUnprocessableEntity, map[string]string{"code": "account_closed"})
+		})
+	}
+	t.Run("later", func(t *testing.T) {
+		t.Parallel()
+		b, l := newBank(t), newBooks()
+		never(b)
+		h := newHandler(t, b, l, func(c *Config) { c.QueryFinal = time.Minute })
+		errs := h.Handle(t.Context(), grants(1, 1))
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request can still come: %v", errs[0])
+		require.Equal(t, 1, l.left())
+		// Beyond the retention it would only ask, and send it anew.
+		l.ages(24*time.Hour - 2*time.Minute)
+		errs = h.Handle(t.Context(), grants(1, 1))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
+		require.Zero(t, l.left())
+		require.Equal(t, 3, b.times(), "it is not sent once more")
+	})
+	t.Run("a person", func(t *testing.T) {
+		t.Parallel()
+		for _, change := range []func(*Config){func(*Config) {}, repeats} {
+			b, l := newBank(t), newBooks()
+			never(b)
+			require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1)))
+			l.died()
+			l.ages(time.Hour)
+			errs := newHandler(t, b, l, change, told(NotSent)).Handle(t.Context(), grants(1, 1))
+			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.Zero(t, l.left())
+		}
+	})
+}
+
+// A remote books a part of a batch, refuses the whole, and rejects a credit of it that comes alone.
+func TestRejectedAfterARefusedBatch(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			b.set(func(w http.ResponseWriter, r *http.Request, c credit) {
+				switch {
+				case r.URL.Path == "/v1/credits:batch":
+					b.book(c) // the first one
+					w.WriteHeader(http.StatusForbidden)
+				case c.Reference == "prod:rain:1":
+					b.say(w, http.StatusUnprocessableEntity, map[string]string{"code": "account_closed"})
+				default:
+					b.say(w, http.StatusCreated, b.book(c))
+				}
+			})
+			h := newHandler(t, b, l, change, func(c *Config) { c.BatchCredits = 5 })
+			errs := h.Handle(t.Context(), grants(1, 3))
+			b.holds(t, grants(1, 3))
+			if name == "both" {
+				require.Nil(t, errs)
+				l.has(t, grants(1, 3))
+				return
+			}
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.Equal(t, []error{nil, nil}, errs[1:])
+			require.Equal(t, 1, l.left())
+		})
+	}
+}
+
+// The ledger has lost what the remote has booked, and the remote rejects the replay.
+func TestReplayIsRejected(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			all := grants(1, 1)
+			all[0].Time = time.Now().Add(-time.Minute)
+			require.Nil(t, newHandler(t, b, l).Handle(t.Context(), all))
+			b.answersThen(drop)
+			l = newBooks()
+			errs := newHandler(t, b, l, change, func(c *Config) { c.Replay = true }).Handle(t.Context(), all)
+			if name == "both" {
+				require.Nil(t, errs)
+				l.has(t, all)
+				return
+			}
+			require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+			require.Equal(t, 1, l.left())
+		})
+	}
+}
+
+// A question that is rejected says nothing about the credit.
+func TestQuestionIsRejected(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 402, 410, 422} {
+		b, l := newBank(t), newBooks()
+		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
+		good := b.Config.Handler
+		b.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				b.say(w, status, map[string]string{"code": "credit_refused"})
+				return
+			}
+			good.ServeHTTP(w, r)
+		})
+		h := newHandler(t, b, l, queryable, func(c *Config) { c.QueryFinal = time.Minute })
+		for range 2 {
+			err := h.Handle(t.Context(), grants(1, 1))[0]
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
+			require.Equal(t, 1, l.left())
+			l.ages(time.Hour)
+		}
+		require.Equal(t, 1, b.times())
+	}
+}
