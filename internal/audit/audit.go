@@ -37,9 +37,9 @@ func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 		{"read how far the groups are", r.readProgress},
 		{"read the dead letters", r.readLetters},
 		{"read the ledger", r.readLedger},
-		{"ask the remote", r.readRemote},
 		{"read the codes", r.readCodes},
 		{"read the topic", r.readTopic},
+		{"ask the remote", r.readRemote},
 		{"read the claims", r.readClaims},
 		{"read how far the shards are now", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
 		{"compare", r.judge},
@@ -60,6 +60,7 @@ type run struct {
 	shards []*shard
 	sinks  []*sink
 	report Report
+	void   map[uint64]string // by digest: grants in quarantine that a person decided not to pay, with who and why
 
 	mu        sync.Mutex // the topic is read by several goroutines; guards all below
 	campaigns map[string]*campaign
@@ -87,25 +88,31 @@ type shard struct {
 	gaps   []stream.SeqRange
 	// skipped are seqs that openings of the shard have skipped: no event has them.
 	skipped []stream.SeqRange
-	// voided are digests, by seq, of grants of campaigns that have left Redis: a person decided that the ledger need not
-	// have them.
-	voided map[int64]uint64
+	// decided are grants, by seq, of campaigns that have left Redis: a person decided that the ledger need not have them.
+	decided map[int64]decided
 	// whole is the second since which the topic has kept everything; 0 if nothing has expired.
 	whole  int64
 	report ShardReport
 }
 
+// decided is a grant that a person decided about.
+type decided struct {
+	digest   uint64
+	campaign string
+	packet   int64
+}
+
 func newRun(cfg *Config, opts Options) *run {
 	r := &run{
 		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
-		campaigns: map[string]*campaign{}, wanted: map[string]map[int64][]*Difference{},
+		campaigns: map[string]*campaign{}, void: map[uint64]string{}, wanted: map[string]map[int64][]*Difference{},
 		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
 			Dropped: []Difference{}, Campaigns: []CampaignReport{}},
 	}
 	n := cfg.Space.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Space.Shard(i), closes: map[string]stream.Entry{}, voided: map[int64]uint64{},
+			Keys: cfg.Space.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
 			report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}
@@ -212,14 +219,14 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	return maphash.Bytes(r.seed, append(b, user...))
 }
 
-// voided notes a grant that a person decided not to settle. While Redis has its campaign the receipts prove the grant;
-// after that nothing else might.
-func (r *run) voided(g *hongbao.Grant) {
+// decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant; after
+// that nothing else might.
+func (r *run) decided(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
 		return
 	}
 	if c := r.campaigns[g.Campaign]; c == nil || !c.inRedisOn(g.Shard) {
-		r.shards[g.Shard].voided[g.Seq] = r.digest(g.User, g.Amount, g.Shard, g.Seq)
+		r.shards[g.Shard].decided[g.Seq] = decided{r.digest(g.User, g.Amount, g.Shard, g.Seq), g.Campaign, g.Packet}
 	}
 }
 

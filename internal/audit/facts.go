@@ -57,6 +57,7 @@ const (
 	inTopic
 	inQuarantine
 	inRemote
+	isWorthless // it has no value, so the remote need not have it
 )
 
 // whoGotIt are the sources that say who got the packet; the stock does not.

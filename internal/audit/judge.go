@@ -51,7 +51,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
-	case !c.inRedisOn(int(f.shard)) && !f.has(inLedger) && r.shards[f.shard].voided[f.seq] == f.digest:
+	case !c.inRedisOn(int(f.shard)) && !f.has(inLedger) && r.shards[f.shard].decided[f.seq].digest == f.digest:
 		if _, dropped := r.sinks[0].dropped[f.shard][f.seq]; !dropped {
 			f.from |= inQuarantine
 		}
@@ -137,7 +137,12 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 }
 
 // dropped notes a grant that a person decided not to deliver: it is named, and no difference.
+// One that the remote has paid all the same is a difference.
 func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
+	if k.from == inLedger && f.has(inRemote) {
+		r.paidRemotely(c, packet, f, why)
+		return
+	}
 	c.counts.Dropped++
 	if len(r.report.Dropped) < r.MaxListed {
 		r.report.Dropped = append(r.report.Dropped, Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
@@ -269,7 +274,7 @@ func (r *run) judgeSeqs(s *shard) {
 					k.group)})
 		}
 	}
-	for seq := range s.voided {
+	for seq := range s.decided {
 		s.seen.add(seq)
 	}
 	s.seen.addAll(s.skipped)

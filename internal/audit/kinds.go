@@ -9,6 +9,7 @@ const (
 	DoubleCredit     Kind = "double_credit"     // the ledger paid one packet more than once
 	// granted, its group has finished it, and the ledger, or the remote that pays, does not have it
 	Lost             Kind = "lost"
+	RemotePaid       Kind = "remote_paid"        // the remote has paid what a person decided not to pay
 	Unfounded        Kind = "unfounded"          // stream, ledger or topic tell of a grant without a receipt
 	Different        Kind = "different"          // the same packet with other facts
 	OverHold         Kind = "over_hold"          // a user holds more packets than he may

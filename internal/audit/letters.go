@@ -50,6 +50,6 @@ func (r *run) resolved(k *sink, l *deadletter.Resolved) {
 	}
 	k.dropped[l.Shard][l.Seq] = fmt.Sprintf("dead letter %.120s was dropped by %.128s: %.200q", l.ID, l.By, l.Why)
 	if g, ok := l.Facts(); ok && k.from == inLedger {
-		r.voided(&g)
+		r.decided(&g)
 	}
 }

@@ -34,6 +34,11 @@ var remedies = []remedy{
 		"and the remote does not have it",
 		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, " +
 			"settles each once", true},
+	{RemotePaid, "a person dropped the grant's dead letter, decided that it is void, or ended its campaign from the ledger, " +
+		"and the remote has paid it: the ledger lacks it",
+		"refund nothing of the campaign yet. `hongbao replay NAME --to balance` asks the remote again, and records a grant " +
+			"whose letter was dropped. A void grant and one of a refunded campaign can't be recorded: ask the remote's owners " +
+			"to take the credit back", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
 		"ask whether Redis lost writes: then the packet may be dealt again, so " + pauseOpen + ". Otherwise find out who " +
 			"writes to that place", false},

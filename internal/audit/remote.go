@@ -28,12 +28,13 @@ type RemoteCredit struct {
 // askAtOnce is how many packets are asked for before the next ones are looked up.
 const askAtOnce = 10_000
 
-// readRemote asks the remote for every grant that Redis tells of. Credits that no grant stands behind are not looked
-// for: it is asked by packet, and does not list.
+// readRemote asks the remote for every grant that Redis, ledger or topic has, or that a person decided about. Credits
+// without a grant are not looked for: the remote is asked by packet, and does not list.
 func (r *run) readRemote(ctx context.Context) error {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return nil
 	}
+	onlyDecided := r.onlyDecided()
 	for _, c := range r.sorted() {
 		var known []hongbao.Grant
 		var errs []error
@@ -43,13 +44,17 @@ func (r *run) readRemote(ctx context.Context) error {
 			}
 			known = known[:0]
 		}
-		c.facts.each(func(packet int64, f *fact) {
-			if f.from&whoGotIt == 0 || f.seq > r.seqOn(c, f.shard) {
-				return
-			}
-			known = append(known, hongbao.Grant{Campaign: c.id, Packet: packet, Shard: int(f.shard), Seq: f.seq})
-			if len(known) == askAtOnce {
+		add := func(g hongbao.Grant) {
+			if known = append(known, g); len(known) == askAtOnce {
 				ask()
+			}
+		}
+		for _, g := range onlyDecided[c.id] {
+			add(g)
+		}
+		c.facts.each(func(packet int64, f *fact) {
+			if f.from&whoGotIt != 0 && f.seq <= r.seqOn(c, f.shard) {
+				add(hongbao.Grant{Campaign: c.id, Packet: packet, Shard: int(f.shard), Seq: f.seq})
 			}
 		})
 		ask()
@@ -97,12 +102,42 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	}
 }
 
+// onlyDecided gives, by campaign, the grants of which only a person's decision is left.
+func (r *run) onlyDecided() map[string][]hongbao.Grant {
+	left := map[string][]hongbao.Grant{}
+	for _, s := range r.shards {
+		for seq, d := range s.decided {
+			c := r.campaigns[d.campaign]
+			if c == nil || c.sealed {
+				continue
+			}
+			if f := c.facts.find(d.packet); f == nil || f.from&whoGotIt == 0 {
+				left[d.campaign] = append(left[d.campaign],
+					hongbao.Grant{Campaign: d.campaign, Packet: d.packet, Shard: s.Index(), Seq: seq})
+			}
+		}
+	}
+	return left
+}
+
 // judgeRemote tells whether the remote has what the ledger has: it is recorded there when it was credited, not before.
+// What a person decided not to pay the remote must not have.
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
-	if r.Remote != nil && r.Remote.Ask != nil && f.has(inLedger) && !f.has(inRemote) {
+	if r.Remote == nil || r.Remote.Ask == nil {
+		return
+	}
+	why, void := r.void[f.digest]
+	switch {
+	case f.has(inLedger) && !f.has(inRemote|isWorthless):
 		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
 			Detail: "the ledger has it recorded as credited there, but it is not"})
+	case void && f.has(inQuarantine) && f.has(inRemote) && !f.has(inLedger):
+		r.paidRemotely(c, packet, f, why)
 	}
+}
+
+func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
+	r.foundOf(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
 }
 
 // worthless takes a packet without a value as settled: nobody asks for a credit of nothing.
@@ -114,7 +149,7 @@ func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
 	if err == nil && ok && amount == 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		c.facts.at(packet).from |= inRemote
+		c.facts.at(packet).from |= isWorthless
 	}
 	return err
 }

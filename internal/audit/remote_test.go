@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // memRemote is a remote balance system in memory; it counts who asks at once.
@@ -99,6 +100,104 @@ func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	w.cfg.Ledger = nil
 	_, err := audit.Run(t.Context(), w.cfg, audit.Options{})
 	require.ErrorContains(t, err, "a Remote without a Ledger")
+}
+
+// The remote has paid what a person decided not to pay: by a dropped letter, or as void in quarantine. That stays a
+// difference after the campaign has left Redis. A grant that was paid from the reserve is no difference.
+func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		decide  func(t *testing.T, w *world) hongbao.Grant
+		differs bool
+		detail  string
+	}{
+		"a dropped letter":      {dropLetter, true, "was dropped by ann"},
+		"void in quarantine":    {putAside("void: forged"), true, "quarantine 7: \"void: forged\""},
+		"paid from the reserve": {putAside("paid from the reserve: he called"), false, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			m := w.remotely()
+			g := c.decide(t, w)
+			delete(m.credits["a"], g.Packet)
+			r := w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "the remote did not pay: %+v", r.Differences)
+			m.credits["a"][g.Packet] = audit.RemoteCredit{User: g.User, Currency: "CNY", Amount: g.Amount}
+			check := func() {
+				t.Helper()
+				r := w.audit(t, audit.Options{})
+				if !c.differs {
+					require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+					return
+				}
+				require.Equal(t, map[audit.Kind]int64{audit.RemotePaid: 1}, r.Found)
+				require.Equal(t, g.Packet, r.Differences[0].Packet)
+				require.Contains(t, r.Differences[0].Detail, c.detail)
+				require.Zero(t, r.Total.Dropped, "it is named once")
+			}
+			check()
+			w.leave(t, "a")
+			check()
+			m.credits["a"][g.Packet] = audit.RemoteCredit{User: "thief", Currency: "CNY", Amount: g.Amount}
+			require.NotEqual(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict, "another user was paid")
+		})
+	}
+}
+
+// dropLetter has a person drop a grant of campaign a.
+func dropLetter(t *testing.T, w *world) hongbao.Grant {
+	w.bury(t, "it is not booked")
+	k := w.keys("a")
+	letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	_, err = shards.Of(w.rdb, k).ResolveLetter(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID,
+		What: shards.Dropped, By: "ann", Why: "not booked"})
+	require.NoError(t, err)
+	return *w.published("a", user(500))
+}
+
+// putAside has the ledger hold a grant of campaign a in quarantine, which a person has decided.
+func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
+	return func(_ *testing.T, w *world) hongbao.Grant {
+		g := *w.settled("a", user(3))
+		w.ledger.quarantined = []ledger.Quarantined{{ID: 7, Reason: ledger.AfterRefund, Grant: g, Resolution: resolution}}
+		drop(w.ledger.grants, "a", user(3))
+		return g
+	}
+}
+
+// Nobody asks a remote for a credit of nothing, so a void grant without a value is not paid there.
+func TestVoidWithoutAValue(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	m := w.remotely()
+	g := putAside("void: forged")(t, w)
+	delete(m.credits["a"], g.Packet)
+	w.cfg.Plan = freePacket{w.plans, g.Packet}
+	require.NotContains(t, w.audit(t, audit.Options{}).Found, audit.RemotePaid)
+}
+
+// A person ended a campaign that Redis had lost, the topic has a grant that the ledger lacks, and the remote has paid it.
+func TestRemotePaidOfALostCampaign(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	m := w.remotely()
+	g := *w.settled("b", user(3))
+	drop(w.ledger.grants, "b", user(3))
+	w.leave(t, "b")
+	w.ledger.spoil = func(c *ledger.Totals) {
+		if c.Currency = "CNY"; c.Campaign == "b" {
+			c.By, c.Why = "ann", "Redis lost it"
+		}
+	}
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, int64(1), r.Found[audit.RemotePaid], "%+v", r.Differences)
+	delete(m.credits["b"], g.Packet)
+	r = w.audit(t, audit.Options{})
+	require.Zero(t, r.Found[audit.RemotePaid])
+	require.EqualValues(t, 1, r.Total.Dropped)
 }
 
 // A remote that can't be asked: its dead letters are told, and that nobody looked at what it holds.

@@ -104,12 +104,15 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	if c == nil {
 		return
 	}
-	if f := c.facts.find(g.Packet); f != nil && f.from&whoGotIt != 0 &&
-		f.digest == r.digest(g.User, g.Amount, g.Shard, g.Seq) {
+	digest := r.digest(g.User, g.Amount, g.Shard, g.Seq)
+	if f := c.facts.find(g.Packet); f != nil && f.from&whoGotIt != 0 && f.digest == digest {
 		f.from |= inQuarantine
 	}
+	if q.Void() {
+		r.void[digest] = fmt.Sprintf("%.128s decided about quarantine %d: %.200q", q.ResolvedBy, q.ID, q.Resolution)
+	}
 	if q.Resolution != "" {
-		r.voided(g)
+		r.decided(g)
 	} else {
 		r.found(Difference{Kind: InQuarantine, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: fmt.Sprintf("quarantine %d, %s: %s", q.ID, q.Reason, describeGrant(g))})
