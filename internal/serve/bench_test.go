@@ -49,7 +49,7 @@ func BenchmarkGrab(b *testing.B) {
 	s, err := New(cfg, Deps{Grabber: granter{}, Reader: granter{}, Log: zap.NewNop(),
 		KeyFile: func() ([]byte, string, error) { return text, "", nil }})
 	require.NoError(b, err)
-	require.NoError(b, s.openKeys(b.Context()))
+	require.NoError(b, s.openKeys())
 	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/campaigns/c1/grabs", nil)
 	r.Header.Set("Authorization", "Bearer "+hs().sign(b, "u1"))
 	r.Header.Set("Content-Type", "application/json")

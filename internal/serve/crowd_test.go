@@ -48,6 +48,7 @@ func TestKeysFromURLStay(t *testing.T) {
 	t.Cleanup(keys.Close)
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	s := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
+	require.Eventually(t, s.keyURL.ready, 30*time.Second, time.Millisecond)
 	put(set(t, jwk(t, edKey.Public(), "new", "EdDSA")))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -56,19 +57,21 @@ func TestKeysFromURLStay(t *testing.T) {
 	require.Zero(t, s.logs.FilterMessageSnippet("the key set can't be read").Len())
 
 	third := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
+	require.Eventually(t, third.keyURL.ready, 30*time.Second, time.Millisecond)
 	put([]byte(`{"error":"maintenance"}`))
 	_, err = third.verifier.keys.find(t.Context(), "other", "EdDSA")
 	require.Error(t, err)
 	_, err = third.verifier.keys.find(t.Context(), "new", "EdDSA")
 	require.NoError(t, err, "an answer without keys takes none away")
 	other := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
-	require.NotZero(t, other.logs.FilterMessageSnippet("the key set can't be read").Len())
+	require.Eventually(t, func() bool { return other.logs.FilterMessageSnippet("the key set can't be read").Len() > 0 },
+		30*time.Second, time.Millisecond)
 	put(set(t, jwk(t, edKey.Public(), "old", "EdDSA")))
+	require.Eventually(t, other.keyURL.ready, 30*time.Second, time.Millisecond)
 	_, err = other.verifier.keys.find(t.Context(), "old", "EdDSA")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, other.call(t, "POST", "/v1/campaigns/granted/grabs", good,
 		as(token{jwt.SigningMethodEdDSA, edKey, "old"}.sign(t, "u1"))).Status)
-	require.Error(t, fullSets{}.KeyReplaceAll(t.Context(), nil))
 }
 
 // slowWindows answers nobody until it is let go.

@@ -27,7 +27,7 @@ var errSignature = errors.New("the signature is not good here")
 
 // gateways verifies requests that a gateway has signed.
 type gateways struct {
-	keys  *keySet           // nil: there are none
+	keys  keySet            // nil: there are none
 	facts map[string]string // by their signed names
 }
 

@@ -14,61 +14,68 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/MicahParks/jwkset"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 )
 
-// Bounds of key sets.
 const (
 	// fileAge is how often the file is read.
-	fileAge = time.Second
-	// urlAge is how often the URL is asked. An unknown key id asks it too: at most once a unknownEvery, and its request
-	// waits for unknownWait at most.
-	urlAge       = 5 * time.Minute
-	unknownEvery = 10 * time.Second
-	unknownWait  = 3 * time.Second
-	urlTimeout   = 10 * time.Second
-	maxKeySet    = 1 << 20
-	minSecret    = 32 // bytes of a secret of HS256
+	fileAge   = time.Second
+	minSecret = 32 // bytes of a secret of HS256
 )
-
-// errNoKeys says that no key set was read yet.
-var errNoKeys = errors.New("no key set was read yet")
 
 // knobField names the knob of a key set in its log lines.
 func knobField(name string) zap.Field { return zap.String("knob", name) }
 
 // keySet finds the key that a token was signed with.
-type keySet struct {
-	storage jwkset.Storage                 // nil for a file
-	file    func() ([]byte, string, error) // nil for a URL: then no key may be a secret
-	secrets bool
+type keySet interface {
+	// find returns errNoKeys if the set can't be read now, so that it is unknown whether the key is in it.
+	find(ctx context.Context, kid, alg string) (any, error)
+}
+
+var errUnknownKey = errors.New("the key set has no such key")
+
+// keys are usable keys by their ids.
+type keys map[string]usableKey
+
+// usableKey is a key and its algorithm; without a key no token is good. A secret is a *sharedKey.
+type usableKey struct {
+	alg string
+	key any
+}
+
+func (k keys) find(kid, alg string) (any, error) {
+	has, ok := k[kid]
+	switch {
+	case !ok:
+		return nil, errUnknownKey
+	case has.alg != alg || has.key == nil:
+		return nil, fmt.Errorf("the key is for algorithm %q", has.alg)
+	}
+	return has.key, nil
+}
+
+// fileSet is a key set in a file.
+type fileSet struct {
+	file    func() ([]byte, string, error)
+	secrets bool // it must have secrets only
 	log     *zap.Logger
 
 	known atomic.Pointer[fileKeys]
 
-	mu   sync.Mutex // of who reads the file
+	mu   sync.Mutex // held while the file is read
 	text []byte
 	open string // what the checks of text went by
 }
 
-// fileKeys are the usable keys of the file, and when it was read last.
+// fileKeys are the keys of the file, and when it was read last.
 type fileKeys struct {
-	keys map[string]fileKey
+	keys keys
 	read time.Time
-}
-
-// fileKey is a usable key of the file, and its algorithm. A secret is a *sharedKey.
-type fileKey struct {
-	alg string
-	key any
 }
 
 // sharedKey is a key of HS256. It keeps hashes that have taken it in: that is half of the work for a short text.
@@ -96,105 +103,22 @@ func (s *sharedKey) signed(text string, mac []byte) bool {
 }
 
 // newFileKeys reads the set from a file, and reads it again when it has changed. secrets refuses all but secrets.
-func newFileKeys(file func() ([]byte, string, error), secrets bool, log *zap.Logger) (*keySet, error) {
-	k := &keySet{file: file, secrets: secrets, log: log}
+func newFileKeys(file func() ([]byte, string, error), secrets bool, log *zap.Logger) (*fileSet, error) {
+	k := &fileSet{file: file, secrets: secrets, log: log}
 	return k, k.load()
 }
 
-// newURLKeys asks the URL for the set until ctx ends. The set may be out of reach at first.
-func newURLKeys(ctx context.Context, url string, log *zap.Logger) (*keySet, error) {
-	from, err := jwkset.NewStorageFromHTTP(url, jwkset.HTTPClientStorageOptions{
-		Client: &http.Client{
-			Timeout: urlTimeout, Transport: shortBodies{http.DefaultTransport},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		Ctx: ctx, HTTPTimeout: urlTimeout, RefreshInterval: urlAge, NoErrorReturnFirstHTTPReq: true,
-		Storage: fullSets{jwkset.NewMemoryStorage()},
-		RefreshErrorHandler: func(_ context.Context, err error) {
-			if errors.Is(err, context.Canceled) { // the server ends
-				return
-			}
-			log.Error("the key set can't be read; tokens are checked with the keys that were read before",
-				zap.String("url", url), zap.String("code", "keys_unread"), zap.Error(err))
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	storage, err := jwkset.NewHTTPClient(jwkset.HTTPClientOptions{
-		HTTPURLs: map[string]jwkset.Storage{url: from}, RateLimitWaitMax: unknownWait,
-		RefreshUnknownKID: rate.NewLimiter(rate.Every(unknownEvery), 1),
-	})
-	return &keySet{storage: storage, log: log}, err
-}
-
-// fullSets refuses to give up its keys for none: an answer that is JSON need not be a key set.
-type fullSets struct{ jwkset.Storage }
-
-// KeyReplaceAll implements jwkset.Storage.
-func (s fullSets) KeyReplaceAll(ctx context.Context, keys []jwkset.JWK) error {
-	if len(keys) == 0 {
-		return errors.New(`the answer has no keys that can be used here: want {"keys": [...]}; see that serve.keys is the ` +
-			"address of a key set")
-	}
-	return s.Storage.KeyReplaceAll(ctx, keys)
-}
-
-// shortBodies cuts off an answer that is no key set.
-type shortBodies struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (s shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := s.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	res.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(res.Body, maxKeySet), res.Body}
-	return res, nil
-}
-
-// find gives the key for a token that names a key and an algorithm. It takes unknownWait at most, and a caller who
-// hangs up does not end it: an unknown kid has the URL asked once for all callers.
-func (k *keySet) find(ctx context.Context, kid, alg string) (any, error) {
-	if k.file != nil {
-		return k.findInFile(kid, alg)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unknownWait)
-	defer cancel()
-	jwk, err := k.storage.KeyRead(ctx, kid)
-	if err != nil {
-		if all, errAll := k.storage.KeyReadAll(ctx); errAll == nil && len(all) == 0 {
-			err = errNoKeys
-		}
-		return nil, err
-	}
-	if has := string(jwk.Marshal().ALG); has != alg {
-		return nil, fmt.Errorf("the key is for algorithm %q", has)
-	}
-	return k.usable(&jwk)
-}
-
-// findInFile reads the file again if nobody has for a moment. A file that can't be used leaves the keys as they are.
-func (k *keySet) findInFile(kid, alg string) (any, error) {
+// find reads the file again if no one has within fileAge. A file that can't be used leaves the keys as they are.
+func (k *fileSet) find(_ context.Context, kid, alg string) (any, error) {
 	known := k.known.Load()
 	if time.Since(known.read) >= fileAge {
 		known = k.again()
 	}
-	has, ok := known.keys[kid]
-	switch {
-	case !ok:
-		return nil, errors.New("the file has no such key")
-	case has.alg != alg:
-		return nil, fmt.Errorf("the key is for algorithm %q", has.alg)
-	}
-	return has.key, nil
+	return known.keys.find(kid, alg)
 }
 
 // again reads the file, unless somebody else has meanwhile.
-func (k *keySet) again() *fileKeys {
+func (k *fileSet) again() *fileKeys {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if known := k.known.Load(); time.Since(known.read) < fileAge {
@@ -207,8 +131,8 @@ func (k *keySet) again() *fileKeys {
 	return k.known.Load()
 }
 
-// usable gives what a signature is verified with; the type of a key must be that of its algorithm.
-func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
+// usable returns what a signature is verified with; the type of a key must be that of its algorithm.
+func usable(jwk *jwkset.JWK) (any, error) {
 	key := jwk.Key()
 	if private, ok := key.(interface{ Public() crypto.PublicKey }); ok {
 		key = private.Public()
@@ -216,9 +140,6 @@ func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
 	m, good := jwk.Marshal(), false
 	switch alg := m.ALG; pub := key.(type) {
 	case []byte:
-		if k.file == nil {
-			return nil, errors.New("a secret does not come from a URL: put it into a file")
-		}
 		if len(pub) < minSecret {
 			return nil, fmt.Errorf("the secret has %d bytes: want at least %d", len(pub), minSecret)
 		}
@@ -239,7 +160,7 @@ func (k *keySet) usable(jwk *jwkset.JWK) (any, error) {
 
 // load reads the file. Every key must be usable. A file that has no keys any more ends those before it; one that was
 // written in part, or by mistake, does not.
-func (k *keySet) load() error {
+func (k *fileSet) load() error {
 	now, before := &fileKeys{read: time.Now()}, k.known.Load()
 	if before != nil {
 		now.keys = before.keys
@@ -270,19 +191,19 @@ func (k *keySet) load() error {
 }
 
 // usableOnes gives the keys of a set by their ids, if all can be used.
-func (k *keySet) usableOnes(set *jwkset.JWKSMarshal) (map[string]fileKey, error) {
+func (k *fileSet) usableOnes(set *jwkset.JWKSMarshal) (keys, error) {
 	list, err := set.JWKSlice()
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON Web Key Set: %w", err)
 	}
-	keys := make(map[string]fileKey, len(list))
+	found := make(keys, len(list))
 	for i := range list {
 		m := list[i].Marshal()
-		key, err := k.usable(&list[i])
+		key, err := usable(&list[i])
 		if err != nil {
 			return nil, fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
 		}
-		if _, twice := keys[m.KID]; twice {
+		if _, twice := found[m.KID]; twice {
 			return nil, fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
 		}
 		own, isSecret := key.([]byte)
@@ -294,7 +215,7 @@ func (k *keySet) usableOnes(set *jwkset.JWKSMarshal) (map[string]fileKey, error)
 		case isSecret:
 			key = newSharedKey(own)
 		}
-		keys[m.KID] = fileKey{string(m.ALG), key}
+		found[m.KID] = usableKey{string(m.ALG), key}
 	}
-	return keys, nil
+	return found, nil
 }

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +75,7 @@ type Server struct {
 	deps      Deps
 	windows   *windows
 	verifier  *verifier // nil: nobody comes with a token
+	keyURL    *urlSet   // nil: serve.keys is a file, or empty
 	gateways  *gateways
 	limits    *limits     // of users
 	keys      *limits     // of API keys
@@ -155,12 +157,18 @@ func (s *Server) sendAway(h http.Handler) http.Handler {
 func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := s.openKeys(own); err != nil {
+	if err := s.openKeys(); err != nil {
 		return err
 	}
 	all, at, err := s.listen(ctx)
 	if err != nil {
 		return err
+	}
+	if s.keyURL != nil {
+		var fetching sync.WaitGroup
+		fetching.Go(func() { s.keyURL.run(own) })
+		defer fetching.Wait()
+		defer cancel()
 	}
 	if ready != nil {
 		ready(at)
@@ -231,8 +239,8 @@ func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- str
 	return errors.Join(err, server.Stop(s.cfg.DrainTimeout, sendAgain))
 }
 
-// openKeys reads the key sets for the first time.
-func (s *Server) openKeys(ctx context.Context) error {
+// openKeys reads the key sets that are files for the first time.
+func (s *Server) openKeys() error {
 	facts, err := s.cfg.factSources()
 	if err != nil {
 		return err
@@ -243,7 +251,7 @@ func (s *Server) openKeys(ctx context.Context) error {
 			return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.gateway_keys: %w", err)
 		}
 	}
-	var keys *keySet
+	var keys keySet
 	log := s.log.With(knobField("serve.keys"))
 	switch {
 	case !s.cfg.tokens():
@@ -251,7 +259,8 @@ func (s *Server) openKeys(ctx context.Context) error {
 	case s.deps.KeyFile != nil:
 		keys, err = newFileKeys(s.deps.KeyFile, false, log)
 	default:
-		keys, err = newURLKeys(ctx, s.cfg.KeysURL(), log)
+		s.keyURL = newURLSet(s.cfg.KeysURL(), http.DefaultTransport, log)
+		keys = s.keyURL
 	}
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.keys: %w", err)
@@ -260,12 +269,19 @@ func (s *Server) openKeys(ctx context.Context) error {
 	return nil
 }
 
-var errDraining = errors.New("draining")
+// What /readyz says of a server that is not ready.
+var (
+	errDraining = errors.New("draining")
+	errKeys     = errors.New("waiting for the first key set: see that serve.keys answers")
+)
 
 // ready is the answer of /readyz.
 func (s *Server) ready() error {
 	if s.draining.Load() {
 		return errDraining
+	}
+	if s.keyURL != nil && !s.keyURL.ready() {
+		return errKeys
 	}
 	return nil
 }

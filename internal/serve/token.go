@@ -49,7 +49,7 @@ const maxHeads = 64
 
 // verifier tells who a request comes from.
 type verifier struct {
-	keys      *keySet
+	keys      keySet
 	claims    *jwt.Validator
 	userClaim string
 	facts     map[string]string // by claim
@@ -76,7 +76,7 @@ func (h head) check(text string, signature []byte, key any) error {
 	return nil
 }
 
-func newVerifier(cfg *Config, facts map[string]string, keys *keySet) *verifier {
+func newVerifier(cfg *Config, facts map[string]string, keys keySet) *verifier {
 	return &verifier{
 		keys: keys, userClaim: cfg.UserClaim, facts: facts, heads: map[string]head{},
 		claims: jwt.NewValidator(jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),

@@ -1,0 +1,203 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"go.uber.org/zap"
+)
+
+// Bounds of a key set behind a URL.
+const (
+	// urlAge is how often the URL is fetched; before the first set it is fetched every firstEvery.
+	urlAge     = 5 * time.Minute
+	firstEvery = time.Second
+	urlTimeout = 10 * time.Second
+	// An unknown key id has the URL fetched too, at most once in unknownEvery. Each caller waits for it for at most
+	// unknownWait.
+	unknownEvery = 10 * time.Second
+	unknownWait  = 3 * time.Second
+	maxKeySet    = 1 << 20
+)
+
+// errNoKeys says that the key set can't be read, so that it is unknown whether a token is good.
+var errNoKeys = errors.New("the key set of serve.keys could not be read")
+
+// urlSet is a key set behind a URL. One goroutine, run, does every fetch; all callers share its result.
+type urlSet struct {
+	url    string
+	client *http.Client
+	log    *zap.Logger
+
+	last atomic.Pointer[fetch]
+	ask  chan struct{} // a caller asks for a fetch
+}
+
+// fetch is the state after a fetch.
+type fetch struct {
+	keys  keys          // of the newest set that could be read; nil before the first
+	err   error         // of this fetch
+	asked time.Time     // when a caller had the URL fetched last
+	next  chan struct{} // closed when the next fetch has ended
+}
+
+func newURLSet(url string, transport http.RoundTripper, log *zap.Logger) *urlSet {
+	k := &urlSet{url: url, log: log.With(zap.String("url", url)), ask: make(chan struct{}, 1), client: &http.Client{
+		Timeout: urlTimeout, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	k.last.Store(&fetch{next: make(chan struct{})})
+	return k
+}
+
+// run fetches the set until ctx ends.
+func (k *urlSet) run(ctx context.Context) {
+	var due time.Time
+	byCaller := false
+	for {
+		k.fetch(ctx, byCaller)
+		if !byCaller {
+			due = time.Now().Add(urlAge)
+		}
+		if k.last.Load().keys == nil {
+			due = time.Now().Add(firstEvery)
+		}
+		var ok bool
+		if byCaller, ok = k.wait(ctx, due); !ok {
+			return
+		}
+	}
+}
+
+// wait returns when a fetch is due, or when a caller asks for one. ok is false when ctx has ended.
+func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false, false
+		case <-timer.C:
+			return false, true
+		case <-k.ask:
+			if k.last.Load().old() { // no other caller's fetch has answered it
+				return true, true
+			}
+		}
+	}
+}
+
+// old reports whether an unknown key id may have the URL fetched again.
+func (f *fetch) old() bool { return f.keys != nil && time.Since(f.asked) >= unknownEvery }
+
+// fetch reads the set. A set that can't be used leaves the keys as they are. A failure raises an alarm only if the fetch
+// was due: a caller's token must not raise one.
+func (k *urlSet) fetch(ctx context.Context, byCaller bool) {
+	found, err := k.read(ctx)
+	before := k.last.Load()
+	if err != nil {
+		found = before.keys
+		if !byCaller && ctx.Err() == nil {
+			k.log.Error("the key set can't be read; tokens are checked with the keys that were read before",
+				zap.String("code", "keys_unread"), zap.Error(err))
+		}
+	}
+	after := &fetch{keys: found, err: err, asked: before.asked, next: make(chan struct{})}
+	if byCaller {
+		after.asked = time.Now()
+	}
+	k.last.Store(after)
+	close(before.next)
+}
+
+func (k *urlSet) read(ctx context.Context) (keys, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := k.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: status %d, want 200", k.url, res.StatusCode)
+	}
+	var set jwkset.JWKSMarshal
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxKeySet)).Decode(&set); err != nil {
+		return nil, fmt.Errorf("GET %s: the answer is no JSON Web Key Set: %w", k.url, err)
+	}
+	return publicKeys(&set)
+}
+
+// publicKeys returns the keys of a published set. Providers publish keys that can't be used here, or a secret; these
+// have no algorithm, so no token is good with them. A set without a usable key is an error: an answer that is JSON need
+// not be a key set.
+func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
+	out, usableOnes, bad := keys{}, 0, error(nil)
+	for _, m := range set.Keys {
+		jwk, err := jwkset.NewJWKFromMarshal(m, jwkset.JWKMarshalOptions{Private: true}, jwkset.JWKValidateOptions{})
+		var key any
+		if err == nil {
+			key, err = usable(&jwk)
+		}
+		if _, isSecret := key.([]byte); isSecret {
+			err = errors.New("a secret must not be published: put it into a file")
+		}
+		if err != nil {
+			bad = errors.Join(bad, fmt.Errorf("key %.80q: %w", m.KID, err))
+			out[m.KID] = usableKey{}
+			continue
+		}
+		out[m.KID] = usableKey{string(m.ALG), key}
+		usableOnes++
+	}
+	if usableOnes == 0 {
+		return nil, errors.Join(errors.New(`the answer has no keys that can be used here: want {"keys": [...]}; see that `+
+			"serve.keys is the address of a key set"), bad)
+	}
+	return out, nil
+}
+
+// find returns the key for a token that names a key and an algorithm. For an unknown key it waits for the fetch that is
+// due or under way, even if the caller hangs up.
+func (k *urlSet) find(_ context.Context, kid, alg string) (any, error) {
+	last := k.last.Load()
+	first := last.keys == nil && last.err == nil // the first fetch is under way
+	if key, err := last.find(kid, alg); !errors.Is(err, errUnknownKey) || !first && !last.old() {
+		return key, err
+	}
+	if !first {
+		select {
+		case k.ask <- struct{}{}:
+		default: // another caller has asked
+		}
+	}
+	timer := time.NewTimer(unknownWait)
+	defer timer.Stop()
+	select {
+	case <-last.next:
+	case <-timer.C:
+		return nil, fmt.Errorf("%w within %v", errNoKeys, unknownWait)
+	}
+	return k.last.Load().find(kid, alg)
+}
+
+// find returns errNoKeys for an unknown key if the set could not be read: the newest set may have the key.
+func (f *fetch) find(kid, alg string) (any, error) {
+	key, err := f.keys.find(kid, alg)
+	if f.err != nil && errors.Is(err, errUnknownKey) {
+		err = fmt.Errorf("%w: %w: %w", errNoKeys, err, f.err)
+	}
+	return key, err
+}
+
+// ready reports whether a set was read.
+func (k *urlSet) ready() bool { return k.last.Load().keys != nil }
