@@ -182,7 +182,7 @@ func (p *Producer) noteUnknown(campaign string) {
 	if len(p.unknown) >= maxUnknown {
 		clear(p.unknown)
 	}
-	p.unknown[campaign] = time.Now().Add(unknownFor)
+	p.unknown[strings.Clone(campaign)] = time.Now().Add(unknownFor)
 }
 
 // sweep takes out the campaigns that were idle for long; under mu. A caller who has one in hand finishes there.

@@ -227,6 +227,7 @@ func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	require.False(r.t, *c.SecurityContext.AllowPrivilegeEscalation)
 	require.Equal(r.t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 	require.False(r.t, c.Resources.Limits.Memory().IsZero())
+	r.checkGoMemory(&c)
 	require.False(r.t, c.Resources.Requests.Cpu().IsZero())
 	volumes := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
@@ -245,6 +246,20 @@ func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 		require.True(r.t, p == nil || containerPort(c, p.HTTPGet.Port.StrVal) != 0, name)
 	}
+}
+
+// checkGoMemory wants Go's collector to know of the limit, and to leave a fifth of it for what it does not count.
+func (r *rendered) checkGoMemory(c *corev1.Container) {
+	for _, e := range c.Env {
+		if e.Name == "GOMEMLIMIT" {
+			var mib int64
+			_, err := fmt.Sscanf(e.Value, "%dMiB", &mib)
+			require.NoError(r.t, err, e.Value)
+			require.InEpsilon(r.t, 0.8*float64(c.Resources.Limits.Memory().Value()), float64(mib<<20), 0.01, c.Name)
+			return
+		}
+	}
+	require.Fail(r.t, "no GOMEMLIMIT", c.Name)
 }
 
 // What contradicts itself is refused before Kubernetes sees it.
@@ -284,7 +299,9 @@ func TestVariablesOfAPart(t *testing.T) {
 	values := map[string]any{}
 	require.NoError(t, yaml.Unmarshal([]byte(`
 env: {HONGBAO_REDIS_TLS: true, HONGBAO_PRODUCER_MAX_BACKLOG: 5000000, HONGBAO_REDIS_DB: 3, HONGBAO_REDIS_USERNAME: all}
-work: {env: {HONGBAO_REDIS_TLS: false, HONGBAO_REDIS_DB: 0, HONGBAO_REDIS_USERNAME: ""}}
+work: {env: {HONGBAO_REDIS_TLS: false, HONGBAO_REDIS_DB: 0, HONGBAO_REDIS_USERNAME: "", GOMEMLIMIT: 100MiB}}
+serve: {resources: {limits: {memory: 500M}}}
+audit: {resources: {limits: {memory: 1.5Gi}}}
 `), &values))
 	r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
 	env := func(name string) map[string]string {
@@ -299,5 +316,6 @@ work: {env: {HONGBAO_REDIS_TLS: false, HONGBAO_REDIS_DB: 0, HONGBAO_REDIS_USERNA
 	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "true", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
 		"HONGBAO_REDIS_DB": "3", "HONGBAO_REDIS_USERNAME": "all"}, env("hongbao-serve"))
 	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "false", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
-		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": ""}, env("hongbao-work-kafka"))
+		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB"}, env("hongbao-work-kafka"))
+	require.NotContains(t, env("hongbao-audit"), "GOMEMLIMIT", "the chart reads whole Mi and Gi only")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -223,6 +224,6 @@ func (v *windows) remember(campaign string, has seen) {
 		})
 	}
 	if _, known := v.known[campaign]; known || len(v.known) < maxWindows {
-		v.known[campaign] = has
+		v.known[strings.Clone(campaign)] = has // campaign is part of a request's head
 	}
 }

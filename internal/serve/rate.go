@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -48,6 +49,6 @@ func (l *limits) take(user string, at time.Time) (wait time.Duration) {
 	if wait = whole - now - l.spare; wait > 0 {
 		return wait
 	}
-	l.now[user] = whole + l.every
+	l.now[strings.Clone(user)] = whole + l.every // user may be part of a token or a body, which a map would keep
 	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -371,4 +372,24 @@ func TestReadsThatSayNothing(t *testing.T) {
 	s := setup(t, options{fake: &fake{err: errors.Join(frozen, errAbsent)}})
 	s.call(t, "GET", "/v1/campaigns/c/grabs/me", "").Refused(t, "frozen")
 	s.call(t, "GET", "/v1/campaigns/c", "").Refused(t, "frozen")
+}
+
+// What is remembered of a user is the id, and not the token or the batch that the id was cut from.
+func TestLimitsRememberTheIDOnly(t *testing.T) {
+	const users, token = 20_000, 1 << 10
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	l, before := newLimits(5, 20), heap()
+	at := time.Now()
+	for range 2 { // a known user comes with another token
+		for i := range users {
+			l.take((fmt.Sprintf("%08d", i) + strings.Repeat("x", token))[:8], at)
+		}
+	}
+	require.Less(t, (heap()-before)/users, int64(300), "bytes a user")
+	runtime.KeepAlive(l)
 }

@@ -150,7 +150,7 @@ func (v *verifier) remember(text string, h head) {
 	if len(v.heads) >= maxHeads {
 		clear(v.heads)
 	}
-	v.heads[text] = h
+	v.heads[strings.Clone(text)] = h // text is part of a token
 }
 
 // segment is how the parts of a token are written.
