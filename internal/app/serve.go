@@ -55,7 +55,8 @@ func (a *App) Serve(ctx context.Context, with Serving) error {
 	grabber := a.traceGrabs(&measuredGrabber{p, counts, &a.outcomes})
 	deps := serve.Deps{Grabber: grabber, Wrap: a.watchRequests, Metrics: a.measures.set.Handler(), Pprof: a.measures.pprof,
 		Reader: campaignReader{a}, KeyFile: a.Config.ServeKeyFile(), GatewayKeyFile: a.Config.ServeGatewayKeyFile(),
-		Control: with.Control, Guard: with.Guard, Log: a.log}
+		Control: with.Control, Guard: with.Guard, Log: a.log,
+		Connections: a.measures.set.Connections()}
 	if a.Config.Ledger.DSN != "" {
 		deps.Keys, deps.Denied = a.Authority(), a.Denied
 	}

@@ -131,3 +131,9 @@ func (w *statusWriter) WriteHeader(status int) {
 
 // Unwrap lets http.ResponseController reach the writer below.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Connections returns what a server calls when the number of a listener's open connections changes.
+func (s *Set) Connections() func(listener string, by int) {
+	open := s.gauge(Connections)
+	return func(listener string, by int) { open.WithLabelValues(listener).Add(float64(by)) }
+}

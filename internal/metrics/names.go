@@ -54,6 +54,9 @@ var (
 	HTTPSeconds = ofServe.add(Metric{Name: "hongbao_http_request_seconds", Kind: Histogram, Labels: []string{"route"},
 		Buckets: seconds, Help: "Time of a request from its head to the end of the handler.",
 		Normal: "99 of 100 grabs below 0.1 s"})
+	Connections = ofServe.add(Metric{Name: "hongbao_http_connections", Kind: Gauge, Labels: []string{"listener"},
+		Help:   "Open connections by the knob of the listener: listen, control_listen, ops_listen.",
+		Normal: "well below serve.connections"})
 )
 
 var ofWork = group("hongbao work", "On `work.ops_listen`. Each process counts what it did itself: add them up.")

@@ -15,22 +15,14 @@ type addresses struct {
 
 // admit refuses a request whose address makes too many.
 func (a *addresses) admit(r *http.Request) error {
-	if wait := a.limits.take(a.of(r).String(), time.Now()); wait > 0 {
+	if wait := a.limits.take(a.of(r).String(), 1, time.Now()); wait > 0 {
 		return rateLimited(wait)
 	}
 	return nil
 }
 
-// of gives the address that a request counts for: of IPv6 the first 64 bits, which one customer has all of.
-func (a *addresses) of(r *http.Request) netip.Prefix {
-	at := a.client(r)
-	bits := 32
-	if at.Is6() {
-		bits = 64
-	}
-	p, _ := at.Prefix(bits) // of the zero address, which no request has, it is the zero prefix
-	return p
-}
+// of returns the address that a request counts for.
+func (a *addresses) of(r *http.Request) netip.Prefix { return network(a.client(r)) }
 
 // client gives the last address on the way that no trusted proxy has. Proxies add at the right of X-Forwarded-For whom
 // they have met, so all that stands left of that address may be made up.
@@ -38,7 +30,7 @@ func (a *addresses) client(r *http.Request) netip.Addr {
 	met, _ := netip.ParseAddrPort(r.RemoteAddr)
 	at := met.Addr().Unmap().WithZone("")
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && a.trusts(at); i-- {
+	for i := len(hops) - 1; i >= 0 && within(a.trusted, at); i-- {
 		hop, ok := hopOf(strings.TrimSpace(hops[i]))
 		if !ok {
 			break
@@ -58,13 +50,4 @@ func hopOf(text string) (netip.Addr, bool) {
 	}
 	at, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
 	return at, err == nil
-}
-
-func (a *addresses) trusts(at netip.Addr) bool {
-	for _, p := range a.trusted {
-		if p.Contains(at) {
-			return true
-		}
-	}
-	return false
 }

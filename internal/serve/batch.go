@@ -54,7 +54,7 @@ type BatchAnswer struct {
 // grabBatch is POST /v1/campaigns/{id}/grabs:batch. What is wrong with one grab does not touch the others. All are
 // asked for at once, so that the producer puts them into one call.
 func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
-	id, err := s.byKey(r, access.Grab)
+	id, key, err := s.byKey(r, access.Grab)
 	if err != nil {
 		return err
 	}
@@ -69,6 +69,9 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 		return web.Refuse("unknown_field", "the body has grabs only")
 	case len(items) == 0:
 		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
+	}
+	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has taken one
+		return rateLimited(wait)
 	}
 	results, answerID := make([]BatchResult, len(items)), w.Header().Get(web.RequestID)
 	var all sync.WaitGroup
@@ -116,7 +119,7 @@ func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Objec
 	if err = readFacts(facts, s.gatewayFacts, g.Facts); err != nil {
 		return nil, err
 	}
-	if wait := s.limits.take(g.User, time.Now()); wait > 0 {
+	if wait := s.limits.take(g.User, 1, time.Now()); wait > 0 {
 		return nil, rateLimited(wait)
 	}
 	answer, err := s.decide(ctx, &g)
@@ -130,25 +133,25 @@ func userOf(user string, ok bool) (string, error) {
 	return user, nil
 }
 
-// byKey gives the campaign of a request with an API key that may take the action there. What a request of the key is
-// refused for counts for its rate, too: it is recorded in the ledger.
-func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, err error) {
+// byKey returns the campaign of a request with an API key that may take the action there, and the key. A refused
+// request counts for the key's rate, too: it is recorded in the ledger.
+func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id string, err error) {
 	key := web.Bearer(r)
 	if key == "" || s.deps.Keys == nil {
-		return "", unauthorized(nil)
+		return "", "", unauthorized(nil)
 	}
 	who, err := s.deps.Keys.Identify(access.For(r.Context(), action), key)
 	if errors.Is(err, access.ErrUnauthorized) {
-		return "", unauthorized(err)
+		return "", "", unauthorized(err)
 	}
 	if err != nil {
-		return "", &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
+		return "", "", &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
 	}
-	if wait := s.keys.take(who.Key, time.Now()); wait > 0 {
-		return "", rateLimited(wait)
+	if wait := s.keys.take(who.Key, 1, time.Now()); wait > 0 {
+		return "", "", rateLimited(wait)
 	}
 	if campaign, err = web.CampaignOf(r); err != nil {
-		return "", err
+		return "", "", err
 	}
 	err = who.Check(action, campaign)
 	if err != nil {
@@ -156,16 +159,16 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign string, 
 	}
 	switch {
 	case errors.Is(err, access.ErrNotInScope):
-		return "", web.Refuse("unknown_campaign", "see the id")
+		return "", "", web.Refuse("unknown_campaign", "see the id")
 	case err != nil:
-		return "", web.Refuse("forbidden", "use a key whose role may do this")
+		return "", "", web.Refuse("forbidden", "use a key whose role may do this")
 	}
-	return campaign, nil
+	return campaign, who.Key, nil
 }
 
 // userReceipts is GET /v1/campaigns/{id}/grabs?user=. The codes of coupons are for their user only.
 func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
-	id, err := s.byKey(r, access.ReadGrants)
+	id, _, err := s.byKey(r, access.ReadGrants)
 	if err != nil {
 		return err
 	}

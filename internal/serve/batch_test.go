@@ -171,31 +171,50 @@ func TestAPIKeys(t *testing.T) {
 // An API key that makes too many requests waits; those that it is refused for count, and other keys do not.
 func TestKeyRate(t *testing.T) {
 	t.Parallel()
-	s := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 3 }})
-	batch, list := `{"grabs":[{"user":"u1","request_id":"r1"}]}`, "/v1/campaigns/granted/grabs?user=u1"
-	limited := 0
-	for i := range 30 {
+	s := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
+	list := "/v1/campaigns/granted/grabs?user=u1"
+	limited := func(r *reply) {
+		r.Refused(t, "rate_limited")
+		wait, err := strconv.Atoi(r.Head.Get("Retry-After"))
+		require.NoError(t, err)
+		require.Positive(t, wait)
+	}
+	require.Equal(t, http.StatusOK, s.call(t, "POST", batchPath, batchOf(120), as(gatewayText)).Status)
+	limited(s.call(t, "POST", batchPath, batchOf(120), as(gatewayText)))
+	require.Len(t, s.grabbed(), 120, "a batch counts as its grabs, and is refused whole")
+	refused := 0
+	for i := range 60 {
 		var r *reply
 		switch i % 3 {
 		case 0:
-			r = s.call(t, "POST", batchPath, batch, as(gatewayText))
+			r = s.call(t, "POST", batchPath, batchOf(1), as(gatewayText))
 		case 1:
 			r = s.call(t, "GET", list, "", as(gatewayText))
 		default:
-			r = s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText))
+			r = s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batchOf(1), as(gatewayText))
 		}
 		if r.Code() == "rate_limited" {
-			r.Refused(t, "rate_limited")
-			wait, err := strconv.Atoi(r.Head.Get("Retry-After"))
-			require.NoError(t, err)
-			require.Positive(t, wait)
-			limited++
+			limited(r)
+			refused++
 		}
 	}
-	require.Positive(t, limited)
-	require.LessOrEqual(t, int(s.fake.denied.Load()), 30-limited, "what is limited is not recorded")
+	require.Greater(t, refused, 60-20)
+	require.LessOrEqual(t, int(s.fake.denied.Load()), 60-refused, "what is limited is not recorded")
 	require.Equal(t, http.StatusOK, s.call(t, "GET", list, "", as(viewerText)).Status)
 	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status, "a user is no key")
+
+	full := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
+	require.Equal(t, http.StatusOK, full.call(t, "POST", batchPath, batchOf(128), as(gatewayText)).Status,
+		"a full batch fits the smallest burst")
+}
+
+// batchOf is a batch of n users' grabs.
+func batchOf(n int) string {
+	grabs := make([]string, n)
+	for i := range grabs {
+		grabs[i] = fmt.Sprintf(`{"user":"u%d","request_id":"r1"}`, i)
+	}
+	return `{"grabs":[` + strings.Join(grabs, ",") + `]}`
 }
 
 // A user's receipts are read by API key, and without the codes that are for their user only.

@@ -48,10 +48,10 @@ type Config struct {
 	Rate int `knob:"serve.rate,common" default:"5" want:"1 to 1_000_000 requests a second"`
 	// Requests of one user at once.
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
-	// Requests with one API key on average; a batch of grabs is one.
-	KeyRate int `knob:"serve.key_rate,common" default:"1000" want:"1 to 1_000_000 requests a second"`
-	// Requests with one API key at once.
-	KeyBurst int `knob:"serve.key_burst" default:"2000" want:"1 to 1_000_000 requests"`
+	// Grabs and reads with one API key on average; a batch counts as its grabs.
+	KeyRate int `knob:"serve.key_rate,common" default:"10000" want:"1 to 1_000_000 grabs a second"`
+	// Grabs and reads with one API key at once; a batch may have 128.
+	KeyBurst int `knob:"serve.key_burst" default:"20000" want:"128 to 1_000_000 grabs"`
 	// Requests of one address on average, whoever sends them; an IPv6 address counts by its first 64 bits. 0: any number.
 	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`
 	// Requests of one address at once.
@@ -62,6 +62,9 @@ type Config struct {
 	CORSOrigins []string `knob:"serve.cors_origins"`
 	// Open connections of each listener; more wait until one is closed.
 	Connections int `knob:"serve.connections" default:"20000" want:"1 to 1_000_000 connections"`
+	// Open connections of one address, or of one IPv6 /64 network, to serve.listen; another is closed at once. Addresses
+	// of serve.trusted_proxies may have any number. 0: any number.
+	AddressConnections int `knob:"serve.address_connections" default:"10000" want:"0 to 1_000_000 connections"`
 	// A request's head at most.
 	HeaderBytes int `knob:"serve.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
 	// A request's body at most.

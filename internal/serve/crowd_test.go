@@ -159,7 +159,7 @@ func TestRefusedRequestsCostNothing(t *testing.T) {
 	l := newLimits(1, 2)
 	at, let := time.Unix(1_700_000_000, 0), 0
 	for range 10_000 { // 100 s
-		if at = at.Add(10 * time.Millisecond); l.take("u1", at) == 0 {
+		if at = at.Add(10 * time.Millisecond); l.take("u1", 1, at) == 0 {
 			let++
 		}
 	}

@@ -31,8 +31,9 @@ func newLimits(perSecond, burst int) *limits {
 	}
 }
 
-// take takes one request of the user; if he has made too many, it tells after how long he may make the next.
-func (l *limits) take(user string, at time.Time) (wait time.Duration) {
+// take takes n requests of the user at once, or none: then it returns after how long they may make them. n is at most
+// the burst.
+func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
 	now := at.Sub(l.began)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,9 +47,9 @@ func (l *limits) take(user string, at time.Time) (wait time.Duration) {
 	if !known || whole < now {
 		whole = now
 	}
-	if wait = whole - now - l.spare; wait > 0 {
+	if wait = whole + time.Duration(n-1)*l.every - now - l.spare; wait > 0 {
 		return wait
 	}
-	l.now[strings.Clone(user)] = whole + l.every // user may be part of a token or a body, which a map would keep
+	l.now[strings.Clone(user)] = whole + time.Duration(n)*l.every // user may be part of a token or a body, which a map would keep
 	return 0
 }

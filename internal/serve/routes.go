@@ -104,7 +104,7 @@ func (s *Server) asUser(
 		if err := s.identify(w, r, who); err != nil {
 			return err
 		}
-		if wait := s.limits.take(who.user, time.Now()); wait > 0 {
+		if wait := s.limits.take(who.user, 1, time.Now()); wait > 0 {
 			return rateLimited(wait)
 		}
 		return do(w, r, who)

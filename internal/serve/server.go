@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,9 @@ type Deps struct {
 	// Metrics is what the ops listener serves as /metrics; nil for nothing. Pprof has it serve /debug/pprof as well.
 	Metrics http.Handler
 	Pprof   bool
-	Log     *zap.Logger
+	// Connections, if not nil, gets each change of the number of a listener's open connections.
+	Connections func(listener string, by int)
+	Log         *zap.Logger
 }
 
 // Addresses are those that a Server listens on. Control is nil without that listener.
@@ -113,6 +116,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if deps.Connections == nil {
+		deps.Connections = func(string, int) {}
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
@@ -196,15 +202,18 @@ type listening struct {
 
 // listen opens every listener, or none.
 func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err error) {
-	open := func(address, knob string, t *tls.Config, h http.Handler) net.Addr {
+	trusted, err := s.cfg.proxies()
+	open := func(address, name string, most int, t *tls.Config, h http.Handler) net.Addr {
 		if err != nil {
 			return nil
 		}
 		var l net.Listener
-		if l, err = web.Listen(ctx, address, knob); err != nil {
+		if l, err = web.Listen(ctx, address, "serve."+name); err != nil {
 			return nil
 		}
 		bound := l.Addr()
+		l = &counted{Listener: l, most: most, trusted: trusted, log: s.log, by: map[netip.Prefix]int{},
+			changed: func(by int) { s.deps.Connections(name, by) }}
 		if l = netutil.LimitListener(l, s.cfg.Connections); t != nil {
 			l = tls.NewListener(l, t)
 		}
@@ -214,11 +223,11 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 		all = append(all, listening{l, h})
 		return bound
 	}
-	at.Public = open(s.cfg.Listen, "serve.listen", s.cfg.TLS, s.public)
+	at.Public = open(s.cfg.Listen, "listen", s.cfg.AddressConnections, s.cfg.TLS, s.public)
 	if s.deps.Control != nil && s.cfg.ControlListen != "" {
-		at.Control = open(s.cfg.ControlListen, "serve.control_listen", s.cfg.ControlTLS, s.deps.Control)
+		at.Control = open(s.cfg.ControlListen, "control_listen", 0, s.cfg.ControlTLS, s.deps.Control)
 	}
-	at.Ops = open(s.cfg.OpsListen, "serve.ops_listen", nil, s.inner)
+	at.Ops = open(s.cfg.OpsListen, "ops_listen", 0, nil, s.inner)
 	if err != nil {
 		for _, l := range all {
 			err = errors.Join(err, l.Close())

@@ -219,12 +219,12 @@ func TestLimits(t *testing.T) {
 	let := 0
 	for i := range 100_000 { // 100 s
 		at := now.Add(time.Duration(i) * time.Millisecond)
-		if wait := l.take("u1", at); wait == 0 {
+		if wait := l.take("u1", 1, at); wait == 0 {
 			let++
 		} else {
 			require.LessOrEqual(t, wait, time.Second/2)
 		}
-		require.Zero(t, l.take(fmt.Sprint("other", i), at))
+		require.Zero(t, l.take(fmt.Sprint("other", i), 1, at))
 	}
 	require.InDelta(t, 4+2*100, let, 1)
 	require.Less(t, len(l.now)+len(l.before), 2*2_100, "who has gone is forgotten")
@@ -309,7 +309,7 @@ func TestConfig(t *testing.T) {
 	_, err := New(Config{Rate: -1}, Deps{})
 	require.ErrorContains(t, err, "nobody could grab")
 	for _, want := range []string{"Listen ", "OpsListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
-		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "KeyRate is 0", "KeyBurst is 0", "Connections is 0",
+		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "KeyRate is 0", "KeyBurst is 0: want 128", "Connections is 0",
 		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {
 		require.ErrorContains(t, err, want)
 	}
@@ -387,7 +387,7 @@ func TestLimitsRememberTheIDOnly(t *testing.T) {
 	at := time.Now()
 	for range 2 { // a known user comes with another token
 		for i := range users {
-			l.take((fmt.Sprintf("%08d", i) + strings.Repeat("x", token))[:8], at)
+			l.take((fmt.Sprintf("%08d", i) + strings.Repeat("x", token))[:8], 1, at)
 		}
 	}
 	require.Less(t, (heap()-before)/users, int64(300), "bytes a user")

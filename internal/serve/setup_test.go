@@ -222,7 +222,14 @@ type server struct {
 	url, ops string
 	ctl      string // empty without a control listener
 	logs     *observer.ObservedLogs
-	stop     func() // and wait
+	stop     func()   // and wait
+	open     sync.Map // listener to *atomic.Int64
+}
+
+// connections returns how many connections of a listener are open.
+func (s *server) connections(listener string) int64 {
+	n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
+	return n.(*atomic.Int64).Load() //nolint:forcetypeassert // only these are stored
 }
 
 // options of a server; what is nil is as it should be.
@@ -257,6 +264,10 @@ func setup(t *testing.T, o options) *server {
 	var err error
 	deps := Deps{Grabber: s.fake, Reader: s.fake, KeyFile: o.keys, Log: zap.New(core), Keys: o.apiKeys, Denied: s.fake.deny, Control: o.control,
 		Metrics: o.metrics}
+	deps.Connections = func(listener string, by int) {
+		n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
+		n.(*atomic.Int64).Add(int64(by)) //nolint:forcetypeassert // only these are stored
+	}
 	if deps.GatewayKeyFile = o.gatewayKeys; o.gatewayKeys == nil && cfg.GatewayKeys != "" {
 		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))
 		deps.GatewayKeyFile = func() ([]byte, string, error) { return text, "", nil }

@@ -51,9 +51,13 @@ func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error)
 	return data, nil
 }
 
-// readAll reads a body of at most so many bytes. Nearly all say how long they are.
+// shortBody is the longest body whose memory is allocated before it arrives.
+const shortBody = 4 << 10
+
+// readAll reads a body of at most so many bytes. The memory of a long one grows as bytes arrive: a caller that announces
+// a body and sends none takes no memory.
 func readAll(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	if r.ContentLength < 0 || r.ContentLength > most {
+	if r.ContentLength < 0 || r.ContentLength > min(most, shortBody) {
 		return io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	}
 	data := make([]byte, r.ContentLength)

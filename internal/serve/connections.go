@@ -1,0 +1,96 @@
+package serve
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+
+	"go.uber.org/zap"
+)
+
+// counted is a listener whose open connections are counted. Of one address it takes only so many: it closes another at
+// once, so that no address has all connections.
+type counted struct {
+	net.Listener
+	most    int            // of one address; 0: any number
+	trusted []netip.Prefix // proxies, which may have any number
+	changed func(by int)
+	log     *zap.Logger
+
+	mu sync.Mutex
+	by map[netip.Prefix]int
+}
+
+// Accept implements net.Listener.
+func (c *counted) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		met, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+		at := met.Addr().Unmap().WithZone("")
+		from := network(at)
+		if !c.take(from, within(c.trusted, at)) {
+			c.log.Info("closed a connection: its address has as many open as serve.address_connections allows; if it is a "+
+				"proxy, name its network in serve.trusted_proxies", zap.Stringer("address", from), zap.Int("open", c.most))
+			_ = conn.Close()
+			continue
+		}
+		c.changed(1)
+		return &countedConn{Conn: conn, gone: sync.OnceFunc(func() {
+			c.giveBack(from)
+			c.changed(-1)
+		})}, nil
+	}
+}
+
+// take counts a connection, unless its network has as many as it may have.
+func (c *counted) take(from netip.Prefix, trusted bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most > 0 && !trusted && c.by[from] >= c.most {
+		return false
+	}
+	c.by[from]++
+	return true
+}
+
+func (c *counted) giveBack(from netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by[from]--; c.by[from] == 0 {
+		delete(c.by, from)
+	}
+}
+
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
+	net.Conn
+	gone func()
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	defer c.gone()
+	return c.Conn.Close()
+}
+
+// network returns what counts as one address: of IPv6 the first 64 bits, which one customer has all of.
+func network(at netip.Addr) netip.Prefix {
+	bits := 32
+	if at.Is6() {
+		bits = 64
+	}
+	p, _ := at.Prefix(bits) // of the zero address, which no connection has, it is the zero prefix
+	return p
+}
+
+func within(networks []netip.Prefix, at netip.Addr) bool {
+	for _, p := range networks {
+		if p.Contains(at) {
+			return true
+		}
+	}
+	return false
+}
