@@ -9,6 +9,7 @@ import (
 func (a *App) Console(authority console.Authority, faults console.Faults) (*console.Console, error) {
 	return console.New(a.Config.Console, console.Deps{
 		Source: &consoleSource{App: a, shapes: shapes{read: readShape}}, Actions: consoleActions{a}, Authority: authority,
-		Faults: faults, Log: a.log, TLS: a.Config.ServeConfig().ControlTLS != nil,
+		Faults: faults, Log: a.log, Deployment: a.Config.Deployment.ID,
+		TLS: a.Config.ServeConfig().ControlTLS != nil,
 	})
 }

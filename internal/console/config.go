@@ -39,6 +39,8 @@ type Deps struct {
 	Log       *zap.Logger
 	// Faults are those of a development server; nil everywhere else.
 	Faults Faults
+	// Deployment is the deployment's id.
+	Deployment string
 	// TLS: the listener is reached by TLS, so the cookie is for TLS only.
 	TLS bool
 }
@@ -48,8 +50,8 @@ func (c *Config) Check() error { return errors.Join(knob.Check(c)...) }
 
 func (d *Deps) check(cfg *Config) error {
 	err := cfg.Check()
-	if d.Source == nil || d.Actions == nil || d.Authority == nil || d.Log == nil {
-		err = errors.Join(err, errors.New("Source, Actions, Authority and Log are required"))
+	if d.Source == nil || d.Actions == nil || d.Authority == nil || d.Log == nil || d.Deployment == "" {
+		err = errors.Join(err, errors.New("Source, Actions, Authority, Log and Deployment are required"))
 	}
 	return err
 }

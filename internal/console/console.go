@@ -27,17 +27,18 @@ var staticFiles embed.FS
 
 // Console is the pages. Its methods may be called at once; Run is called once.
 type Console struct {
-	cfg       Config
-	source    Source
-	actions   Actions
-	faults    Faults // nil: there are none
-	authority Authority
-	log       *zap.Logger
-	tls       bool
-	pages     *template.Template
-	poller    *poller
-	jobs      *jobs
-	handler   http.Handler
+	cfg        Config
+	source     Source
+	actions    Actions
+	faults     Faults // nil: there are none
+	authority  Authority
+	log        *zap.Logger
+	tls        bool
+	deployment string
+	pages      *template.Template
+	poller     *poller
+	jobs       *jobs
+	handler    http.Handler
 }
 
 // New checks the configuration. Nothing runs before Run.
@@ -50,7 +51,7 @@ func New(cfg Config, deps Deps) (*Console, error) {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, faults: deps.Faults,
-		authority: deps.Authority, log: deps.Log, tls: deps.TLS, pages: pages,
+		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, pages: pages,
 		poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
 	c.handler = c.routes()
 	return c, nil

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func TestLogin(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, "/sinks?a=b", w.Header().Get("Location"))
 	c := w.Result().Cookies()[0]
-	require.Equal(t, "__Host-hongbao", c.Name)
+	require.Equal(t, "__Host-hongbao-test", c.Name)
 	require.True(t, c.HttpOnly && c.Secure && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && c.Domain == "")
 	for _, to := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "javascript:alert(1)", ""} {
 		w = f.ask(t, "", "/login", url.Values{"key": {"viewer"}, "to": {to}})
@@ -71,7 +72,7 @@ func TestAnotherSiteChangesNothing(t *testing.T) {
 	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://console.example/audits", nil)
 		r.Header.Set(header, value)
-		r.AddCookie(&http.Cookie{Name: "hongbao", Value: "session-of-treasurer"})
+		r.AddCookie(&http.Cookie{Name: "hongbao-test", Value: "session-of-treasurer"})
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, r)
 		require.Equal(t, http.StatusForbidden, w.Code)
@@ -349,4 +350,37 @@ func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	page := f.ask(t, "viewer", path, nil).Body.String()
 	require.Contains(t, page, "ledger could not be asked")
 	require.NotContains(t, page, denied)
+}
+
+// A new login ends the session that the browser had: its cookie is gone, so no one could end that session. A login that
+// fails leaves it as it is.
+func TestALoginEndsTheSessionBefore(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	f.ask(t, "operator", "/login", url.Values{"key": {"wrong"}})
+	_, ended := f.keys.ended.Load(sessionOf + "operator")
+	require.False(t, ended)
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/login", url.Values{"key": {"viewer"}}).Code)
+	_, ended = f.keys.ended.Load(sessionOf + "operator")
+	require.True(t, ended)
+	_, ended = f.keys.ended.Load(sessionOf + "viewer")
+	require.False(t, ended, "the new one")
+}
+
+// HEAD is answered as GET is, but for a stream of events, which has no end.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	f := setup(t, func(c *Config, _ *Deps) { c.ReadOnly = true })
+	head := func(role, path string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, path, nil)
+		r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + role})
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, path := range append(slices.Clone(pagePaths), "/login", "/nothing") {
+		require.Equal(t, f.ask(t, "viewer", path, nil).Code, head("viewer", path), path)
+		require.Equal(t, f.ask(t, "nobody", path, nil).Code, head("nobody", path), path)
+	}
+	require.Equal(t, http.StatusMethodNotAllowed, head("viewer", "/events?page=/"))
 }

@@ -29,7 +29,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 	unread := r.ParseForm()
 	v := newCampaign{Text: r.PostForm.Get("spec")}
 	answer := page{Title: "New campaign", Caller: who, View: &v}
-	if r.Method == http.MethodGet {
+	if reads(r) {
 		c.show(w, r, http.StatusOK, "create", answer)
 		return
 	}

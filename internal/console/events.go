@@ -22,13 +22,18 @@ const (
 
 // events streams what changes on the page that the query names.
 func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	if r.Method == http.MethodHead { // the mux takes it for a GET, and a stream has no end
+		w.Header().Set("Allow", http.MethodGet)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
 	page := r.URL.Query().Get("page")
 	view, ok := c.viewOf(page, who)
 	if !ok {
 		c.fail(w, r, http.StatusNotFound, "There is no such page to watch.")
 		return
 	}
-	watcher, err := c.poller.watch(page, view.load)
+	watcher, err := c.poller.watch(page, who.Key, view.load)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
 		c.fail(w, r, http.StatusServiceUnavailable, err.Error())

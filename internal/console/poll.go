@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -34,6 +35,7 @@ type poller struct {
 	mu       sync.Mutex
 	rooms    map[string]*room
 	watchers int
+	byKey    map[string]int // watchers
 	ended    bool
 }
 
@@ -52,6 +54,7 @@ type room struct {
 type watcher struct {
 	c    chan *reading
 	room string
+	key  string
 }
 
 const (
@@ -61,19 +64,23 @@ const (
 	// restFactor: after a look that took long the next one waits so many times as long, so that looking at a deployment
 	// never becomes its load.
 	restFactor = 4
+	// keyWatchers is how many pages one key watches at once. It may have as many sessions.
+	keyWatchers = 50
 )
 
 var (
 	errTooMany = errors.New("too many pages are watched at once")
+	errKeyMany = fmt.Errorf("this key watches %d pages already: close some", keyWatchers)
 	errEnding  = errors.New("this server is ending")
 )
 
 func newPoller(every time.Duration, most int) *poller {
-	return &poller{every: every, most: most, now: time.Now, wake: make(chan struct{}, 1), rooms: map[string]*room{}}
+	return &poller{every: every, most: most, now: time.Now, wake: make(chan struct{}, 1), rooms: map[string]*room{},
+		byKey: map[string]int{}}
 }
 
-// watch begins to watch a page.
-func (p *poller) watch(page string, load loader) (*watcher, error) {
+// watch begins to watch a page for a key.
+func (p *poller) watch(page, key string, load loader) (*watcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -81,14 +88,17 @@ func (p *poller) watch(page string, load loader) (*watcher, error) {
 		return nil, errEnding
 	case p.watchers >= p.most:
 		return nil, errTooMany
+	case p.byKey[key] >= keyWatchers:
+		return nil, errKeyMany
 	}
 	p.watchers++
+	p.byKey[key]++
 	r := p.rooms[page]
 	if r == nil {
 		r = &room{load: load, watchers: map[*watcher]bool{}}
 		p.rooms[page] = r
 	}
-	w := &watcher{c: make(chan *reading, 1), room: page}
+	w := &watcher{c: make(chan *reading, 1), room: page, key: key}
 	r.watchers[w] = true
 	if r.last != nil {
 		w.c <- r.last
@@ -106,6 +116,9 @@ func (p *poller) leave(w *watcher) {
 	defer p.mu.Unlock()
 	if r := p.rooms[w.room]; r != nil && r.watchers[w] {
 		p.watchers--
+		if p.byKey[w.key]--; p.byKey[w.key] == 0 {
+			delete(p.byKey, w.key)
+		}
 		if delete(r.watchers, w); len(r.watchers) == 0 {
 			delete(p.rooms, w.room)
 		}

@@ -165,7 +165,7 @@ func TestASlowLookRests(t *testing.T) {
 		p := newPoller(time.Second, 10)
 		stop := inBackground(t, p.run)
 		looks := 0
-		w, err := p.watch("/", func(context.Context) (any, error) {
+		w, err := p.watch("/", "k", func(context.Context) (any, error) {
 			looks++
 			time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
 			return nil, nil
@@ -176,4 +176,27 @@ func TestASlowLookRests(t *testing.T) {
 		stop()
 		require.InDelta(t, 60/8, looks, 2)
 	})
+}
+
+// One key watches so many pages, and leaves the rest to others.
+func TestOneKeyWatchesSoManyPages(t *testing.T) {
+	t.Parallel()
+	p := newPoller(time.Second, keyWatchers+1)
+	load := func(context.Context) (any, error) { return nil, nil }
+	first, err := p.watch("/", "a", load)
+	require.NoError(t, err)
+	for range keyWatchers - 1 {
+		_, err = p.watch("/", "a", load)
+		require.NoError(t, err)
+	}
+	_, err = p.watch("/", "a", load)
+	require.ErrorIs(t, err, errKeyMany)
+	_, err = p.watch("/", "b", load)
+	require.NoError(t, err)
+	_, err = p.watch("/", "c", load)
+	require.ErrorIs(t, err, errTooMany)
+	p.leave(first)
+	p.leave(first)
+	_, err = p.watch("/", "a", load)
+	require.NoError(t, err)
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 )
 
-// cookieName names the cookie. By TLS its prefix makes the browser refuse one that another host or a plain page has set.
+// cookieName returns the name of the cookie. It has the deployment's id: a browser sends the cookies of a host to all its
+// ports, and two deployments on one host must not end each other's sessions. With TLS its prefix makes the browser refuse
+// a cookie that another host or a plain page has set.
 func (c *Console) cookieName() string {
 	if c.tls {
-		return "__Host-hongbao"
+		return "__Host-hongbao-" + c.deployment
 	}
-	return "hongbao"
+	return "hongbao-" + c.deployment
 }
 
 // callerOf says who calls: by a header, else by the cookie. A key in a URL is never looked at.
@@ -33,18 +35,21 @@ func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 // handler answers a known caller.
 type handler func(w http.ResponseWriter, r *http.Request, who *access.Caller)
 
+// reads reports whether a request changes nothing. net/http leaves out the body of an answer to HEAD.
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
 // allow lets in only those who may do an action; nobody, if it changes something and the console is read-only.
 func (c *Console) allow(a access.Action, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
 		switch {
-		case errors.Is(err, access.ErrUnauthorized) && (r.Method != http.MethodGet || r.URL.Path == "/events"):
+		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
 			c.fail(w, r, http.StatusUnauthorized, "Your session is over. Log in again.")
 		case errors.Is(err, access.ErrUnauthorized):
 			http.Redirect(w, r, "/login?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		case err != nil:
 			c.failed(w, r, err)
-		case r.Method != http.MethodGet && c.cfg.ReadOnly:
+		case !reads(r) && c.cfg.ReadOnly:
 			c.fail(w, r, http.StatusForbidden, "This console is read-only (console.read_only).")
 		case who.May(access.ReadCampaigns) != nil: // a gateway's key reads receipts, but not here
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(access.ReadCampaigns)))
@@ -83,19 +88,27 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.failed(w, r, err)
 		return
 	}
+	c.endSession(r) // the browser forgets its cookie, so no one could end that session
 	http.SetCookie(w, c.cookie(session))
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // local leaves a path of this site
 }
 
 // logout ends the session here and in every replica.
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie(c.cookieName()); err == nil {
-		if err := c.authority.EndSession(r.Context(), cookie.Value); err != nil {
-			c.log.Warn("a session could not be ended; it ends by itself", zap.Error(err))
-		}
-	}
+	c.endSession(r)
 	http.SetCookie(w, c.cookie(""))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// endSession ends the session that the browser has.
+func (c *Console) endSession(r *http.Request) {
+	cookie, err := r.Cookie(c.cookieName())
+	if err != nil {
+		return
+	}
+	if err := c.authority.EndSession(r.Context(), cookie.Value); err != nil {
+		c.log.Warn("a session could not be ended; it ends by itself", zap.Error(err))
+	}
 }
 
 // cookie is a session cookie: the browser drops it when it ends, the server long before. Without a session it takes the

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,7 +174,10 @@ func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, err
 }
 
 // keys are an Authority: the text of a key is its role, and a scope behind a colon.
-type keys struct{ revoked, away atomic.Bool }
+type keys struct {
+	revoked, away atomic.Bool
+	ended         sync.Map // sessions
+}
 
 const sessionOf = "session-of-"
 
@@ -205,7 +209,10 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 	return access.Caller{}, access.ErrUnauthorized
 }
 
-func (k *keys) EndSession(context.Context, string) error { return nil }
+func (k *keys) EndSession(_ context.Context, session string) error {
+	k.ended.Store(session, true)
+	return nil
+}
 
 // fixture is a Console over books and keys.
 type fixture struct {
@@ -222,7 +229,7 @@ func setup(t *testing.T, change func(*Config, *Deps)) *fixture {
 		Stations: []Station{{"Receipt in Redis", true, "yes"}, {"Row of the ledger", false, "no"}}}}
 	f.live.Spread = []Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := Config{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
-	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop()}
+	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)
 	}

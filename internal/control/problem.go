@@ -8,6 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -18,7 +19,6 @@ import (
 
 // The codes that only this package answers.
 var _ = web.AddCodes(map[string]web.Code{
-	"invalid_parameter":        {Status: http.StatusBadRequest, Title: "A parameter of the query can't be taken"},
 	"invalid_value":            {Status: http.StatusBadRequest, Title: "A field of the body can't be taken"},
 	"invalid_name":             {Status: http.StatusBadRequest, Title: "This can't be a name"},
 	"specification_invalid":    {Status: http.StatusBadRequest, Title: "The campaign's specification is wrong"},
@@ -72,9 +72,12 @@ const shortly = time.Second
 func problemOf(err error) error {
 	var refused *web.Refusal
 	var spec *campaign.SpecError
+	var usage app.UsageError
 	switch {
 	case err == nil || errors.As(err, &refused):
 		return err
+	case errors.As(err, &usage):
+		return &web.Refusal{Code: "invalid_value", Detail: err.Error(), Cause: err}
 	case errors.As(err, &spec):
 		return &web.Refusal{Code: codeOfSpec(spec), Detail: spec.Error(), Cause: err}
 	}

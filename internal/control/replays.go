@@ -105,17 +105,20 @@ func (c *call) stateOf(s *app.ReplayState) replayState {
 	return replayState{*s, c.tasks.running(taskOf(s.Name)) != nil}
 }
 
+func errUnknownReplay() error {
+	return web.Refuse("unknown_replay", "no replay was begun with this name")
+}
+
 func (c *call) replayState(ctx context.Context, name string) (replayState, error) {
-	unknown := web.Refuse("unknown_replay", "nobody has begun a replay with this name")
 	if hongbao.CheckCampaignID(replay.DoneSink(name)) != nil {
-		return replayState{}, unknown
+		return replayState{}, errUnknownReplay()
 	}
 	s, found, err := c.app.ReplayState(ctx, name)
 	if x := c.tasks.running(taskOf(name)); err == nil && !found && x != nil {
 		return x.unnoted(), nil
 	}
 	if err == nil && !found {
-		err = unknown
+		err = errUnknownReplay()
 	}
 	return c.stateOf(&s), err
 }
@@ -194,6 +197,9 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkName(ctx, o.Name); err != nil {
+		return nil, err
+	}
 	order, err := json.Marshal(o)
 	if err != nil {
 		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
@@ -223,28 +229,39 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	return later{replayAnswer{State: &state}}, err
 }
 
-// stopReplay stops the replay of a name and its dry runs, as far as they run here and the caller may.
+// owns reports whether the caller's scope has all that a replay is about. What it has not is recorded.
+func (c *call) owns(f *replay.Filter) bool {
+	if c.who.Check(access.Replay, f.Campaign) == nil {
+		return true
+	}
+	c.hidden(f.Campaign)
+	return false
+}
+
+// checkName refuses the name of a replay outside of the caller's scope, without a word about that replay.
+func (c *call) checkName(ctx context.Context, name string) error {
+	s, found, err := c.app.ReplayState(ctx, name)
+	if err == nil && found && !c.owns(&s.Filter) {
+		return web.Refuse("replay_differs", "this name is taken: give the replay another one")
+	}
+	return err
+}
+
+// stopReplay stops the replay of a name and its dry runs, as far as they run here and the caller may. A replay outside
+// of the caller's scope is as unknown as one that does not exist.
 func stopReplay(ctx context.Context, c *call) (any, error) {
 	name := c.r.PathValue("name")
-	stopped := c.tasks.replays(name)
+	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !c.owns(&x.replay.Filter) })
 	if len(stopped) == 0 {
 		s, err := c.replayState(ctx, name)
-		if err == nil {
-			err = c.who.Check(access.Replay, s.Filter.Campaign)
-		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case !c.owns(&s.Filter):
+			err = errUnknownReplay()
+		default:
 			err = web.Refuse("not_running_here", "it has ended, or another server or `hongbao replay` runs it")
 		}
 		return nil, err
-	}
-	var denied error
-	stopped = slices.DeleteFunc(stopped, func(x *task) bool {
-		err := c.who.Check(access.Replay, x.replay.Filter.Campaign)
-		denied = errors.Join(denied, err)
-		return err != nil
-	})
-	if len(stopped) == 0 {
-		return nil, denied
 	}
 	for _, x := range stopped {
 		x.stop()

@@ -45,5 +45,29 @@ func TestReplays(t *testing.T) {
 	} {
 		d.post("operator", "/v1/replays/other", body).Refused(t, code)
 	}
+	d.post("operator", "/v1/replays/own", `{"to":"topic:`+d.app.Config.Publisher.Topic+`"}`).Refused(t, "invalid_value", "its own topic: nothing was tried")
 	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).Refused(t, "invalid_name")
+}
+
+// A key's scope hides the replays of other campaigns: neither a new replay of the same name nor a stop says that there
+// is one, of what campaign or of which user.
+func TestReplaysOutsideOfTheScope(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	d.campaign("snow", 10, 1_000)
+	d.grab("rain", "u1")
+	d.grab("snow", "alice")
+	d.post("operator", "/v1/replays/theirs", `{"to":"balance","campaign":"snow","user":"alice"}`).OK(t, http.StatusOK, nil)
+	r := d.post("operator/rain*", "/v1/replays/theirs", `{"to":"balance","campaign":"rain"}`)
+	r.Refused(t, "replay_differs")
+	require.NotContains(t, r.Text, "snow")
+	require.NotContains(t, r.Text, "alice")
+	for _, name := range []string{"theirs", "none"} {
+		stop := d.post("operator/rain*", "/v1/replays/"+name+"/stop", "{}")
+		stop.Refused(t, "unknown_replay", name)
+	}
+	require.Equal(t, d.post("operator/rain*", "/v1/replays/none/stop", "{}").Body["detail"],
+		d.post("operator/rain*", "/v1/replays/theirs/stop", "{}").Body["detail"])
+	d.post("operator", "/v1/replays/theirs/stop", "{}").Refused(t, "not_running_here")
 }

@@ -110,7 +110,7 @@ func TestReplayThatHasNotedNothing(t *testing.T) {
 	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &list)
 	require.Equal(t, []replayState{state}, list.Replays)
 	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "conflict")
-	d.post("operator/rain*", "/v1/replays/mend/stop", "{}").Refused(t, "forbidden")
+	d.post("operator/rain*", "/v1/replays/mend/stop", "{}").Refused(t, "unknown_replay", "a replay of everything is outside of a scope, too")
 	d.post("operator", "/v1/replays/mend/stop", "{}").OK(t, http.StatusOK, &state)
 	require.False(t, state.RunsHere)
 	require.Empty(t, d.c.tasks.replays(""))

@@ -58,6 +58,9 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := noQuery(r); err != nil {
+		return err
+	}
 	o, err := web.ReadObject(w, r, web.Body{Bytes: maxBatchBytes, List: "grabs", Items: maxBatch,
 		TooMany: "grabs_invalid", Incomplete: "nothing was grabbed; send it again"})
 	if err != nil {

@@ -58,6 +58,9 @@ type CampaignAnswer struct {
 // campaign is GET /v1/campaigns/{id}.
 func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	id, err := web.CampaignOf(r)
+	if err == nil {
+		err = noQuery(r)
+	}
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestFuzzedRequests(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), pick("POST", "POST", "POST", "GET", "PUT", "post", "HEAD"),
 			"http://x/", strings.NewReader(pick(good, batch, pick(bodies...), webtest.Garble(r, pick(bodies...)))))
 		require.NoError(t, err)
-		req.URL = &url.URL{Path: path, RawQuery: pick("user=u2", webtest.Garble(r, "user=u2"))}
+		req.URL = &url.URL{Path: path, RawQuery: pick("", "", "", "user=u2", webtest.Garble(r, "user=u2"))}
 		req.RequestURI = signed.path
 		signed.at = time.Now()
 		signature := fmt.Sprintf("Hongbao-HMAC %s:%d:%s", signed.kid, signed.at.Unix(), signed.sign())

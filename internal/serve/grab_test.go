@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -156,6 +157,9 @@ func TestBadPaths(t *testing.T) {
 	methods := map[string][]string{}
 	for _, e := range s.endpoints() {
 		methods[e.Path] = append(methods[e.Path], e.Method)
+		if e.Method == http.MethodGet {
+			methods[e.Path] = append(methods[e.Path], http.MethodHead)
+		}
 	}
 	for path, has := range methods {
 		path = strings.Replace(path, "{id}", "granted", 1)
@@ -166,10 +170,55 @@ func TestBadPaths(t *testing.T) {
 				require.Equal(t, strings.Join(has, ", "), r.Head.Get("Allow"))
 			}
 		}
-		r := s.call(t, "HEAD", path, "")
-		require.Equal(t, http.StatusMethodNotAllowed, r.Status)
+		head := s.call(t, "HEAD", path, "")
+		require.Empty(t, head.Text)
+		if !slices.Contains(has, "HEAD") {
+			require.Equal(t, http.StatusMethodNotAllowed, head.Status)
+			continue
+		}
+		get := s.call(t, "GET", path, "")
+		require.Equal(t, get.Status, head.Status, path)
+		require.Equal(t, get.Head.Get("Content-Type"), head.Head.Get("Content-Type"), path)
 	}
 	require.Empty(t, s.grabbed())
+}
+
+// A parameter that does not exist is refused: a caller who writes dry_run expects that nothing is granted.
+func TestNoUnknownParameter(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	for _, query := range []string{"?dry_run=true", "?", "?x"} {
+		s.call(t, "POST", "/v1/campaigns/granted/grabs"+query, good).Refused(t, "invalid_parameter", query)
+		s.call(t, "POST", batchPath+query, batchOf(1), as(gatewayText)).Refused(t, "invalid_parameter", query)
+		s.call(t, "GET", "/v1/campaigns/granted/grabs/me"+query, "").Refused(t, "invalid_parameter", query)
+		s.call(t, "GET", "/v1/campaigns/granted"+query, "").Refused(t, "invalid_parameter", query)
+	}
+	require.Empty(t, s.grabbed())
+}
+
+// A request with Transfer-Encoding is the last one of its connection: a proxy that goes by a Content-Length beside it
+// would take what follows for another request.
+func TestTransferEncodingEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	next := "GET /v1/campaigns/c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	head := "POST /v1/campaigns/granted/grabs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +
+		"Authorization: Bearer " + hs().sign(t, "u1") + "\r\n"
+	chunks := "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(good), good)
+	for name, c := range map[string]struct {
+		request string
+		answers int
+	}{
+		"with a length":    {head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(good), good), 2},
+		"chunked":          {head + chunks, 1},
+		"both":             {head + "Content-Length: 4\r\n" + chunks, 1},
+		"a path not there": {strings.Replace(head, "/grabs", "/none", 1) + chunks, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.answers, strings.Count(s.raw(t, c.request+next), "HTTP/1.1 "))
+		})
+	}
 }
 
 // What the caller sent does not end up in the log as lines of their own.

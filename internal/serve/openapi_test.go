@@ -70,6 +70,7 @@ func (c *checker) checkGrabs(t *testing.T, s *server, grab, own *web.Endpoint) {
 	for _, id := range append(outcomes(), "transient", "unknown", "Bad") {
 		c.check(t, grab, s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", good))
 	}
+	c.check(t, grab, s.call(t, "POST", "/v1/campaigns/granted/grabs?dry_run=true", good))
 	for _, id := range []string{"counts", "several"} {
 		c.check(t, grab, s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", "{}"))
 	}

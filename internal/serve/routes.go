@@ -54,7 +54,7 @@ func (s *Server) endpoints() []web.Endpoint {
 				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
 				"signature.",
 			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Crowd: true, Do: s.asUser(s.grab),
-			Codes: slices.Concat(web.BodyCodes, []string{"campaign_invalid", "user_invalid", "facts_invalid",
+			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid",
 				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen", "refilling",
 				"unavailable", "outcome_unknown", "rate_limited"}),
 		},
@@ -65,7 +65,7 @@ func (s *Server) endpoints() []web.Endpoint {
 				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
 			Params: id, Security: key, Roles: access.RolesOf(access.Grab), Body: batchRequest{}, Answer: BatchAnswer{},
 			Do: s.grabBatch,
-			Codes: slices.Concat(web.BodyCodes, []string{"grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
+			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
 				"unavailable", "rate_limited"}),
 		},
 		{
@@ -81,7 +81,7 @@ func (s *Server) endpoints() []web.Endpoint {
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
 			Description: "Lists what the token's or the signature's user holds in a campaign, with the codes of coupons.",
 			Params:      id, Security: user, Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
-			Codes: []string{"campaign_invalid", "user_invalid", "facts_invalid", "unknown_campaign", "archived", "frozen",
+			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "unknown_campaign", "archived", "frozen",
 				"not_durable", "unavailable", "rate_limited"},
 		},
 		{
@@ -89,7 +89,7 @@ func (s *Server) endpoints() []web.Endpoint {
 			Description: "Says whether grabs are decided now, and by the server's own clock when that begins and ends. " +
 				"It is up to a second old.",
 			Params: id, Answer: CampaignAnswer{}, Do: s.campaign,
-			Codes: []string{"campaign_invalid", "unknown_campaign", "frozen", "unavailable", "rate_limited"},
+			Codes: []string{"invalid_parameter", "campaign_invalid", "unknown_campaign", "frozen", "unavailable", "rate_limited"},
 		},
 	}
 }
@@ -107,8 +107,19 @@ func (s *Server) asUser(
 		if wait := s.limits.take(who.user, 1, time.Now()); wait > 0 {
 			return rateLimited(wait)
 		}
+		if err := noQuery(r); err != nil {
+			return err
+		}
 		return do(w, r, who)
 	}
+}
+
+// noQuery refuses a query where none belongs: a caller who writes one expects that it does something.
+func noQuery(r *http.Request) error {
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		return web.Refuse("invalid_parameter", "this path takes no query")
+	}
+	return nil
 }
 
 // identify notes which user a token or a signature is for.

@@ -151,9 +151,12 @@ func (a *API) unknown(_ http.ResponseWriter, r *http.Request) error {
 
 // path answers the methods of one path.
 func (a *API) path(list []Endpoint) http.Handler {
-	methods := make([]string, len(list))
+	var methods []string
 	for i := range list {
-		methods[i] = list[i].Method
+		methods = append(methods, list[i].Method)
+		if list[i].Method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
 	}
 	allow := strings.Join(methods, ", ")
 	other := func(w http.ResponseWriter, _ *http.Request) error {
@@ -162,7 +165,8 @@ func (a *API) path(list []Endpoint) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range list {
-			if e := &list[i]; e.Method == r.Method {
+			// net/http leaves out the body of an answer to HEAD.
+			if e := &list[i]; e.Method == r.Method || e.Method == http.MethodGet && r.Method == http.MethodHead {
 				a.checked(w, r, e.Crowd, e.Do)
 				return
 			}

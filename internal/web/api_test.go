@@ -66,7 +66,7 @@ func TestHandler(t *testing.T) {
 	}
 	w, p := ask(t, a, "PUT", "/v1/things")
 	require.Equal(t, "method_not_allowed", p.Code)
-	require.Equal(t, "GET, POST", w.Header().Get("Allow"))
+	require.Equal(t, "GET, HEAD, POST", w.Header().Get("Allow"))
 	for _, path := range []string{"/", "/v1/thing", "/v1/things/", "//v1/things", "/v1/../v1/things"} {
 		w, p := ask(t, a, "GET", path)
 		require.Equal(t, Problem{Type: "about:blank", Title: "There is no such path", Status: 404, Detail: "see the shop",

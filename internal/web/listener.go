@@ -45,7 +45,7 @@ func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, e
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s := &Server{at: l.Addr(), Ended: make(chan error, 1), server: &http.Server{
-		Handler: h, ReadHeaderTimeout: limits.ReadHeaderTimeout, ReadTimeout: limits.ReadTimeout,
+		Handler: closeChunked(h), ReadHeaderTimeout: limits.ReadHeaderTimeout, ReadTimeout: limits.ReadTimeout,
 		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout, MaxHeaderBytes: limits.HeaderBytes,
 		Protocols: protocols, ErrorLog: errors,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -60,6 +60,17 @@ func (s *Server) serve(l net.Listener) {
 		s.Ended <- fmt.Errorf("serve on %s: %w", s.at, err)
 	}
 	close(s.Ended)
+}
+
+// closeChunked has a request with Transfer-Encoding be the last one of its connection. net/http removes a Content-Length
+// beside it before a handler sees it; a proxy in front that goes by that length would take the rest for another request.
+func closeChunked(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header()["Connection"] = closeIt
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Stop takes no more requests and waits for those under way, at most so long. Its error says what callers whose

@@ -42,6 +42,7 @@ var codes = map[string]Code{
 	"unknown_field":      {http.StatusBadRequest, "The body has a field that does not exist"},
 	"amount_not_integer_minor_units": {http.StatusBadRequest,
 		"The amount is not an integer of minor units in plain digits"},
+	"invalid_parameter":        {http.StatusBadRequest, "A parameter of the query can't be taken"},
 	"amount_out_of_range":      {http.StatusBadRequest, "The amount is out of range"},
 	"idempotency_key_required": {http.StatusBadRequest, "The Idempotency-Key is missing or wrong"},
 	"idempotency_key_reused":   {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
