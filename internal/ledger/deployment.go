@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // ErrNotFounded says that a ledger belongs to no deployment yet. Its error is Broken.
@@ -155,15 +156,67 @@ func (m *shardMove) named(err error) error {
 	return nil
 }
 
-// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, also of one that is archived, of
-// one in quarantine, or of the close that a refund is based on; 0 if it has seen none.
+// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, also of one that is archived, in
+// quarantine or pending, or of the close that a refund is based on; 0 if it has seen none.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
+			UNION ALL SELECT MAX(seq) FROM pending WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund WHERE shard = $1
 			UNION ALL SELECT MAX(close_seq) FROM refund_close WHERE shard = $1
 			UNION ALL SELECT MAX(last_seq) FROM archive_shard WHERE shard = $1) AS seen`,
 		[]any{int64(shard)}, number}.one(ctx, l)
 	return seq, err
+}
+
+// Events are what the ledger knows of a range of seqs.
+type Events struct {
+	// Campaigns are those whose grants are among them: paid, in quarantine or pending.
+	Campaigns map[string]bool
+	// Gap is the first seq of which the ledger knows neither a grant nor a close that was refunded; 0 if there is none.
+	// Campaigns that have grants far behind the gap only are left out.
+	Gap int64
+}
+
+// eventsPage is how many seqs one question of EventsIn is about.
+const eventsPage = 10_000
+
+// EventsIn says what the ledger knows of a shard's seqs. It reads up to the first gap. The ledger does not know the
+// single seqs of archived grants: they are a gap.
+func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (Events, error) {
+	out := Events{Campaigns: map[string]bool{}}
+	type event struct {
+		seq      int64
+		campaign string
+	}
+	for next := seqs.First; next <= seqs.Last && out.Gap == 0; {
+		last := min(seqs.Last, next+eventsPage-1)
+		page, err := question[event]{fmt.Sprintf("read the events %d to %d of shard %d", next, last, shard),
+			`SELECT seq, campaign FROM (SELECT seq, campaign FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
+				UNION SELECT seq, campaign FROM quarantine WHERE shard = $1 AND seq >= $2 AND seq <= $3
+				UNION SELECT seq, campaign FROM pending WHERE shard = $1 AND seq >= $2 AND seq <= $3
+				UNION SELECT close_seq, '' FROM refund WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
+				UNION SELECT close_seq, '' FROM refund_close WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3)
+				AS known ORDER BY seq, campaign`,
+			[]any{int64(shard), next, last}, func(s scan) (e event, err error) {
+				err = s(&e.seq, &e.campaign)
+				return e, err
+			}}.all(ctx, l)
+		if err != nil {
+			return out, err
+		}
+		for _, e := range page {
+			if e.seq <= next {
+				next = e.seq + 1
+			}
+			if e.campaign != "" {
+				out.Campaigns[e.campaign] = true
+			}
+		}
+		if next <= last {
+			out.Gap = next
+		}
+	}
+	return out, nil
 }

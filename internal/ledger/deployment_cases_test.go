@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,4 +165,51 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(99), highest(3), "so was the close of a refund")
+
+	asked := grant("rain", 6)
+	asked.Seq = 120
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{asked})
+	require.NoError(t, err)
+	require.Equal(t, int64(120), highest(3), "a credit that was asked for may be booked")
+}
+
+// What is paid, in quarantine, pending, or a close that was refunded is known; another shard's is not.
+func testEventsIn(t *testing.T, f *fixture) {
+	known := func(shard int, first, last int64) (campaigns []string, gap int64) {
+		e, err := f.ledger.EventsIn(t.Context(), shard, stream.SeqRange{First: first, Last: last})
+		require.NoError(t, err)
+		return slices.Sorted(maps.Keys(e.Campaigns)), e.Gap
+	}
+	f.create(t, "rain", 10)
+	f.create(t, "later", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	aside := grant("rain", 5)
+	aside.Packet = 11 // not planned
+	f.settles(t, aside)
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 6, 6))
+	require.NoError(t, err)
+	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "later", Shard: 3, Seq: 7,
+		Close: stream.Closing{Left: 10, LeftAmount: fundedFor(10)}}
+	_, err = f.ledger.Refund(t.Context(), one(closed), 0)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		shard            int
+		first, last, gap int64
+		campaigns        []string
+	}{
+		{3, 1, 7, 0, []string{"rain"}},
+		{3, 7, 7, 0, nil},
+		{3, 7, 6, 0, nil},
+		{3, 5, 8, 8, []string{"rain"}},
+		{3, 1, 3 * eventsPage, 8, []string{"rain"}},
+		{2, 1, 7, 1, nil},
+	} {
+		campaigns, gap := known(c.shard, c.first, c.last)
+		require.Equal(t, c.gap, gap, "%+v", c)
+		require.Equal(t, c.campaigns, campaigns, "%+v", c)
+	}
+	f.tamper(t, stmt{sql: `DELETE FROM grants WHERE packet = 3`})
+	campaigns, gap := known(3, 1, 7)
+	require.EqualValues(t, 3, gap)
+	require.Equal(t, []string{"rain"}, campaigns)
 }

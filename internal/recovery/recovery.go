@@ -26,7 +26,7 @@ type Ledger interface {
 	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
 	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
-	EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange, fn func(hongbao.Grant) error) error
+	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
 }

@@ -33,6 +33,7 @@ type Verdict struct {
 	Unloaded []string `json:"unloaded,omitempty"`
 
 	state  shards.Frozen
+	events ledger.Events    // what the ledger knows of the events that Redis has lost
 	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
 	silent map[int]bool     // shards that did not answer
 }
@@ -111,8 +112,7 @@ const campaignsPage = 500
 
 // askCampaigns compares the campaigns of the ledger that live on the shard with those in Redis.
 func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
-	ahead, err := r.ahead(ctx, v)
-	if err != nil {
+	if err := r.askEvents(ctx, v); err != nil {
 		return err
 	}
 	for after := ""; ; {
@@ -126,7 +126,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) {
 				continue
 			}
-			if err := r.askCampaign(ctx, v, c, ahead[after]); err != nil {
+			if err := r.askCampaign(ctx, v, c); err != nil {
 				return err
 			}
 		}
@@ -136,16 +136,15 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 	}
 }
 
-// askCampaign compares a campaign of the ledger with the shard's part of it in Redis. ahead tells that the ledger has
-// grants of it that Redis has lost.
-func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign, ahead bool) error {
+// askCampaign compares a campaign of the ledger with the shard's part of it in Redis.
+func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	state, dealt, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignState(ctx, id)
 	if err != nil {
 		return err
 	}
 	missing := state == ""
-	why := v.doubt(c, state, ahead)
+	why := v.doubt(c, state)
 	if why == "" && missing {
 		if why, err = r.elsewhere(ctx, v, c); err != nil {
 			return err
@@ -193,22 +192,15 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 	return "", nil
 }
 
-// ahead are the campaigns of which the ledger has grants that Redis has lost.
-func (r *Recoverer) ahead(ctx context.Context, v *Verdict) (map[string]bool, error) {
-	ids := map[string]bool{}
-	if v.Ledger <= v.Redis {
-		return ids, nil
-	}
-	seqs := stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Ledger}
-	err := r.cfg.Ledger.EachGrantBySeq(ctx, v.Shard, seqs, func(g hongbao.Grant) error {
-		ids[g.Campaign] = true
-		return nil
-	})
-	return ids, err
+// askEvents asks the ledger for the events that Redis has lost.
+func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
+	v.events, err = r.cfg.Ledger.EventsIn(ctx, v.Shard, stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Known()})
+	return err
 }
 
 // doubt says why a campaign can't go on as Redis has it; "" if it can.
-func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) string {
+func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
+	ahead := v.events.Campaigns[c.Spec.ID]
 	refunded := c.State == ledger.StateRefunded
 	begun := !time.Now().Add(clockSkew).Before(c.Spec.From)
 	switch {
@@ -227,11 +219,11 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string, ahead bool) stri
 	case ahead:
 		return "the ledger has grants of it that Redis has lost"
 	case v.Late > 0:
-		return fmt.Sprintf("event %d was seen, and the shard was opened without it; nobody can tell of which campaign it was",
+		return fmt.Sprintf("event %d was seen, and the shard was opened without it; no one can say of which campaign it was",
 			v.Late)
-	case v.Known() > max(v.Redis, v.Ledger):
-		return fmt.Sprintf("somebody knows of event %d, which Redis has lost; nobody can tell of which campaign it was",
-			v.Known())
+	case v.events.Gap > 0:
+		return fmt.Sprintf("Redis has lost event %d, and the ledger does not have it: no one can say of which campaign it was",
+			v.events.Gap)
 	}
 	return ""
 }
