@@ -22,8 +22,7 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Owner: a.worker,
-		Log: a.log}
+	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Log: a.log}
 	if a.has(configs.SinkKafka) {
 		if cfg.Topic, err = a.openTopic(ctx); err != nil {
 			return nil, err

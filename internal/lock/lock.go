@@ -50,11 +50,40 @@ func New(cfg Config) (*Locks, error) {
 // the lock is lost; fn must then stop at once. Do returns fn's error, after fn and all that Do started have returned. A
 // lock that can't be given back ends with its lease. name is as a campaign's id.
 func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
-	call := &shards.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}
-	sent, err := l.take(ctx, call)
+	c := l.call(l.cfg.Layout.Home(name), name)
+	sent, err := l.take(ctx, c)
 	if err != nil {
 		return err
 	}
+	return l.hold(ctx, c, sent, fn)
+}
+
+// Try runs fn as Do does, under a lock that lives on a shard. It returns false, and does not wait, if another holds it.
+func (l *Locks) Try(ctx context.Context, k shards.Keys, name string, fn func(ctx context.Context) error) (bool, error) {
+	c, sent := l.call(k, name), time.Now()
+	taken, _, err := c.shard.TakeLock(ctx, &c.LockCall)
+	if err != nil {
+		l.release(ctx, c) // it may be ours, and nobody would renew it
+	}
+	if err != nil || !taken {
+		return false, err
+	}
+	return true, l.hold(ctx, c, sent, fn)
+}
+
+// call is a wish for a lock that lives on a shard.
+type call struct {
+	shards.LockCall
+
+	shard *shards.Shard
+}
+
+func (l *Locks) call(k shards.Keys, name string) *call {
+	return &call{shards.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}, shards.Of(l.cfg.Redis, k)}
+}
+
+// hold runs fn under the lock that was taken by a call sent at that time.
+func (l *Locks) hold(ctx context.Context, call *call, sent time.Time, fn func(ctx context.Context) error) error {
 	held, lose := context.WithCancelCause(ctx)
 	// Counted from before the call that took it: here the lease ends earlier than in Redis.
 	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLost) })
@@ -64,27 +93,23 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 		defer close(renewed)
 		l.renew(held, stop, call, over, lose)
 	}()
-	err = fn(held)
+	err := fn(held)
 	close(stop)
 	<-renewed
 	over.Stop()
 	if err != nil && errors.Is(context.Cause(held), ErrLost) {
-		err = fmt.Errorf("%w under lock %s: %w", ErrLost, name, err)
+		err = fmt.Errorf("%w under lock %s: %w", ErrLost, call.Name, err)
 	}
 	lose(nil)
 	l.release(ctx, call)
 	return err
 }
 
-func (l *Locks) home(call *shards.LockCall) *shards.Shard {
-	return shards.Of(l.cfg.Redis, l.cfg.Layout.Home(call.Name))
-}
-
 // take tries until it has the lock, and tells when it sent the call that got it.
-func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, error) {
+func (l *Locks) take(ctx context.Context, call *call) (time.Time, error) {
 	for {
 		sent := time.Now()
-		taken, held, err := l.home(call).TakeLock(ctx, call)
+		taken, held, err := call.shard.TakeLock(ctx, &call.LockCall)
 		if err != nil {
 			l.release(ctx, call) // it may be ours, and nobody would renew it
 			if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
@@ -109,7 +134,7 @@ func (l *Locks) take(ctx context.Context, call *shards.LockCall) (time.Time, err
 }
 
 // renew begins the lease anew every third of it. A renewal that fails is tried again, until over fires.
-func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.LockCall, over *time.Timer,
+func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *call, over *time.Timer,
 	lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.cfg.Lease / 3)
 	defer tick.Stop()
@@ -123,7 +148,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.Lo
 		}
 		sent := time.Now()
 		try, cancel := context.WithTimeout(ctx, l.cfg.Lease/3)
-		mine, err := l.home(call).RenewLock(try, call)
+		mine, err := call.shard.RenewLock(try, &call.LockCall)
 		cancel()
 		switch {
 		case err == nil && !mine:
@@ -136,8 +161,8 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *shards.Lo
 }
 
 // release gives the lock back, also after ctx has ended. If that fails the lease ends by itself.
-func (l *Locks) release(ctx context.Context, call *shards.LockCall) {
+func (l *Locks) release(ctx context.Context, call *call) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
 	defer cancel()
-	_, _ = l.home(call).ReleaseLock(ctx, call)
+	_, _ = call.shard.ReleaseLock(ctx, &call.LockCall)
 }

@@ -60,8 +60,7 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 		"one is a close that was refunded": {func(t *testing.T, w *world) {
 			closed, err := w.shard().Close(t.Context(), "hail", true, 0)
 			require.NoError(t, err)
-			_, err = w.ledger.Refund(t.Context(), []stream.Entry{closed}, 0)
-			require.NoError(t, err)
+			w.refund(t, closed)
 			w.grab(t, w.server.Client(t), 1)
 			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)))
 		}, []string{"hail", id}},
@@ -98,6 +97,13 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refund refunds a campaign that was closed on its one shard.
+func (w *world) refund(t *testing.T, closed stream.Entry) {
+	t.Helper()
+	_, err := w.ledger.Refund(t.Context(), []stream.Entry{closed}, 0)
+	require.NoError(t, err)
 }
 
 // pends notes that the credits of grants are being asked for.

@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -46,12 +46,12 @@ type Config struct {
 	Topic Topic
 	// Sinks are those of the deployment: their claims get new fences, and their pauses and bounds are kept.
 	Sinks []string
-	// Owner names this process.
-	Owner string
 	Log   *zap.Logger
 	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five
 	// seconds.
 	Gather time.Duration
+	// Lease is how long a shard is kept for a recoverer that died. 0 for a minute.
+	Lease time.Duration
 }
 
 // Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
@@ -65,6 +65,9 @@ type Recoverer struct {
 func New(cfg Config) *Recoverer {
 	if cfg.Gather == 0 {
 		cfg.Gather = 5 * time.Second
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = time.Minute
 	}
 	return &Recoverer{cfg: cfg, alarmed: map[int]string{}, next: map[int]time.Time{}}
 }
@@ -106,13 +109,14 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	if z.Since < r.cfg.Gather && z.Seq >= 0 || time.Now().Before(r.next[shard]) {
 		return nil
 	}
+	began := time.Now()
 	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
 		v, err := r.verdict(ctx, shard)
 		if err != nil || !v.Frozen {
 			return err
 		}
 		if v.Lost() {
-			r.next[shard] = time.Now().Add(lostPause)
+			r.next[shard] = time.Now().Add(lostPause + time.Since(began)) // so that Accept finds a time between two looks
 			r.alarm(v)
 			return nil
 		}
@@ -165,22 +169,14 @@ func (v *Verdict) String() string {
 		late, in)
 }
 
-// leaseTime is how long one turn on a shard may take before another worker may begin one.
-const leaseTime = time.Minute
-
-// alone runs fn, unless another worker is at this shard: then it gives false.
+// alone runs fn, unless another worker is at this shard: then it returns false. fn's context ends if the lease is lost.
 func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
-	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
-	call := &shards.LockCall{Name: "recover", Token: r.cfg.Owner, Lease: leaseTime}
-	taken, _, err := k.TakeLock(ctx, call)
-	if err != nil || !taken {
+	locks, err := lock.New(lock.Config{Redis: r.cfg.Redis, Layout: r.cfg.Space, Lease: r.cfg.Lease,
+		Poll: 100 * time.Millisecond})
+	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseTime)
-	defer cancel()
-	err = fn(ctx)
-	_, unlock := k.ReleaseLock(context.WithoutCancel(ctx), call)
-	return true, errors.Join(err, unlock)
+	return locks.Try(ctx, r.cfg.Space.Shard(shard), "recover", fn)
 }
 
 // Verdicts tells how every shard stands.
@@ -196,11 +192,14 @@ func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
+// acceptPatience is how long Accept waits for a worker that looks at the shard.
+const acceptPatience = time.Minute
+
 // Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
 // lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
 // worker that looks at the shard.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
-	waiting, cancel := context.WithTimeoutCause(ctx, leaseTime, hongbao.Errorf(hongbao.ClassTransient,
+	waiting, cancel := context.WithTimeoutCause(ctx, acceptPatience, hongbao.Errorf(hongbao.ClassTransient,
 		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
 	defer cancel()
 	return retry.Poll(waiting, 100*time.Millisecond, func() (bool, error) {

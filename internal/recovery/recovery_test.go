@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -269,11 +268,7 @@ func TestPlannedFailover(t *testing.T) {
 	require.NoError(t, w.server.Kill())
 	w.rdb = replica.Client(t)
 	require.NoError(t, w.rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
-	w.rec = recovery.New(recovery.Config{
-		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test",
-		Log:    zap.NewNop(),
-		Gather: 300 * time.Millisecond,
-	})
+	w.rec = w.recoverer(func(*recovery.Config) {})
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
 	w.opens(t)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))

@@ -37,6 +37,7 @@ type world struct {
 	ledger *ledger.Ledger
 	rec    *recovery.Recoverer
 	logs   *observer.ObservedLogs
+	log    *zap.Logger
 	dir    string
 	topic  topic
 	user   int
@@ -85,12 +86,19 @@ func setupOf(t *testing.T, n int) *world {
 	w.fund(t, id, 0)
 	core, logs := observer.New(zap.InfoLevel)
 	w.logs = logs
-	w.rec = recovery.New(recovery.Config{
-		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"}, Owner: "test",
-		Log:    zap.New(core),
-		Gather: 300 * time.Millisecond,
-	})
+	w.log = zap.New(core)
+	w.rec = w.recoverer(func(*recovery.Config) {})
 	return w
+}
+
+// recoverer gives a recoverer of the world, with a change.
+func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
+	cfg := recovery.Config{
+		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"},
+		Log: w.log, Gather: 300 * time.Millisecond,
+	}
+	change(&cfg)
+	return recovery.New(cfg)
 }
 
 func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {

@@ -50,8 +50,11 @@ type Doubt struct {
 // Known is the highest event that anybody knows.
 func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
 
-// Lost tells whether something is missing in Redis.
-func (v *Verdict) Lost() bool { return v.Known() > v.Redis || v.Late > 0 || len(v.Campaigns) > 0 }
+// lostEvents reports whether Redis has lost events.
+func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
+
+// Lost reports whether something is missing in Redis.
+func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
 // verdict asks everybody about a shard. It changes nothing, but it freezes a shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
@@ -93,18 +96,14 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 // clockSkew is by how much the clocks of Redis and Kafka may differ.
 const clockSkew = time.Minute
 
-// lastEntry is from when on the topic may have events that the shard's stream has not; the zero time if the stream is
-// empty.
+// lastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
+// where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
 func (r *Recoverer) lastEntry(ctx context.Context, shard int) (time.Time, error) {
-	last, err := r.cfg.Redis.XRevRangeN(ctx, r.cfg.Space.Shard(shard).Events(), "+", "-", 1).Result()
-	if err != nil || len(last) == 0 {
-		return time.Time{}, shards.Classify(err)
+	at, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).LastEntry(ctx)
+	if err != nil || at.IsZero() {
+		return time.Time{}, err
 	}
-	var ms int64
-	if _, err := fmt.Sscanf(last[0].ID, "%d-", &ms); err != nil {
-		return time.Time{}, fmt.Errorf("entry id %q: %w", last[0].ID, err)
-	}
-	return time.UnixMilli(ms).Add(-clockSkew), nil
+	return at.Add(-clockSkew), nil
 }
 
 // campaignsPage is how many campaigns are asked for at once.
@@ -123,8 +122,8 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 		for i := range page {
 			c := &page[i]
 			after = c.Spec.ID
-			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) {
-				continue
+			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
+				continue // Redis has the close of a refunded one, and grants no more of it
 			}
 			if err := r.askCampaign(ctx, v, c); err != nil {
 				return err
