@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ type lostShard struct {
 	mu   sync.Mutex
 	done shards.Bitset
 	last int64
+	// skipped are seqs that no entry has: Redis lost their events, if there were any. What the ledger has paid of them is
+	// delivered by nobody else, whether the sink has marked them as done or not.
+	skipped []stream.SeqRange
 	// aside are the events of dead letters, waiting and dropped ones: these are decided one by one.
 	aside map[int64]bool
 	seen  map[int64]uint64 // by seq / 64
@@ -46,6 +50,9 @@ func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layo
 			if at.done, err = shards.Of(rdb, k).GroupDone(ctx, sink, stream.SeqRange{First: 1, Last: at.last}); err != nil {
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
+		}
+		if at.skipped, err = shards.Of(rdb, k).Skipped(ctx); err != nil {
+			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.aside, err = letters.Seqs(ctx, sink, i); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
@@ -74,6 +81,10 @@ func (l *Lost) Picks(g *hongbao.Grant) bool {
 		return false
 	}
 	s := &l.shards[g.Shard]
-	return !g.Time.Before(s.since) && g.Seq >= 1 && g.Seq <= s.last && s.done.Has(g.Seq) && !s.aside[g.Seq] &&
-		s.seen[g.Seq/64]&(1<<(g.Seq%64)) == 0
+	if g.Time.Before(s.since) || g.Seq < 1 || g.Seq > s.last || s.aside[g.Seq] || s.seen[g.Seq/64]&(1<<(g.Seq%64)) != 0 {
+		return false
+	}
+	return s.done.Has(g.Seq) || slices.ContainsFunc(s.skipped, func(r stream.SeqRange) bool {
+		return r.First <= g.Seq && g.Seq <= r.Last
+	})
 }

@@ -116,7 +116,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &run{
 		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Redis, r.cfg.Space),
 		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
-			receipts: newReceipts(r.cfg.Sink, r.cfg.Space.Len())},
+			receipts: newReceipts(r.cfg.Sink, r.cfg.Space.Len()), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
 		shard: make([]shardRun, r.cfg.Space.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),

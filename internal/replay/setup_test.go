@@ -101,6 +101,6 @@ func (w *world) events(pick func(g *hongbao.Grant) bool) map[string]int {
 
 func all(*hongbao.Grant) bool { return true }
 
-func newEntry(k shards.Keys, values ...string) *redis.XAddArgs {
+func newEntry(k shards.Keys, values ...any) *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: k.Events(), Values: values}
 }

@@ -39,6 +39,9 @@ type source struct {
 	ledger   Ledger    // may be nil
 	page     int       // grants at once
 	receipts *receipts // nil: it does not read receipts
+	// lost: what the ledger has paid of events that Redis lost is among the grants. Not where the done bits of a sink are
+	// all that says what is there: these were lost, too.
+	lost bool
 }
 
 // each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
@@ -90,6 +93,9 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 	}
 	for i := range entries {
 		e := &entries[i]
+		if e.Kind == stream.EntryEpoch && s.lost { // its seqs are a gap
+			continue
+		}
 		if e.Seq > seqs.First {
 			if err := flush(); err != nil {
 				return seqs.First, err

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Redis lost grants that the ledger had paid and the topic had not, and the shard was opened anew. The replay that the
+// audit recommends brings these grants to the topic, each once.
+func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 10, 1000)
+	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.Equal(t, 4, d.crowdOf("rain", 2, 4))
+	w = d.start("work", "--sink", "balance")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.auditNow().Total.Settled == 6 }, "all are paid")
+	w.stop(syscall.SIGTERM)
+
+	k, ctx := d.space.Shard(0), t.Context()
+	keys, err := d.rdb.Keys(ctx, "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		if key != k.Meta() && !strings.HasSuffix(key, ":{deployment}") {
+			require.NoError(t, d.rdb.Del(ctx, key).Err())
+		}
+	}
+	require.NoError(t, d.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Events(), Values: []string{"2",
+		fmt.Sprintf("epoch - 1 2 %d\n65535 6", time.Now().UnixMilli())}}).Err())
+	require.NoError(t, d.rdb.HSet(ctx, k.Meta(), "epoch", 2, "seq", 65535, "skipped", "1-65535", "finished", 0).Err())
+	w = d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+
+	require.EqualValues(t, 4, d.auditNow().Found[audit.MissingInTopic])
+	report := decided[replay.Report](t, d.ok("replay", "mend", "--to", configs.SinkKafka, "--missing", "--json"))
+	require.EqualValues(t, 4, report.Delivered)
+	r := d.auditNow()
+	require.Zero(t, r.Found[audit.MissingInTopic]+r.Found[audit.DuplicateInTopic], "%v", r.Differences)
+	require.EqualValues(t, 6, r.Total.Published)
+	again := decided[replay.Report](t, d.ok("replay", "again", "--to", configs.SinkKafka, "--missing", "--json"))
+	require.Zero(t, again.Delivered)
+}
