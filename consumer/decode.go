@@ -83,13 +83,19 @@ func (s *shard) known(items []item) *shards.Progress {
 	return a.progress
 }
 
-// neighbours gives the ranges of events that the items have, one for as many items as lie close together; of tells for
-// each item in which range it is.
+// neighbours gives the ranges of grants that the items have, one for as many items as lie close together; of tells for
+// each item in which range it is. What else an item claims is not looked up: until the head has refuted it, it may be
+// any number.
 func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	of = make([]int, len(items))
 	for i := range items {
-		first, last := items[i].entry.Seq, items[i].entry.Last()
-		if n := len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+shards.ChunkEvents {
+		n := len(items[i].entry.Grants)
+		if n == 0 {
+			continue
+		}
+		first := items[i].entry.Seq
+		last := first + int64(n) - 1
+		if n = len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+shards.ChunkEvents {
 			ranges[n-1].Last = last
 		} else {
 			ranges = append(ranges, stream.SeqRange{First: first, Last: last})

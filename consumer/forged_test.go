@@ -70,6 +70,33 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
 }
 
+// An entry that claims numbers which no shard ever reaches costs no more than any other: it becomes a dead letter, and
+// the real events beside it are delivered.
+func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
+	t.Parallel()
+	for name, values := range map[string][]any{
+		"a grant":               forged(9007199254740990, 1),
+		"a grant above the top": forged(9007199254740991, 1),
+		"a close":               testkit.Entry(1, "close", "rain", 9007199254740991, 1, 1700000000000, "2 203 0 0"),
+		"an epoch":              testkit.Entry(2, "epoch", "-", 3, 1, 1700000000000, "9007199254740991 2"),
+		"an epoch at the top":   testkit.Entry(2, "epoch", "-", 9007199254740991, 1, 1700000000000, "9007199254740991 2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			b.add(t, 0, 2)
+			b.raw(t, values...)
+			b.add(t, 0, 2)
+			s := newSink(nil)
+			w := start(t, b.config(t, "w", s))
+			b.idle(t, 0)
+			require.NoError(t, w.stop())
+			s.onceEach(t, 4)
+			require.Len(t, b.dead(t), 1)
+		})
+	}
+}
+
 // A forged entry that a dead worker had is found out as well by the one who takes it over.
 func TestForgedEntryIsTakenOver(t *testing.T) {
 	t.Parallel()
