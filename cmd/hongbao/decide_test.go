@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -118,6 +119,28 @@ func TestDeadLetters(t *testing.T) {
 	require.Equal(t, int64(1), r.Total.Dropped)
 	require.Contains(t, r.Dropped[0].Detail, `dropped by bob: "paid by hand"`)
 	d.refused(1, []string{"dead", "show", first.ID}, "no_such_dead_letter", "hongbao dead list")
+}
+
+// A letter is requeued or dropped, never both: while a requeue of the sink runs, a drop waits, and then finds the letter
+// gone.
+func TestADropWaitsForARequeue(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	for i := range 4 {
+		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
+	}
+	d.buried(configs.SinkBalance)
+	last := decided[listed](t, d.ok("dead", "list", "--json")).Letters[3].ID
+	requeue := d.start("dead", "requeue", "--sink", "balance", "--expect", "4", "--rate", "1", "--by", "ann", "--why", "open")
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		return len(decided[listed](t, d.ok("dead", "list", "--json")).Letters) == 3
+	}, "the requeue is under way")
+	d.refused(1, []string{"dead", "drop", last, "--by", "bob", "--why", "fraud"}, "no_such_dead_letter")
+	require.Contains(t, requeue.wait(time.Minute).out, "4 of 4 letters were requeued")
+	r := d.auditNow()
+	require.EqualValues(t, 4, r.Total.Settled)
+	require.Zero(t, r.Total.Dropped)
 }
 
 // A whole entry that can't be read can be shown and dropped, and nothing else.

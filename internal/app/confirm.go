@@ -68,11 +68,14 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	if o.DryRun {
 		return a.confirm(ctx, letters, pick, &o, report)
 	}
+	confirm := func(ctx context.Context) error {
+		report, err = a.confirm(ctx, letters, pick, &o, report)
+		return err
+	}
 	e := aboutLetters(ctx, access.ConfirmCredits, &deadletter.Pick{IDs: o.Letters, Filter: pick.Filter}, o.By)
 	e.Details["booked"], e.Details["packets"] = o.Word.Verdict == remote.Done, o.Packets
 	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
-		report, err = a.confirm(ctx, letters, pick, &o, report)
-		return err
+		return a.decides(ctx, configs.SinkBalance, false, confirm)
 	})
 	return report, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
@@ -74,19 +75,71 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who deadlet
 	if err != nil {
 		return nil, err
 	}
+	drop := func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error) {
+		return letters.Drop(ctx, *p, who, dryRun)
+	}
 	if dryRun {
-		return letters.Drop(ctx, pick, who, true)
+		return a.eachSink(ctx, &pick, true, drop)
 	}
 	if err := letters.CheckExpected(ctx, pick); err != nil {
 		return nil, err
 	}
 	var report *deadletter.Report
 	err = a.recorded(ctx, aboutLetters(ctx, access.DropLetters, &pick, who), func(ctx context.Context, e *access.Entry) error {
-		report, err = letters.Drop(ctx, pick, who, false)
+		report, err = a.eachSink(ctx, &pick, false, drop)
 		resolved(e, report)
 		return err
 	})
 	return report, err
+}
+
+// decides lets one process at a time decide about the letters of a sink: what one drops another must not deliver.
+// Dry runs need no lock.
+func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
+	if dryRun {
+		return do(ctx)
+	}
+	locks, err := a.locks()
+	if err != nil {
+		return err
+	}
+	began := false
+	err = locks.Do(ctx, "letters-"+sink, func(ctx context.Context) error {
+		began = true
+		return do(ctx)
+	})
+	if err != nil && !began {
+		err = hongbao.Outagef(hongbao.ClassTransient, "another process decides about dead letters of sink %s: %w", sink, err)
+	}
+	return err
+}
+
+// eachSink decides about letters sink by sink, to one report; what one sink does does not stop the next.
+func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
+	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
+	next := ""
+	for _, p := range bySink(pick) {
+		var r *deadletter.Report
+		failed := a.decides(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
+			r, err = do(ctx, &p)
+			return err
+		})
+		err = errors.Join(err, failed)
+		if r == nil { // it did not begin
+			next = cmp.Or(next, p.Start())
+			continue
+		}
+		next = cmp.Or(next, r.Next)
+		if all == nil {
+			all = r
+		} else {
+			all.Add(r)
+		}
+	}
+	if all != nil {
+		all.Next = next // of the first sink that is not done
+	}
+	return all, err
 }
 
 // aboutLetters begins an entry about letters.
@@ -171,26 +224,10 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, e
 	return all, err
 }
 
-func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (all *deadletter.Report, err error) {
-	next := ""
-	for _, p := range bySink(&o.Pick) {
-		r, failed := a.requeue(ctx, letters, o, &p)
-		err = errors.Join(err, failed)
-		if r == nil { // it did not begin
-			next = cmp.Or(next, p.Start())
-			continue
-		}
-		next = cmp.Or(next, r.Next)
-		if all == nil {
-			all = r
-		} else {
-			all.Add(r)
-		}
-	}
-	if all != nil {
-		all.Next = next // of the first sink that is not done
-	}
-	return all, err
+func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Requeue) (*deadletter.Report, error) {
+	return a.eachSink(ctx, &o.Pick, o.DryRun, func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error) {
+		return a.requeue(ctx, letters, o, p)
+	})
 }
 
 // sinkBounds are those that a sink's workers heed: its rate, as people have set it or by its knob, and its batch.

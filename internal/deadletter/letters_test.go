@@ -305,3 +305,25 @@ func TestRequeueOfAnotherEpoch(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 3, report.Resolved)
 }
+
+// A letter that another decision has ended while it was delivered is reported, and not counted as resolved.
+func TestLettersThatAreGoneAreReported(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	l := w.Letters()
+	page := deadlettertest.List(t, l, deadletter.Filter{})
+	w.Target.Before = func(int, []hongbao.Grant) []error {
+		_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{page[1].ID}}, ann, false)
+		require.NoError(t, err)
+		return nil
+	}
+	cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}
+	report, err := l.Requeue(t.Context(), cfg, deadletter.Pick{IDs: []string{page[1].ID}}, ann, false)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, report.Gone)
+	require.Zero(t, report.Resolved)
+	var text strings.Builder
+	require.NoError(t, report.Write(&text))
+	require.Contains(t, text.String(), "1 were gone: another decision ended them first")
+	require.Contains(t, text.String(), "They were delivered all the same")
+}

@@ -139,8 +139,12 @@ func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report
 	now, err := l.shard(x.Shard).ResolveLetter(ctx, &shards.Decision{
 		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
 	})
-	if now {
+	switch {
+	case err != nil:
+	case now:
 		r.Resolved++
+	default:
+		r.Gone++
 	}
 	return err
 }
@@ -221,10 +225,11 @@ type Report struct {
 	Decision string `json:"decision" doc:"requeued or dropped."`
 	DryRun   bool   `json:"dry_run" doc:"True: nothing was written."`
 	// Matched letters were picked; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
-	// ones were refused by the sink again. A letter that somebody else decided meanwhile is in none of the latter.
+	// ones were refused by the sink again. Gone ones were there, but another decision had ended them first.
 	Matched    int64 `json:"matched" doc:"Letters that were picked."`
 	Resolved   int64 `json:"resolved" doc:"Those that were requeued or dropped now; 0 in a dry run."`
 	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
+	Gone       int64 `json:"gone" doc:"Those that another decision ended first. A requeue has delivered them all the same."`
 	// Next is Pick.After of a call that goes on where this one ended too early; empty if it did not, or ids were given.
 	Next string `json:"next" doc:"Goes into after, to go on if this ended too early; else empty."`
 	delivery.Refusals
@@ -246,6 +251,7 @@ func (r *Report) Add(o *Report) {
 	r.Matched += o.Matched
 	r.Resolved += o.Resolved
 	r.Unreadable += o.Unreadable
+	r.Gone += o.Gone
 	r.Failed += o.Failed
 	r.Failures = append(r.Failures, o.Failures...)
 }
@@ -261,6 +267,13 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
 			"them.\n", r.Unreadable)
+	}
+	if r.Gone > 0 {
+		fmt.Fprintf(&b, "%d were gone: another decision ended them first; `hongbao journal` names it.", r.Gone)
+		if r.Decision == shards.Requeued {
+			b.WriteString(" They were delivered all the same.")
+		}
+		b.WriteByte('\n')
 	}
 	r.Print(&b)
 	if r.Next != "" {
