@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
@@ -30,6 +31,8 @@ type Ledger interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	// RefundOf gives the refund of a campaign; false if there is none.
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
+	// Quarantine lists the grants that wait in quarantine.
+	deadletter.Quarantine
 }
 
 // Locker runs fn while nobody else runs one under the same name. fn's context ends when the lock is lost.
@@ -170,6 +173,9 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 	if err == nil {
 		err = c.agree(o, &s)
 	}
+	if err == nil && s.Refund == nil && o.Missing > 0 {
+		err = c.decided(ctx, o, &s)
+	}
 	if err != nil {
 		return r, fmt.Errorf("refund campaign %s: %w", o.Campaign, err)
 	}
@@ -215,6 +221,21 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 			"%w: group %s has not come to the close on each shard: %s", payment.ErrSettling, c.cfg.Group, s.unsettled())
 	}
 	return nil
+}
+
+// decided refuses an order while a grant that is missing may still be paid.
+func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
+	places := make([]shards.Keys, len(s.Places))
+	for i := range s.Places {
+		places[i] = c.cfg.Space.Shard(s.Places[i].Close.Shard)
+	}
+	u, err := deadletter.New(c.cfg.Redis, c.cfg.Space).Undecided(ctx, c.cfg.Group, o.Campaign, places, c.cfg.Ledger)
+	if err == nil && u.Letters+u.Quarantine > 0 {
+		err = hongbao.Errorf(hongbao.ClassConflict, "%w: %d grants are missing in the ledger, and may still be paid: %d of "+
+			"them are dead letters (`hongbao dead list --campaign %s`), %d wait in quarantine (`hongbao quarantine list`); "+
+			"nothing was moved. Decide each of them first", ErrMissing, o.Missing, u.Letters, o.Campaign, u.Quarantine)
+	}
+	return err
 }
 
 // unsettled names the shards on which the ledger's group has not come to the close.

@@ -120,6 +120,43 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	require.Equal(t, "refunded", b.state())
 }
 
+// While a missing grant waits for a person it may still be paid: no order refunds its money.
+func TestRefundWaitsForDecisions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.bury(b.k, "rain")
+	b.close()
+	b.settle(2)
+	o := closing.Order{Campaign: "rain", Amount: 80, Missing: 1}
+	refused := func(says string) {
+		t.Helper()
+		_, err := b.Refund(t.Context(), o)
+		require.ErrorIs(t, err, closing.ErrMissing)
+		require.ErrorContains(t, err, says)
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
+		require.Zero(t, b.ledger.posts)
+		require.Equal(t, "closed", b.state())
+	}
+	refused("1 of them are dead letters")
+	letters, err := shards.Of(b.rdb, b.k).Letters(t.Context(), "balance", "-", "+", 10)
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	_, err = shards.Of(b.rdb, b.k).ResolveLetter(t.Context(), &shards.Decision{Sink: "balance", Letter: letters[0].ID,
+		What: shards.Dropped, By: "ann", Why: "closed account"})
+	require.NoError(t, err)
+	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
+	refused("1 wait in quarantine")
+	b.ledger.aside[0].Grant.Campaign = "snow" // not its own
+	b.bury(b.k, "snow")
+	r, err := b.Refund(t.Context(), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 80, r.Amount)
+	b.bury(b.k, "rain")
+	again, err := b.Refund(t.Context(), o)
+	require.NoError(t, err, "a repeat gives the refund that is there")
+	require.Equal(t, r, again)
+}
+
 // A ledger that holds more than the close tells of was written by something else: no order refunds it.
 func TestRefundOfALedgerWithMore(t *testing.T) {
 	t.Parallel()

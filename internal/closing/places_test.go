@@ -136,6 +136,23 @@ func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // tagOf is what the keys of a shard begin with.
 func tagOf(k shards.Keys) string { return strings.TrimSuffix(k.Meta(), "meta") }
 
+// A dead letter of any of its shards may still be paid.
+func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	s.bury(s.places[2], "rain")
+	_, err := s.Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	for _, k := range s.places {
+		s.k = k
+		s.settle(2)
+	}
+	_, err = s.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1})
+	require.ErrorIs(t, err, closing.ErrMissing)
+	require.ErrorContains(t, err, "1 of them are dead letters")
+	require.Zero(t, s.ledger.posts)
+}
+
 // A silent shard keeps the others from nothing, and nobody is told half of it. Then the rest is closed, and what was
 // closed stays as it was. The refund waits for each.
 func TestCloseWithASilentShard(t *testing.T) {

@@ -29,6 +29,7 @@ type memLedger struct {
 	refunds map[string]payment.Refund
 	shards  int   // over which the campaign is dealt
 	packets int64 // with those that were added
+	aside   []ledger.Quarantined
 	posts   int
 	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
 	before, after func() error
@@ -77,6 +78,13 @@ func (l *memLedger) Campaign(_ context.Context, id string) (c ledger.StoredCampa
 	c.Packets = max(c.Spec.Packets, l.packets)
 	c.Funded, c.Granted, c.Grants = total, hongbao.Amount(10*l.grants), l.grants
 	return c, id != "typo", nil
+}
+
+func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
+	if after > 0 {
+		return nil, nil
+	}
+	return l.aside, nil
 }
 
 // mutex is a Locker within one process.
@@ -176,6 +184,16 @@ func (b *bundle) close() closing.Standing {
 	require.NoError(b.t, err)
 	require.Equal(b.t, hongbao.Amount(total-30), s.Amount())
 	return s
+}
+
+// bury makes a dead letter of a grant of a campaign on a shard.
+func (b *bundle) bury(k shards.Keys, campaign string) {
+	b.t.Helper()
+	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Dead("balance"), Values: []string{
+		"group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",
+		"reason", "closed account", "attempts", "1", "first", "1", "last", "2",
+		"entry.1", "grant " + campaign + " 1 1 1700000000000",
+	}}).Err())
 }
 
 // settle has the ledger hold so many grants, and then, as a worker does, its group finish everything.

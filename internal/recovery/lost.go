@@ -23,7 +23,7 @@ import (
 type Books interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
-	Quarantine(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	deadletter.Quarantine
 	RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error)
 }
 
@@ -242,26 +242,16 @@ func (e *standing) lost() error {
 
 // waiting finds what may still be paid.
 func (e *Ender) waiting(ctx context.Context, out *standing) error {
-	for _, p := range out.places {
+	places := make([]shards.Keys, len(out.places))
+	for i, p := range out.places {
 		if err := e.waitingOn(ctx, &p, out); err != nil {
 			return err
 		}
+		places[i] = p.Keys
 	}
-	const page = 500
-	for after := int64(0); ; {
-		list, err := e.Books.Quarantine(ctx, after, page)
-		if err != nil {
-			return err
-		}
-		for i := range list {
-			if after = list[i].ID; list[i].Grant.Campaign == out.Campaign {
-				out.Waiting.Quarantine++
-			}
-		}
-		if len(list) < page {
-			return nil
-		}
-	}
+	u, err := deadletter.New(e.Redis, e.Space).Undecided(ctx, e.Group, out.Campaign, places, e.Books)
+	out.Waiting.Letters, out.Waiting.Quarantine = u.Letters, u.Quarantine
+	return err
 }
 
 // waitingOn is waiting on one shard.
@@ -275,15 +265,7 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	if !p.gone() && p.State != campaigns.Closed {
 		out.Waiting.Open++
 	}
-	return deadletter.New(e.Redis, e.Space).Each(ctx, e.Group, p.Keys.Index(), "",
-		func(page []deadletter.Letter) error {
-			for i := range page {
-				if page[i].Campaign() == out.Campaign {
-					out.Waiting.Letters++
-				}
-			}
-			return nil
-		})
+	return nil
 }
 
 // closes gives the shard and the seq of each place's close; a place that has lost something has no seq.
