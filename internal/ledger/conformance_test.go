@@ -115,6 +115,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a client's keys are its own":                 funded(testCreditClients),
 	"a client's credits are listed":               funded(testCreditList),
 	"nobody credits more than was funded":         testFundExhausted,
+	"a repeat after the fund is exhausted":        testRepeatOfExhausted,
 	"a fund is filled once":                       testFundOnce,
 	"tokens of clients":                           testTokens,
 	"API keys":                                    testKeys,

@@ -58,11 +58,13 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
 	for _, a := range credits {
 		c := &a.Credit
-		if least, known := short[fundOf(c)]; known && c.Amount >= least {
-			a.Err = exhausted(c)
-			continue
+		least, known := short[fundOf(c)]
+		var err error
+		if known && c.Amount >= least {
+			err = l.bookedBefore(ctx, a)
+		} else {
+			err = l.bookAll(ctx, []*payment.Credited{a})
 		}
-		err := l.bookAll(ctx, []*payment.Credited{a})
 		switch {
 		case errors.Is(err, payment.ErrFundExhausted):
 			short[fundOf(c)], a.Err = c.Amount, exhausted(c)
@@ -75,6 +77,17 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		}
 	}
 	return nil
+}
+
+// bookedBefore answers a credit that its fund does not cover, if it was booked before or if its key or reference was used.
+func (l *Ledger) bookedBefore(ctx context.Context, a *payment.Credited) error {
+	return l.read(ctx, func(ctx context.Context, t txn) error {
+		a.Err, a.Repeated = nil, false
+		if err := recall(ctx, t, a); err != nil || a.Repeated {
+			return err
+		}
+		return exhausted(&a.Credit)
+	})
 }
 
 func exhausted(c *payment.Credit) error {

@@ -118,3 +118,42 @@ func testTokens(t *testing.T, f *fixture) {
 		require.ErrorContains(t, err, part)
 	}
 }
+
+// testRepeatOfExhausted sends credits that were booked before together with what their fund does not cover. Each gets its
+// own answer, also behind the one that is too much.
+func testRepeatOfExhausted(t *testing.T, f *fixture) {
+	f.fund(t, "c1", testCurrency, 1000)
+	before := f.credit(t, testCredit(5))[0]
+	require.NoError(t, before.Err)
+	f.credit(t, testCredit(7))
+	much, more, changed := testCredit(1), testCredit(2), testCredit(7)
+	much.Amount, more.Amount = 2000, 3000
+	changed.Amount++
+	reused := testCredit(8)
+	reused.Reference = "r0005"
+	for range 2 {
+		answers := f.credit(t, much, more, testCredit(3), testCredit(5), changed, reused)
+		require.ErrorIs(t, answers[0].Err, payment.ErrFundExhausted)
+		require.ErrorIs(t, answers[1].Err, payment.ErrFundExhausted)
+		require.False(t, answers[1].Repeated)
+		require.NoError(t, answers[2].Err, "a smaller one is covered")
+		require.NoError(t, answers[3].Err, "it was booked before")
+		require.True(t, answers[3].Repeated)
+		require.Equal(t, before.Credit, answers[3].Credit)
+		require.ErrorIs(t, answers[4].Err, payment.ErrKeyReused)
+		require.ErrorIs(t, answers[5].Err, payment.ErrReferenceReused)
+	}
+
+	// Nothing is left: even the least credit is too much, and what was booked is still answered.
+	_, err := f.ledger.Credit(t.Context(), []payment.Credit{{Client: "c1", Key: "rest", Reference: "rest", Account: "u1",
+		Currency: testCurrency, Amount: 1000 - 105 - 107 - 103}})
+	require.NoError(t, err)
+	least := testCredit(0)
+	least.Amount = 1
+	answers := f.credit(t, least, testCredit(3), testCredit(5), testCredit(7))
+	require.ErrorIs(t, answers[0].Err, payment.ErrFundExhausted)
+	for _, a := range answers[1:] {
+		require.NoError(t, a.Err)
+		require.True(t, a.Repeated)
+	}
+}
