@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -71,6 +72,32 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			require.True(t, named, "%v", r.Differences)
 		})
 	}
+}
+
+// With a remote the grants of a campaign that the ledger does not have wait as well, with an alarm, and a person sends them
+// to quarantine. Nothing of them is sent.
+func TestRemoteGrantsOfNoCampaignGoToQuarantine(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	b := newBlindBank(t)
+	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", b.URL, "REMOTE_RETENTION", "24h", "REMOTE_QUERYABLE", "false",
+		"REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s", "REMOTE_HEADER_TIMEOUT", "900ms")
+	w := d.start("work")
+	d.plant("rain", grantEntry("nowhere", 1, "1", "thief")...)
+	w.says(`"code":"unknown_campaign"`)
+	w.says("entry parked")
+	require.Empty(t, decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
+	require.Contains(t, d.ok("grab", "rain", "u1"), "granted")
+	d.ok("quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
+	w.says("grant went to quarantine")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	list := decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants
+	require.Len(t, list, 1)
+	require.Equal(t, ledger.NoCampaign, list[0].Reason)
+	_, _, posts := b.has()
+	require.Equal(t, 1, posts, "only the other one")
 }
 
 // B38, F26: entries that can't be read end as dead letters of both sinks, the others flow, and the audit names them.

@@ -142,17 +142,9 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	if err != nil {
 		return err
 	}
-	plans, err := a.plans()
-	if err != nil {
-		return err
-	}
-	settler, err := a.settler(ctx, plans)
-	if err != nil {
-		return err
-	}
 	for _, at := range o.Packets {
 		key := hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}
-		rows, err := settler.Pending(ctx, 0, key, 1)
+		rows, err := h.settler.Pending(ctx, 0, key, 1)
 		if err != nil {
 			return err
 		}

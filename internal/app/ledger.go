@@ -108,8 +108,8 @@ func (a *App) plans() (*campaign.Plans, error) {
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
 		c, found, err := a.ledger.Campaign(ctx, id)
 		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
-			err = hongbao.Heldf("campaign %s is not in the ledger, its grants wait: is it the right ledger, and not an older "+
-				"copy?", id)
+			err = hongbao.Heldf("campaign %s: %w, its grants wait: is it the right ledger, and not an older copy?", id,
+				ledger.ErrNoCampaign)
 		}
 		return c.Spec, c.Seed, err
 	}

@@ -19,7 +19,7 @@ import (
 
 // remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see
 // remote.Config.
-func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handler, error) {
+func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
 	plans, err := a.plans()
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*remote.Handle
 		return nil, err
 	}
 	a.atEnd(func() error { h.Close(); return nil })
-	return h, nil
+	return &alarmed{h, settler, a}, nil
 }
 
 // atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays.
@@ -47,11 +47,7 @@ func (a *App) atRemote(ctx context.Context, again bool, word Word) (hongbao.Hand
 	if err := a.openLedger(ctx); err != nil {
 		return nil, err
 	}
-	h, err := a.remote(ctx, again, word)
-	if err != nil {
-		return nil, err
-	}
-	return &alarmed{h, a}, nil
+	return a.remote(ctx, again, word)
 }
 
 // auditedRemote shows the remote to the audit.
@@ -70,10 +66,12 @@ func (a *App) auditedRemote(ctx context.Context) (*audit.Remote, error) {
 		}}, nil
 }
 
-// alarmed pauses a campaign of which a grant contradicts the plan or the remote.
+// alarmed pauses a campaign of which a grant contradicts the plan or the remote, and puts grants of disowned campaigns
+// aside.
 type alarmed struct {
 	*remote.Handler
-	app *App
+	settler *ledger.Settler
+	app     *App
 }
 
 // sweep finds out about credits in doubt whose events come no more, until ctx ends.
@@ -89,6 +87,7 @@ func (a *alarmed) sweep(ctx context.Context) {
 // Handle implements hongbao.Handler.
 func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := a.Handler.Handle(ctx, grants)
+	a.putAside(ctx, grants, errs)
 	for i, err := range errs {
 		if !errors.Is(err, remote.ErrContradiction) {
 			continue
@@ -99,6 +98,20 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		}
 	}
 	return errs
+}
+
+// putAside has the ledger look after the grants whose campaign it does not have: there a person can disown it.
+func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
+	var unknown []hongbao.Grant
+	var at []int
+	for i, err := range errs {
+		if errors.Is(err, ledger.ErrNoCampaign) {
+			unknown, at = append(unknown, grants[i]), append(at, i)
+		}
+	}
+	for i, err := range a.settler.PutAside(ctx, unknown) {
+		errs[at[i]] = err
+	}
 }
 
 // planned is what the remote handler asks about campaigns.

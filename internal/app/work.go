@@ -126,8 +126,7 @@ func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error)
 			}
 		}
 		if a.Config.Settlement.Kind == configs.SettleRemote {
-			h, err := a.remote(ctx, false, Word{})
-			return &alarmed{h, a}, err
+			return a.remote(ctx, false, Word{})
 		}
 		plans, err := a.plans()
 		if err != nil {

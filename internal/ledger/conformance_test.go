@@ -5,6 +5,7 @@ import "testing"
 // cases are what every database must do.
 var cases = map[string]func(*testing.T, *fixture){
 	"an unknown campaign waits":                   testUnknownCampaignWaits,
+	"grants of disowned campaigns are put aside":  testPutAside,
 	"a ledger is founded once":                    testFound,
 	"founded by many at once":                     testFoundTogether,
 	"a ledger in use is not founded":              testFoundInUse,

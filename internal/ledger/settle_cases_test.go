@@ -361,3 +361,22 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	require.Len(t, list, 2)
 	require.Equal(t, NoCampaign, list[0].Reason)
 }
+
+// testPutAside has the settler take only what a person has disowned: a remote pays the rest.
+func testPutAside(t *testing.T, f *fixture) {
+	f.create(t, "rain", 3)
+	f.disown(t, "never")
+	grants := slices.Concat(grantsOf("never", 1, 2), grantsOf("lost", 1, 1), grantsOf("rain", 1, 1))
+	grants = append(grants, hongbao.Grant{Campaign: "never", Packet: 3})
+	for range 2 {
+		errs := f.PutAside(t.Context(), grants)
+		require.Equal(t, []error{nil, nil}, errs[:2])
+		require.True(t, hongbao.IsHeld(errs[2]), "%v", errs[2])
+		require.ErrorIs(t, errs[2], ErrNoCampaign)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[3]), "%v", errs[3])
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[4]), "it is malformed: %v", errs[4])
+		require.Len(t, f.open(t), 2)
+	}
+	f.holds(t, "rain", nil)
+	f.holds(t, "never", nil)
+}

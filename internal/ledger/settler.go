@@ -88,6 +88,32 @@ func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
+// PutAside sends grants whose campaign a person has disowned to quarantine, and settles none: a remote pays the others.
+// Nil for a grant means that it is in quarantine. Grants of other campaigns that the ledger does not have wait
+// (hongbao.IsHeld).
+func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error {
+	errs := make([]error, len(grants))
+	known, missing := make(map[string]knownCampaign), make(map[string]bool)
+	var disowned []item
+	for i := range grants {
+		it := item{index: i, grant: &grants[i]}
+		if errs[i] = malformed(it.grant); errs[i] != nil {
+			continue
+		}
+		_, it.reason, errs[i] = s.lookUp(ctx, it.grant, known, missing)
+		switch {
+		case errs[i] != nil:
+		case it.reason != "":
+			disowned = append(disowned, it)
+		default:
+			errs[i] = hongbao.Errorf(hongbao.ClassTransient, "grant %s comes again: the ledger has campaign %s by now",
+				it.grant.EventID(), it.grant.Campaign)
+		}
+	}
+	s.quarantine(ctx, disowned, errs)
+	return errs
+}
+
 // checkPlans parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of
 // malformed grants and of grants whose plan can't be read.
 func (s *Settler) checkPlans(
