@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao/internal/access"
@@ -46,7 +47,8 @@ type App struct {
 	shared  opened             // by sharedLedger
 	mu      sync.Mutex         // sinks are opened side by side
 
-	authority *access.Authority // by Authority
+	scans     *semaphore.Weighted // of trails that search all receipts; of the process
+	authority *access.Authority   // by Authority
 	denials   access.Denials
 	tended    bool // tendJournal runs
 	closes    []func() error
@@ -63,7 +65,8 @@ func New(cfg *configs.Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &App{Config: cfg, log: log, space: space, worker: workerName()}, nil
+	return &App{Config: cfg, log: log, space: space, worker: workerName(),
+		scans: semaphore.NewWeighted(maxScans)}, nil
 }
 
 // Log is where the process tells what it does.

@@ -78,6 +78,13 @@ type TrailOf struct {
 	Packet         int64
 }
 
+// maxScans is how many trails of this process search all receipts of a campaign at once: such a search reads them from
+// Redis, millions of them, for a packet that no one may have.
+const maxScans = 2
+
+// ErrBusy says that nothing was done, since too many others do the same.
+var ErrBusy = errors.New("too many searches through all receipts are under way: ask again, or ask by user")
+
 // topicTime bounds how long a trail searches the topic.
 const topicTime = 5 * time.Second
 
@@ -86,7 +93,10 @@ func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}, silent: map[int]bool{}}
 	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
 	inLedger := t.ledger(ctx)
-	inRedis := t.receipts(ctx)
+	inRedis, err := t.receipts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if !inLedger && !inRedis && len(t.out.Unread) == 0 {
 		return nil, errNoCampaign(q.Campaign)
 	}
@@ -173,20 +183,26 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 // errSeen ends a search.
 var errSeen = errors.New("seen")
 
-// receipts reads what users were told, on each of the campaign's shards; it tells whether Redis has the campaign. By a
-// packet whose user the ledger does not know it looks through all receipts.
-func (t *trailSearch) receipts(ctx context.Context) (found bool) {
+// receipts reads what users were told, on each of the campaign's shards, and reports whether Redis has the campaign. For
+// a packet whose user the ledger does not know it searches all receipts; ErrBusy if too many trails do.
+func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	if t.places == nil {
 		places, err := shards.PlacesOf(ctx, t.app.redis, t.app.space, t.q.Campaign)
 		if err != nil {
 			t.unread("redis", err)
-			return false
+			return false, nil
 		}
 		t.places = places
 	}
 	user := t.q.User
 	if g := t.grants[t.q.Packet]; t.q.Packet != 0 && g != nil {
 		user = g.grant.User
+	}
+	if user == "" {
+		if !t.app.scans.TryAcquire(1) {
+			return false, hongbao.Errorf(hongbao.ClassTransient, "%w", ErrBusy)
+		}
+		defer t.app.scans.Release(1)
 	}
 	for _, k := range t.places {
 		there, err := t.receiptsOn(ctx, shards.Of(t.app.redis, k), user)
@@ -196,7 +212,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool) {
 		}
 		found = found || there
 	}
-	return found
+	return found, nil
 }
 
 // receiptsOn is receipts on one shard. With an empty user it looks for the one who has the packet.

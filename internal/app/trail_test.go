@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -17,6 +18,7 @@ func TestTrailOverShards(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
+	a.scans = semaphore.NewWeighted(maxScans)
 	a.Config.Deployment.Sinks, a.Config.Ledger.DSN = []string{"balance"}, ""
 	places := a.space.Places("rain", 2)
 	for _, k := range places {
@@ -39,6 +41,21 @@ func TestTrailOverShards(t *testing.T) {
 	require.Empty(t, unread)
 	packets, _ = trail(TrailOf{Packet: 2})
 	require.Equal(t, []int64{2}, packets, "it is on the second shard, and nobody says whose it is")
+
+	// Searches through all receipts are bounded for the process, however many requests ask.
+	require.NoError(t, a.scans.Acquire(t.Context(), maxScans))
+	require.NoError(t, a.Within(t.Context(), Needs{}, func(own *App) error {
+		_, err := own.Trail(t.Context(), TrailOf{Campaign: "rain", Packet: 3})
+		require.ErrorIs(t, err, ErrBusy)
+		return nil
+	}))
+	packets, _ = trail(TrailOf{User: "u1"})
+	require.Equal(t, []int64{1, 2}, packets, "by user nothing is searched")
+	a.scans.Release(maxScans)
+	for range maxScans + 1 {
+		packets, _ = trail(TrailOf{Packet: 2})
+		require.Equal(t, []int64{2}, packets, "each search gives its place back")
+	}
 	require.NoError(t, a.redis.Set(t.Context(), places[1].Campaign("rain"), "x", 0).Err())
 	packets, unread = trail(TrailOf{User: "u1"})
 	require.Equal(t, []int64{1}, packets)

@@ -60,7 +60,7 @@ func campaignReads() []operation {
 				userParam("The user; give this or packet."),
 				numberParam("packet", "The packet's number; give this or user.", 1, float64(hongbao.MaxPackets)),
 			},
-			do: trail,
+			codes: []string{"busy"}, do: trail,
 		},
 	}
 }

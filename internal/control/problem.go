@@ -60,7 +60,7 @@ var told = []struct {
 	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
 	{deadletter.ErrNoLetter, "unknown_letter"}, {replay.ErrOtherReplay, "replay_differs"},
 	{closing.ErrAmount, "wrong_amount"}, {closing.ErrMissing, "grants_missing"},
-	{shards.ErrFrozen, "frozen"}, {shards.ErrLost, "campaign_lost"}, {shards.ErrNotClosed, "not_closed"},
+	{app.ErrBusy, "busy"}, {shards.ErrFrozen, "frozen"}, {shards.ErrLost, "campaign_lost"}, {shards.ErrNotClosed, "not_closed"},
 	{shards.ErrNotInRedis, "not_loaded"},
 }
 

@@ -45,8 +45,10 @@ type Balance struct {
 	book   Book
 	reader Reader
 	log    *zap.Logger
-	tokens tokens
-	slots  chan struct{}
+	// strangers is the log of requests without a valid token. It is bounded, for anybody may send them.
+	strangers *zap.Logger
+	tokens    tokens
+	slots     chan struct{}
 
 	handler http.Handler
 
@@ -64,7 +66,7 @@ func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 		return nil, err
 	}
 	b := &Balance{
-		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, tokens: tokens{source: deps.Reader.Tokens},
+		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, strangers: web.Sampled(deps.Log), tokens: tokens{source: deps.Reader.Tokens},
 		slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
 	}
 	b.handler, err = b.API().Handler()

@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -114,4 +117,53 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noToken).Status)
 	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noToken).Status)
 	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").Status, "nobody can tell whether the token is valid")
+}
+
+// A ledger that hangs holds no caller up for longer than a reading may take, and the list that was read before counts
+// for a while only.
+func TestTokensOfALedgerThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := false
+		list := tokens{source: func(ctx context.Context) ([]payment.ClientToken, error) {
+			if !hangs {
+				return []payment.ClientToken{{Hash: "h"}}, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		_, err := list.current(t.Context())
+		require.NoError(t, err)
+		hangs = true
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for began := time.Now(); time.Since(began) < awayAge-time.Minute; time.Sleep(time.Minute) { //nolint:forbidigo // the bubble's clock
+			asked := time.Now()
+			now, err := list.current(gone)
+			require.NoError(t, err)
+			require.NotNil(t, now.byHash["h"])
+			require.LessOrEqual(t, time.Since(asked), readTime)
+		}
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's clock
+		_, err = list.current(t.Context())
+		require.ErrorContains(t, err, "more than 15m0s ago")
+		hangs = false
+		_, err = list.current(gone)
+		require.NoError(t, err, "the caller's own end does not end the reading for all")
+	})
+}
+
+// Strangers can't fill the log: their lines are few, and a path is cut.
+func TestStrangersInTheLog(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	for range 100 {
+		s.call(t, "GET", "/v1/accounts/"+strings.Repeat("a", 4000), "", as("a-token-that-nobody-has")).Refused(t, "unauthorized")
+	}
+	lines := s.logs.FilterMessage("a request was refused").All()
+	require.NotEmpty(t, lines)
+	require.Less(t, len(lines), 60, "ten a second")
+	for _, l := range lines {
+		require.Less(t, len(l.ContextMap()["path"].(string)), 300)
+	}
 }

@@ -119,13 +119,13 @@ func (b *Balance) forClients(
 	e.Security, e.Roles = []string{"token"}, []string{string(scope)}
 	e.Codes = slices.Concat([]string{"forbidden", "busy", "unavailable"}, e.Codes)
 	e.Do = func(w http.ResponseWriter, r *http.Request) error {
-		log := b.log
+		log := b.strangers
 		token, err := b.authenticate(r)
 		if err == nil {
-			log = log.With(zap.String("client", token.Client))
+			log = b.log.With(zap.String("client", token.Client))
 			err = b.admit(w, r, token, scope, do)
 		}
-		if err != nil { // clients are few and known, and a refusal is about money: it is logged at level info
+		if err != nil { // clients are few and known, and a refusal is about money: each is logged at level info
 			web.Fail(w, r, log, zap.InfoLevel, refusalOf(err))
 		}
 		return nil

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,10 @@ import (
 const (
 	tokensAge = time.Second
 	readyAge  = 5 * time.Second
+	// awayAge is how long the list counts while the ledger does not answer: as long as that of API keys. readTime bounds
+	// one reading.
+	awayAge  = 15 * time.Minute
+	readTime = 3 * time.Second
 )
 
 // tokens are the valid tokens of all clients, as the ledger had them a moment ago. A request costs the ledger
@@ -32,24 +37,28 @@ type tokenList struct {
 	read   time.Time
 }
 
-// current gives the list. While somebody reads it, and while it can't be read, the last one is good: with the ledger
-// away a revoked token books nothing either.
+// current returns the list. While another request reads it, and for awayAge while it can't be read, the last one counts:
+// a ledger that is down books nothing for a revoked token either.
 func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	have := t.list.Load()
 	switch {
 	case have == nil:
 		t.mu.Lock()
-	case time.Since(have.read) < tokensAge || !t.mu.TryLock():
+	case time.Since(have.read) < tokensAge:
 		return have, nil
+	case !t.mu.TryLock():
+		return have.unlessOld(nil)
 	}
 	defer t.mu.Unlock()
 	if newer := t.list.Load(); newer != have {
 		return newer, nil
 	}
-	now := time.Now() // before it is read: what is revoked meanwhile may be in it
+	now := time.Now()                                                        // before it is read: what is revoked meanwhile may be in it
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime) // it is for all callers
+	defer cancel()
 	all, err := t.source(ctx)
 	if err != nil && have != nil {
-		return have, nil
+		return have.unlessOld(err)
 	}
 	if err != nil {
 		return nil, err
@@ -60,6 +69,14 @@ func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	}
 	t.list.Store(list)
 	return list, nil
+}
+
+// unlessOld returns the list, or an error if it is too old to count.
+func (l *tokenList) unlessOld(why error) (*tokenList, error) {
+	if time.Since(l.read) > awayAge {
+		return nil, errors.Join(fmt.Errorf("the list of tokens was read more than %s ago", awayAge), why)
+	}
+	return l, nil
 }
 
 type healthAnswer struct {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/net/netutil"
 
 	"github.com/hongbao-project/hongbao"
@@ -95,9 +94,6 @@ type Server struct {
 // sendAgain is what callers do whose requests are cut off.
 const sendAgain = "a grab that is sent again with its request id gets its answer"
 
-// logged is how many lines of one kind the log gets a second: every request may be refused.
-const logged = 10
-
 // New checks the configuration. It opens nothing.
 func New(cfg Config, deps Deps) (*Server, error) {
 	err := cfg.Check()
@@ -123,9 +119,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
 		keys: newLimits(cfg.KeyRate, cfg.KeyBurst),
-		log: deps.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-			return zapcore.NewSamplerWithOptions(c, time.Second, logged, 0)
-		})),
+		log:  web.Sampled(deps.Log),
 	}
 	if cfg.AddressRate > 0 {
 		trusted, err := cfg.proxies()

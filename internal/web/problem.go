@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -144,7 +145,7 @@ func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level,
 		cause = fmt.Errorf("%w: %w", errOverdue, cause)
 	}
 	fields := []zap.Field{
-		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", r.URL.Path),
+		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", shortened(r.URL.Path)),
 		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", cause),
 	}
 	switch {
@@ -158,6 +159,23 @@ func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level,
 	return Problem{
 		Type: "about:blank", Title: what.Title, Status: what.Status, Detail: e.Detail, Instance: id, Code: e.Code,
 	}, int((e.Wait + time.Second - 1) / time.Second)
+}
+
+// maxLogged bounds a path in the log, in bytes. The longest one that means something is shorter.
+const maxLogged = 256
+
+func shortened(path string) string {
+	if len(path) > maxLogged {
+		return strings.ToValidUTF8(path[:maxLogged], "") + "..."
+	}
+	return path
+}
+
+// Sampled bounds a log that anybody can write to by sending requests: ten lines of one message a second.
+func Sampled(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 0)
+	}))
 }
 
 // WriteJSON answers with a value of a type that can always be written as JSON.
