@@ -80,7 +80,7 @@ type Rule struct {
 var rules = []Rule{
 	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers,
 		Away: true},
-	{Action: ReadGrants, What: "read a user's receipts; never a coupon's code", Roles: grantReaders},
+	{Action: ReadGrants, What: "read a user's receipts; never a coupon's code", Roles: gateways},
 	{Action: ReadTrails, What: "follow a grant through all stores; never a coupon's code", Roles: readers},
 	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true, Away: true},
 	{Action: ReadLetters, What: "read dead letters", Roles: readers},
@@ -102,7 +102,7 @@ var rules = []Rule{
 	{Action: RevealCampaign, What: "make the seed of a refunded campaign public", Roles: treasurers},
 	{Action: DropLetters, What: "drop dead letters", Roles: treasurers},
 	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
-	{Action: Grab, What: "grab for the users that it names", Roles: []Role{RoleGateway}, Away: true},
+	{Action: Grab, What: "grab for the users that it names", Roles: gateways, Away: true},
 	{Action: ManageKeys, What: "make, rotate, revoke and list API keys", Whole: true},
 	{Action: AcceptLoss, What: "accept that Redis has lost something", Whole: true},
 	{Action: RefundLost, What: "end a campaign that Redis has lost"},
@@ -114,10 +114,10 @@ var rules = []Rule{
 }
 
 var (
-	readers      = []Role{RoleViewer, RoleOperator, RoleTreasurer}
-	grantReaders = []Role{RoleViewer, RoleOperator, RoleTreasurer, RoleGateway}
-	operators    = []Role{RoleOperator, RoleTreasurer}
-	treasurers   = []Role{RoleTreasurer}
+	readers    = []Role{RoleViewer, RoleOperator, RoleTreasurer}
+	operators  = []Role{RoleOperator, RoleTreasurer}
+	treasurers = []Role{RoleTreasurer}
+	gateways   = []Role{RoleGateway}
 )
 
 // Rules gives the table of actions and roles. An action without a role is the command line's only.

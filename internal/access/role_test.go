@@ -16,10 +16,10 @@ var update = flag.Bool("update", false, "write the table of docs/security.md ane
 
 // may is the table once more, by hand: what each role may do. TestEveryCell compares all of its cells with the code.
 var may = map[Role]string{
-	RoleViewer: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal",
-	RoleOperator: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
+	RoleViewer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal",
+	RoleOperator: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit",
-	RoleTreasurer: "read_campaigns read_grants read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
+	RoleTreasurer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
 		"create_campaign top_up_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine",
 	RoleGateway: "read_grants grab",

@@ -125,6 +125,9 @@ func (c consoleActions) TopUp(ctx context.Context, who *access.Caller, o console
 
 // Replay delivers grants once more.
 func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.ReplayOrder) (text string, err error) {
+	if err := c.CheckListed(o.To); err != nil {
+		return "", err
+	}
 	err = c.Within(ctx, Needs{}, func(a *App) error {
 		report, err := a.Replay(ctx, Replay{Name: o.Name, To: o.To, Filter: replay.Filter{Campaign: o.Campaign},
 			Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,16 @@ func (o *Replay) Check() error {
 		return Usage("rate %v: give 0 or more grants per second", o.Rate)
 	case o.Patience < 0:
 		return Usage("patience %s: give 0s or more", o.Patience)
+	}
+	return nil
+}
+
+// CheckListed refuses a replay to another topic that serve.replay_topics does not list. Replays over HTTP ask it: a key
+// must not write grants wherever this process may.
+func (a *App) CheckListed(to string) error {
+	topic, other := strings.CutPrefix(to, "topic:")
+	if other && topic != a.Config.Publisher.Topic && !slices.Contains(a.Config.Serve.ReplayTopics, topic) {
+		return Usage("topic %.80q is not in serve.replay_topics: list it there, or run `hongbao replay`", topic)
 	}
 	return nil
 }

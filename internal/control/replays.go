@@ -161,7 +161,7 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	if err := f.done(); err != nil {
 		return o, err
 	}
-	if err := o.Check(); err != nil {
+	if err := errors.Join(o.Check(), c.app.CheckListed(o.To)); err != nil {
 		return o, web.Refuse("invalid_value", err.Error())
 	}
 	for _, sink := range []string{o.To, o.Dead} {

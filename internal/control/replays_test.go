@@ -46,6 +46,7 @@ func TestReplays(t *testing.T) {
 		d.post("operator", "/v1/replays/other", body).Refused(t, code)
 	}
 	d.post("operator", "/v1/replays/own", `{"to":"topic:`+d.app.Config.Publisher.Topic+`"}`).Refused(t, "invalid_value", "its own topic: nothing was tried")
+	d.post("operator", "/v1/replays/own", `{"to":"topic:copy"}`).Refused(t, "invalid_value", "it is not listed")
 	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).Refused(t, "invalid_name")
 }
 

@@ -159,8 +159,9 @@ func TestAPIKeys(t *testing.T) {
 	s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(gatewayText)).Refused(t, "unauthorized", "it names no user")
 	s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "", as(gatewayText)).Refused(t, "unauthorized")
 	s.call(t, "POST", batchPath, batch, as(viewerText)).Refused(t, "forbidden")
+	s.call(t, "GET", list, "", as(viewerText)).Refused(t, "forbidden", "this listener is for gateways")
 	s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText)).Refused(t, "unknown_campaign")
-	require.EqualValues(t, 2, s.fake.denied.Load(), "both are recorded")
+	require.EqualValues(t, 3, s.fake.denied.Load(), "each is recorded")
 	s.call(t, "POST", "/v1/campaigns/Other/grabs:batch", batch, as(gatewayText)).Refused(t, "campaign_invalid")
 	require.Empty(t, s.grabbed())
 
@@ -200,7 +201,7 @@ func TestKeyRate(t *testing.T) {
 	}
 	require.Greater(t, refused, 60-20)
 	require.LessOrEqual(t, int(s.fake.denied.Load()), 60-refused, "what is limited is not recorded")
-	require.Equal(t, http.StatusOK, s.call(t, "GET", list, "", as(viewerText)).Status)
+	require.Equal(t, http.StatusOK, s.call(t, "GET", list, "", as(wholeText)).Status)
 	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status, "a user is no key")
 
 	full := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
@@ -221,7 +222,7 @@ func batchOf(n int) string {
 func TestUserReceipts(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
-	for _, key := range []string{gatewayText, viewerText} {
+	for _, key := range []string{gatewayText, wholeText} {
 		r := s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(key))
 		require.Equal(t, http.StatusOK, r.Status)
 		require.Equal(t, "u1", r.Body["user"])
@@ -231,10 +232,10 @@ func TestUserReceipts(t *testing.T) {
 	require.Contains(t, own.Text, "SECRET", "the fake has one")
 	for _, query := range []string{"", "?user=", "?user=a&user=b", "?user=a%20b", "?user=u1&x=1", "?User=u1", "?user=%00", "?user=-",
 		"?user=%e7%ba%a2", "?user=" + strings.Repeat("u", 129)} {
-		s.call(t, "GET", "/v1/campaigns/granted/grabs"+query, "", as(viewerText)).Refused(t, "user_invalid", query)
+		s.call(t, "GET", "/v1/campaigns/granted/grabs"+query, "", as(wholeText)).Refused(t, "user_invalid", query)
 	}
-	s.call(t, "GET", "/v1/campaigns/absent/grabs?user=u1", "", as(viewerText)).Refused(t, "unknown_campaign")
+	s.call(t, "GET", "/v1/campaigns/absent/grabs?user=u1", "", as(wholeText)).Refused(t, "unknown_campaign")
 	s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "").Refused(t, "unauthorized", "a user's token is no API key")
 	broken := setup(t, options{fake: &fake{err: io.ErrUnexpectedEOF}})
-	broken.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(viewerText)).Refused(t, "unavailable")
+	broken.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(wholeText)).Refused(t, "unavailable")
 }

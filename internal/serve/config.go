@@ -58,6 +58,9 @@ type Config struct {
 	AddressBurst int `knob:"serve.address_burst" default:"200" want:"1 to 1_000_000 requests"`
 	// Networks of proxies that write into X-Forwarded-For where a request comes from, as 10.0.0.0/8.
 	TrustedProxies []string `knob:"serve.trusted_proxies"`
+	// Topics that a replay by the administration API or the console may write to, besides the deployment's own. Empty:
+	// none; `hongbao replay` may write to any.
+	ReplayTopics []string `knob:"serve.replay_topics"`
 	// Web pages that may read answers, as https://app.example.com.
 	CORSOrigins []string `knob:"serve.cors_origins"`
 	// Open connections of each listener; more wait until one is closed.

@@ -40,7 +40,8 @@ var (
 	gatewayKey, gatewayText = access.NewKey(access.RoleGateway, []string{"granted", "several", "counts", "transient",
 		"absent", "unknown_campaign"})
 	viewerKey, viewerText = access.NewKey(access.RoleViewer, nil)
-	apiKeys               = access.NewAuthority(keyList{keys: []access.Key{gatewayKey, viewerKey}})
+	wholeKey, wholeText   = access.NewKey(access.RoleGateway, nil)
+	apiKeys               = access.NewAuthority(keyList{keys: []access.Key{gatewayKey, viewerKey, wholeKey}})
 	rsaKey                = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	ecKey                 = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
 	_, edKey, _           = ed25519.GenerateKey(rand.Reader)
