@@ -5,7 +5,7 @@
 -- Reply "ok"; "differs", the field, what Redis holds; or "lost": the stream has had entries, so meta was there before.
 --       A new one would give their seqs out again, and the done bits of the old events would keep the new ones from every sink
 -- Cost  O(1)
--- First write HSET: it grows memory.
+-- First write HSET: it grows memory, by one small hash. It runs when Redis is out of memory too, as open does.
 -- Repeat answers "ok".
 
 local names = { 'deployment', 'shards', 'founding' }

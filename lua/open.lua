@@ -11,7 +11,8 @@
 --       meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped
 -- Cost  O(sinks + campaigns)
--- First write XADD: it grows memory. Everything is checked before it.
+-- First write XADD: it grows memory, by one entry and a stub for each campaign that is gone. Everything is checked before it.
+--       It runs when Redis is out of memory too: a frozen shard refuses acks and trims, which make room.
 -- Repeat answers "open" and changes nothing.
 
 local clock = redis.call('TIME')

@@ -177,9 +177,8 @@ func dayOf(c hongbao.Campaign) string {
 func shardCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"found": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
-			prep:  func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
+			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
+			prep: func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
 			call: func(ctx context.Context, b *bundle) error {
 				return shards.Found(ctx, b.rdb, b.layout, shards.FoundCall{Deployment: "test"})
 			},
@@ -205,9 +204,8 @@ func shardCases() map[string]scriptCase {
 			},
 		},
 		"open": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events(), b.k.Claims("kafka")} },
-			prep:  claimed,
+			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events(), b.k.Claims("kafka")} },
+			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
 				token, err := shardstest.Token(ctx, b.rdb, b.k)
 				if err != nil {

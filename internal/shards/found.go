@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var foundScript = newScript("found").with(unguarded)
+var foundScript = newDrainScript("found").with(unguarded)
 
 // SchemaVersion is the version of the key layout. lowestSchema is the first one whose builds can work with it: an older
 // build goes on with what a newer one has founded until this rises above its own version.

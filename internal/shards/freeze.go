@@ -17,7 +17,7 @@ import (
 
 var (
 	freezeScript = newDrainScript("freeze").with(unguarded)
-	openScript   = newScript("open", "stub").with(unguarded)
+	openScript   = newDrainScript("open", "stub").with(unguarded)
 	unskipScript = newDrainScript("unskip")
 )
 
@@ -94,16 +94,8 @@ func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen,
 
 func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, late int64, skipped string) (
 	Frozen, error) {
-	t := textsFor("", false)
 	args := []any{server.RunID, k.state.seen.Load(), server.promoted(), late, skipped}
-	v, err := conn.Eval(ctx, t.text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
-	if redis.HasErrorPrefix(err, "Error compiling script") {
-		v, err = conn.Eval(ctx, textsFor("", true).text(freezeScript), []string{k.Keys.Meta()}, args...).Result()
-	}
-	if err != nil {
-		return Frozen{}, fmt.Errorf("script freeze on %s: %w", k.Keys.Meta(), Classify(err))
-	}
-	reply, err := flatten(freezeScript.name, v)
+	reply, err := freezeScript.runPlain(ctx, conn, []string{k.Keys.Meta()}, args)
 	if err != nil {
 		return Frozen{}, err
 	}
@@ -240,11 +232,7 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 	}
 	args = append(args, deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding,
 		"shard", k.Keys.Index())
-	v, err := conn.Eval(ctx, textsFor("", false).text(openScript), keys, args...).Result()
-	if err != nil {
-		return false, fmt.Errorf("script open on %s: %w", k.Keys.Meta(), Classify(err))
-	}
-	reply, err := flatten(openScript.name, v)
+	reply, err := openScript.runPlain(ctx, conn, keys, args)
 	if err != nil {
 		return false, err
 	}
