@@ -86,11 +86,18 @@ func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) err
 			state, what = "opened", ": "+v.String()
 		case v.Frozen && v.Lost():
 			state, what = "FROZEN", ": "+v.String()
+		case v.Frozen && v.Refused != "":
+			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost", v.For.Round(time.Second))
 		case v.Frozen:
 			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost, a worker opens it", v.For.Round(time.Second))
 		}
 		if _, err := fmt.Fprintf(w, "shard %d is %s%s\n", v.Shard, state, what); err != nil {
 			return err
+		}
+		if v.Refused != "" {
+			if _, err := fmt.Fprintf(w, "  it stays frozen until its server is right: %s\n", v.Refused); err != nil {
+				return err
+			}
 		}
 		for _, c := range v.Campaigns {
 			_, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s; once the shard is open `hongbao campaign refund-lost %s` "+

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // recoverer opens the ledger and the topic by connections of its own.
@@ -22,7 +23,8 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Log: a.log}
+	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Log: a.log,
+		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
 	if a.has(configs.SinkKafka) {
 		if cfg.Topic, err = a.openTopic(ctx); err != nil {
 			return nil, err
@@ -100,6 +102,10 @@ func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) 
 		err = Found("%d shards have lost something and stay frozen. Let nobody write to this Redis and keep its files. If "+
 			"there is a newer append-only file, or a replica that has more, start Redis from that; else `hongbao recover "+
 			"--accept-loss --by NAME --why TEXT` opens the shards without what is lost", len(lost))
+	}
+	refused := slices.IndexFunc(out.Shards, func(v *recovery.Verdict) bool { return v.Refused != "" })
+	if refused >= 0 && err == nil {
+		err = Found("shard %d stays frozen until the settings of its Redis are right", refused)
 	}
 	return out, err
 }

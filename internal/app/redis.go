@@ -89,24 +89,32 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
-		if err := errors.Join(a.checkMode(&servers[i]), a.checkRunID(&servers[i]), a.checkCoverage(&servers[i])); err != nil {
+		if err := a.checkServer(&servers[i], class); err != nil {
 			return err
 		}
-		err := servers[i].Check(class)
-		if aof := servers[i].CheckAppendOnly(); aof != nil && err == nil {
-			err = aof
-			if a.allows(configs.UnsafeRedisAppendOnly) {
-				a.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
-				continue
-			}
+	}
+	return nil
+}
+
+// checkServer is checkRedis for one server.
+func (a *App) checkServer(s *shards.Server, class hongbao.Durability) error {
+	if err := errors.Join(a.checkMode(s), a.checkRunID(s), a.checkCoverage(s)); err != nil {
+		return err
+	}
+	err := s.Check(class)
+	if aof := s.CheckAppendOnly(); aof != nil && err == nil {
+		err = aof
+		if a.allows(configs.UnsafeRedisAppendOnly) {
+			a.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
+			return nil
 		}
-		if err != nil && a.allows(configs.UnsafeRedis) {
-			a.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("redis at %s: %w", a.redisAt(&servers[i]), err)
-		}
+	}
+	if err != nil && a.allows(configs.UnsafeRedis) {
+		a.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", a.redisAt(s), err)
 	}
 	return nil
 }

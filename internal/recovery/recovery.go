@@ -47,6 +47,8 @@ type Config struct {
 	// Sinks are those of the deployment: their claims get new fences, and their pauses and bounds are kept.
 	Sinks []string
 	Log   *zap.Logger
+	// Check refuses a server whose settings may lose what it grants: no shard opens there. nil refuses none.
+	Check func(*shards.Server) error
 	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five
 	// seconds.
 	Gather time.Duration
@@ -115,6 +117,11 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 		if err != nil || !v.Frozen {
 			return err
 		}
+		if v.Refused != "" {
+			r.next[shard] = time.Now().Add(settingsPause)
+			r.alarmSettings(v)
+			return nil
+		}
 		if v.Lost() {
 			r.next[shard] = time.Now().Add(lostPause + time.Since(began)) // so that Accept finds a time between two looks
 			r.alarm(v)
@@ -129,6 +136,19 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 		return nil
 	})
 	return err
+}
+
+// settingsPause is how long it takes until the settings of a server that was refused are looked at again.
+const settingsPause = time.Second
+
+// alarmSettings says why a shard stays frozen though nothing may be lost, once until that changes.
+func (r *Recoverer) alarmSettings(v *Verdict) {
+	if r.alarmed[v.Shard] == v.Refused {
+		return
+	}
+	r.alarmed[v.Shard] = v.Refused
+	r.cfg.Log.Error("ALARM: a shard stays frozen because of the settings of its Redis; it opens once they are right",
+		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
 }
 
 // alarm says what was lost, once until that changes.
@@ -210,6 +230,9 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 			}
 			if !now.Frozen || now.String() != v.String() {
 				return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+			}
+			if now.Refused != "" {
+				return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
 			}
 			return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 		})

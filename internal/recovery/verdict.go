@@ -25,6 +25,8 @@ type Verdict struct {
 	Seen   int64 `json:"seen"`
 	// Late is an event that somebody had seen, and reported only after the shard was opened without it; 0 for none.
 	Late int64 `json:"late,omitempty"`
+	// Refused says why no shard may open on its server as that is configured; empty if one may.
+	Refused string `json:"refused,omitempty"`
 	// Epoch is the highest one that Redis or the ledger knows.
 	Epoch int64 `json:"epoch"`
 	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
@@ -68,7 +70,29 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 	if !z.Frozen {
 		return v, nil
 	}
+	if err := r.checkServer(ctx, v); err != nil {
+		return nil, err
+	}
 	return v, r.askOthers(ctx, v)
+}
+
+// checkServer notes why no shard may open on the server that has this one now.
+func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
+	if r.cfg.Check == nil {
+		return nil
+	}
+	node, err := shards.NodeOf(ctx, r.cfg.Redis, r.cfg.Space.Shard(v.Shard))
+	if err != nil {
+		return err
+	}
+	servers, err := shards.Inspect(ctx, node)
+	if err != nil {
+		return err
+	}
+	if refused := r.cfg.Check(&servers[0]); refused != nil {
+		v.Refused = refused.Error()
+	}
+	return nil
 }
 
 // askOthers asks the ledger and the topic.
