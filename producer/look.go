@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,17 +68,23 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// look reads what the campaign says of itself, and whose Redis this is: only where the deployment is the right one its
-// absence says anything. It refuses a server that can't keep the durability class.
+// look reads what the campaign says of itself, whose Redis this is, and whether the shard is open: only where the
+// deployment is the right one, and its shard open for this server, the campaign's absence says anything. It refuses a
+// server that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
-	pipe := l.p.cfg.Redis.Pipeline()
+	node, err := shards.NodeOf(ctx, l.p.cfg.Redis, l.shard.Keys)
+	if err != nil {
+		return false, err
+	}
+	pipe := node.Pipeline()
 	belongs := shards.AskBelongs(ctx, l.p.cfg.Redis, pipe, l.p.layout, l.shard.Keys)
+	open := l.shard.AskOpen(ctx, pipe)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
 		"places", "walk", "hash", "state", "to")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
-	if err := belongs(l.p.cfg.Deployment); err != nil {
+	if err := cmp.Or(belongs(l.p.cfg.Deployment), open()); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, err)
 	}
 	server, err := l.inspect(ctx)

@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,4 +104,59 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	ask := asks(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeGranted, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
+}
+
+// Redis lost everything, and its scripts are still there: grabs answer frozen at once, also through a client that repeats
+// calls by itself. The call says what the shard is, not that nobody knows what became of it.
+func TestEmptiedRedisIsFrozen(t *testing.T) {
+	t.Parallel()
+	for name, retries := range map[string]int{"no retries": -1, "retries": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.load(t, spec("rain", 10))
+			_, rdb := b.through(t, retries)
+			p := b.producer(t, func(c *producer.Config) {
+				impatient(c)
+				c.Redis, c.CallTimeout = rdb, time.Second
+			})
+			a, err := p.Grab(t.Context(), grab("u1", "r1"))
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+			b.lose(t, b.k)
+			for range 3 {
+				a, err = p.Grab(t.Context(), grab("u2", "r1"))
+				require.NoError(t, err)
+				require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
+			}
+		})
+	}
+}
+
+// A frozen shard, and one that was opened for another server, says nothing of campaigns that it does not have: a new
+// process answers frozen, which is not final. Once the shard is open it says that there is no such campaign.
+func TestFrozenShardKnowsNoCampaign(t *testing.T) {
+	t.Parallel()
+	for name, field := range map[string]string{"frozen": "frozen", "opened for another server": "opened"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			was := b.admin.HGet(t.Context(), b.k.Meta(), field)
+			require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), field, "1").Err())
+			p := b.producer(t, impatient)
+			for range 2 {
+				a, err := p.Grab(t.Context(), grab("u1", "r1"))
+				require.NoError(t, err)
+				require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
+			}
+			if was.Err() == nil {
+				require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), field, was.Val()).Err())
+			} else {
+				require.NoError(t, b.admin.HDel(t.Context(), b.k.Meta(), field).Err())
+			}
+			a, err := p.Grab(t.Context(), grab("u1", "r1"))
+			require.NoError(t, err)
+			require.Equal(t, hongbao.OutcomeUnknownCampaign, a.Outcome)
+		})
+	}
 }

@@ -237,13 +237,13 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	return cmd, nil
 }
 
-// askOpen asks, ahead of other reads in a pipeline to the shard's server, whether they tell what is so now: ErrFrozen if
+// AskOpen asks, ahead of other reads in a pipeline to the shard's server, whether they tell what is so now: ErrFrozen if
 // the shard is frozen or gone, or was opened for another server than this one, which may have lost something.
-func (k *Shard) askOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
+func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
 	return k.askOpenOn(ctx, pipe, pipe.Info(ctx, "server", "replication"))
 }
 
-// askOpenOn is askOpen with an INFO that was asked for in the pipeline already.
+// askOpenOn is AskOpen with an INFO that was asked for in the pipeline already.
 func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), standFields...)
 	return func() error {

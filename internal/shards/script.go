@@ -124,14 +124,14 @@ func Classify(err error) error {
 }
 
 // classifyCall is Classify for a call that the client may have repeated by itself: then its last error, a connection
-// that could not even be made, does not say that nothing happened at the first try. A group that is missing stays
-// ErrNoGroup: who meets it has to make it.
+// that could not even be made, does not say that nothing happened at the first try. It still says what the shard
+// is: ErrFrozen or ErrStale. A group that is missing stays ErrNoGroup: the caller has to make it.
 func classifyCall(rdb redis.Scripter, err error) error {
 	classed := Classify(err)
 	if !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.ClassTransient || errors.Is(classed, ErrNoGroup) {
 		return classed
 	}
-	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", err)
+	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", classed)
 }
 
 // repeats tells whether the client may call more than once. A cluster's goes on as for a redirect when a connection
