@@ -320,6 +320,8 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"replay", "x", "--to", "kafka", "--seq", ""}, "--seq is empty"},
 		{[]string{"key", "create", "--role", "operator", "--campaign", ""}, "--campaign is empty"},
 		{[]string{"key", "create", "--role", "operator", "--campaign", "rain,"}, "--campaign is empty"},
+		{[]string{"claim", "settle", "kafka/0/w.1", "--by", "a", "--why", "b"}, "want published or unpublished"},
+		{[]string{"claim", "settle", "kafka/0/w.1", "--as", "published"}, "--by and --why"},
 		{[]string{"quarantine", "show", "x"}, "hongbao quarantine list"},
 		{[]string{"quarantine", "list", "--limit", "0"}, "--limit"},
 		{[]string{"quarantine", "resolve", "7", "--by", "a", "--why", "b"}, "--pay or --void"},

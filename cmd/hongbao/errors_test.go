@@ -31,6 +31,8 @@ var lines = map[string]struct{ server, args string }{
 	"balance client revoke": {"ledger", "worker --all"},
 	"balance fund":          {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
 	"campaign refund-lost":  {"redis", "rain --amount 1 --by ann --why gone"},
+	"claim list":            {"redis", ""},
+	"claim settle":          {"redis", "kafka/0/w.1 --as published --by ann --why seen"},
 	"dead confirm":          {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 	"serve":                 {"redis", ""},
 	"key create":            {"ledger", "--role viewer"}, "key list": {"ledger", ""},

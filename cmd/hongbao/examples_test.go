@@ -95,6 +95,8 @@ var play = []act{
 		after: func(s *stage, _ result) {
 			s.env = s.trusted
 		}},
+	{command: "claim list", before: (*stage).claim, says: "kafka/0/w1.5f0c.7"},
+	{command: "claim settle", says: "kafka/0/w1.5f0c.7 is settled"},
 	{command: "work", until: `"working"`},
 	{command: "tail", until: `"user":"u1"`, before: func(s *stage) {
 		worker := s.start("work")
@@ -155,7 +157,7 @@ var play = []act{
 		// What the play did before stands in the journal.
 		text := s.ok("journal", "--limit", "1000", "--json")
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
-			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.ConfirmCredits, access.Replay,
+			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.SettleClaim, access.ConfirmCredits, access.Replay,
 			access.DecideQuarantine, access.DisownCampaign, access.CloseCampaign, access.Refund, access.RefundLost,
 			access.RevealCampaign, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
 			require.Contains(s.t, text, `"`+string(action)+`"`)
@@ -203,6 +205,12 @@ func (s *stage) bury(sink string) {
 		require.NoError(s.t, s.rdb.XAdd(s.t.Context(),
 			&redis.XAddArgs{Stream: key, ID: id, Values: letters[i].([]any)[1]}).Err())
 	}
+}
+
+// claim leaves an open claim of events that the topic has.
+func (s *stage) claim() {
+	require.NoError(s.t, s.rdb.HSet(s.t.Context(), s.space.Shard(0).Claims("kafka"), "w1.5f0c.7",
+		"1 1 w1\n1-1\n1 77 0 0 0 1771358400000 0 "+s.topic+" 1-1@1771358400000-0..1771358400000-0").Err())
 }
 
 // doubt makes them dead letters of sink balance, at a remote that can neither repeat nor be asked.

@@ -58,6 +58,7 @@ const (
 	RefundLost     Action = "refund_lost"
 	DisownCampaign Action = "disown_campaign"
 	ConfirmCredits Action = "confirm_credits"
+	SettleClaim    Action = "settle_claim"
 	ManageClients  Action = "manage_clients"
 	FundClient     Action = "fund_client"
 
@@ -108,6 +109,7 @@ var rules = []Rule{
 	{Action: RefundLost, What: "end a campaign that Redis has lost"},
 	{Action: DisownCampaign, What: "say that the ledger will never have a campaign"},
 	{Action: ConfirmCredits, What: "say what the remote has booked", Whole: true},
+	{Action: SettleClaim, What: "say whether a batch is in the topic", Whole: true},
 	{Action: ManageClients, What: "make and revoke tokens of the balance API", Whole: true},
 	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
 	{Action: ArchiveCampaign, What: "move a sealed campaign's grants to a file"},

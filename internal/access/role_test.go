@@ -26,7 +26,7 @@ var may = map[Role]string{
 }
 
 // whole are the actions that no key with a campaign scope may take.
-const whole = "read_sinks read_journal pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits " +
+const whole = "read_sinks read_journal pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits settle_claim " +
 	"manage_clients fund_client"
 
 func has(list string, a Action) bool {

@@ -109,8 +109,9 @@ var remedies = []remedy{
 	{InQuarantine, "the ledger refused to pay it, and nobody has decided yet",
 		"decide with `hongbao quarantine resolve`; docs/ledger.md explains each reason", true},
 	{OpenClaim, "a push whose lease is over and whose events are finished: nobody will finish it",
-		"decide the dead letters of its events first with `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead " +
-			"drop`: the claim knows since when they are in doubt. Then look at it with HGETALL and remove it", true},
+		"requeue the dead letters of its events with `hongbao dead requeue`: the log decides, if it can. If it can't, look for " +
+			"the events in the topic where `hongbao claim list` says, and end the claim and its letters with `hongbao claim " +
+			"settle`", true},
 }
 
 // remedyOf gives what to do about a kind among all kinds that were found.

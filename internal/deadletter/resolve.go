@@ -19,7 +19,8 @@ type Decider struct{ By, Why string }
 // MaxWhy bounds Decider.Why, in bytes.
 const MaxWhy = 1_000
 
-func (d *Decider) check() error {
+// Check says what is wrong with a decider.
+func (d *Decider) Check() error {
 	var errs []error
 	if err := hongbao.CheckID(d.By); err != nil {
 		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", d.By, err))
@@ -113,7 +114,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 // ones. A dry run only counts.
 func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*Report, error) {
 	r := newReport(shards.Dropped, dryRun)
-	if err := who.check(); err != nil {
+	if err := who.Check(); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
 	err := l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
@@ -159,7 +160,7 @@ func RequeueSink(sink string) string { return "requeue-" + sink }
 func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who Decider,
 	dryRun bool) (*Report, error) {
 	r := newReport(shards.Requeued, dryRun)
-	if err := errors.Join(who.check(), o.Check()); err != nil {
+	if err := errors.Join(who.Check(), o.Check()); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
 	}
 	d := delivery.New(o)

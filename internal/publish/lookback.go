@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -18,7 +19,7 @@ import (
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
 	born := p.now()
 	progress := s.searchFor(o)
-	b, err := p.reach(ctx, s, &o.st, progress)
+	b, err := p.reach(ctx, s, o, progress)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,8 @@ func (s *slot) searchFor(o *claimed) *search {
 }
 
 // reach makes sure that the log still holds everything that is to be read.
-func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, progress *search) (bounds, error) {
+func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *search) (bounds, error) {
+	st := &o.st
 	b, err := p.ends(ctx, st.partition)
 	if err != nil {
 		return b, err
@@ -109,15 +111,28 @@ func (p *Publisher) reach(ctx context.Context, s *slot, st *stored, progress *se
 		*progress = search{next: b.start, seen: make(map[int64]struct{})} // it stands anywhere in the new log, or nowhere
 	}
 	if b.start > progress.next {
-		return b, p.waits(st, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")
+		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")
 	}
 	return b, nil
 }
 
-func (p *Publisher) waits(st *stored, why string) error {
+// errUndecidable says that neither the broker nor the log can say whether the batch of a claim arrived.
+var errUndecidable = errors.New("a person has to decide")
+
+func (p *Publisher) waits(o *claimed, why string) error {
 	return hongbao.Errorf(hongbao.ClassConflict,
-		"a batch of %d grants for %s, noted at offset %d: %s; it waits for a person",
-		st.count(), p.where(st.partition), st.noted, why)
+		"a batch of %d grants for %s, noted at offset %d: %s; %w: `hongbao claim list` shows claim %s, `hongbao claim settle` "+
+			"ends it", o.st.count(), p.where(o.st.partition), o.st.noted, why, errUndecidable, o.claim.ID)
+}
+
+// ownOnly takes the error of a claim that nobody but a person can decide: it is one of the claim's own grants, and the
+// others go on. Any other error concerns the whole call.
+func (c *call) ownOnly(claim *stream.Claim, err error) error {
+	if !errors.Is(err, errUndecidable) {
+		return err
+	}
+	c.settle(claim.Events, err)
+	return nil
 }
 
 // find looks for the batch's events up to end. True: all are there and the claim is settled.
@@ -150,6 +165,6 @@ func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *sea
 		_, err := p.completeClaim(ctx, c, &o.claim)
 		return true, err
 	}
-	return false, p.waits(st, decimal(int64(len(progress.seen)))+
+	return false, p.waits(o, decimal(int64(len(progress.seen)))+
 		" of its events are in the log, though a batch is stored whole or not at all")
 }

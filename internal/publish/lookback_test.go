@@ -337,3 +337,25 @@ func TestLookingBackPassesOverStrangers(t *testing.T) {
 		})
 	}
 }
+
+// A claim that nothing can decide fails its own grants only: the others of the call are sent.
+func TestAnUndecidableClaimFailsItsOwnGrantsOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, _ := orphan(t, b, 2, swallow)
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5)) // retention removed the place
+	more := b.store.grants(0, 60, decided)
+	p, _ := forgetful(t, b)
+	errs := p.Handle(t.Context(), append(append(more[:30:30], g...), more[30:]...))
+	require.Len(t, errs, 62)
+	for i, err := range errs {
+		if i < 30 || i >= 32 {
+			require.NoError(t, err, i)
+			continue
+		}
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), i)
+		require.ErrorContains(t, err, "hongbao claim list")
+	}
+	require.Equal(t, 1, b.store.open(0), "the claim waits for a person")
+	requireOneCopy(t, &b.cfg, more)
+}

@@ -136,7 +136,7 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 	case sent.verdict == appended:
 		return p.complete(ctx, s, c, b, sent.base)
 	case sent.verdict == lookBack:
-		return p.lookBack(ctx, s, c, &b.claimed)
+		return c.ownOnly(&b.claim, p.lookBack(ctx, s, c, &b.claimed))
 	case sent.verdict == fenced: // the claim was taken over; the next one tells how that went
 		return nil
 	case !sent.unsure && (sent.verdict == tooMuch || sent.verdict == refused || sent.verdict == absent):

@@ -69,7 +69,7 @@ func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.
 	c.settle(a.Done, nil)
 	for i := range a.Open {
 		p.count.takenOver.Add(1)
-		if err := p.resolve(ctx, s, c, a.Open[i]); err != nil {
+		if err := c.ownOnly(&a.Open[i], p.resolve(ctx, s, c, a.Open[i])); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+func claimCmd() *cobra.Command {
+	return family("claim", "Look at batches of the topic that may have arrived or not, and settle them",
+		"A claim is a batch of grants on its way to the topic. Workers end it by themselves. Only where the log cannot say any\n"+
+			"more whether the batch arrived, a person decides; its grants are dead letters of class conflict until then.",
+		claimListCmd(), claimSettleCmd())
+}
+
+func claimListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the open claims: their events, and where in the topic to look for them",
+		Example: "  hongbao claim list", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				list, err := a.ListClaims(cmd.Context())
+				if err != nil {
+					return err
+				}
+				answer := struct {
+					Claims []app.OpenClaim `json:"claims"`
+				}{list}
+				return printAnswer(cmd, answer, func(w io.Writer) error { return writeClaims(w, list) })
+			})
+		},
+	}
+}
+
+func writeClaims(w io.Writer, list []app.OpenClaim) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CLAIM\tGRANTS\tEVENTS\tSENT\tTOPIC\tPARTITION\tFROM OFFSET\tOWNER\tUNTIL")
+	for i := range list {
+		c := &list[i]
+		events := c.Events[0]
+		if n := len(c.Events); n > 1 {
+			events += fmt.Sprintf(" and %d runs", n-1)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID, c.Grants, events, c.Sent.Format(time.RFC3339), c.Topic,
+			c.Partition, c.Offset, c.Owner, c.Until.Format(time.RFC3339))
+	}
+	return t.Flush()
+}
+
+func claimSettleCmd() *cobra.Command {
+	var o app.ClaimDecision
+	as := ""
+	cmd := &cobra.Command{
+		Use: "settle CLAIM", Short: "Say whether the batch of a claim is in the topic, and end the claim",
+		Long: `A person says here what they found in the topic, from the offset that claim list prints.
+
+--as published: the topic has its grants. They count as published, and nothing is sent. If the topic has only some of
+them, say published too, and then run ` + "`hongbao replay NAME --to kafka --missing`" + `, which sends the rest.
+--as unpublished: the topic has none of its grants. They are sent again.
+
+Dead letters of its grants are requeued by the same command. It refuses a claim that a worker may still be sending. The
+journal keeps who and why.`,
+		Example: "  hongbao claim settle kafka/0/w1.5f0c.7 --as published --by ann --why \"all 20 are at offsets 810 to 829\"",
+		Args:    exactly(1, "one CLAIM"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case as != "published" && as != "unpublished":
+				return app.Usage("--as %.40q: want published or unpublished (see `%s --help`)", as, cmd.CommandPath())
+			case o.By.By == "" || o.By.Why == "":
+				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			}
+			o.ID, o.Published = args[0], as == "published"
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				out, err := a.SettleClaim(cmd.Context(), o)
+				if out == nil {
+					return err
+				}
+				return errors.Join(printAnswer(cmd, out, func(w io.Writer) error { return writeSettled(w, out, as) }), err)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&as, "as", "", "published or unpublished (required)")
+	flags.StringVar(&o.By.By, "by", "", "who decides; kept in the journal (required)")
+	flags.StringVar(&o.By.Why, "why", "", "why; kept in the journal (required)")
+	flags.DurationVar(&o.Patience, "patience", time.Minute, "how long to try again while the topic is out of reach")
+	return cmd
+}
+
+func writeSettled(w io.Writer, c *app.SettledClaim, as string) error {
+	if _, err := fmt.Fprintf(w, "claim %s is settled: its %d grants are %s\n", c.Claim, c.Grants, as); err != nil {
+		return err
+	}
+	if c.Letters == nil {
+		return nil
+	}
+	return c.Letters.Write(w)
+}

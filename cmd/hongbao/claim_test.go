@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/configs"
+)
+
+// claimed leaves an open claim of events 1 and 2 of shard 0, whose owner is at work until then.
+func (d *deployment) claimed(until time.Time) string {
+	d.t.Helper()
+	k := d.space.Shard(0)
+	entries, err := d.rdb.XRange(d.t.Context(), k.Events(), "-", "+").Result()
+	require.NoError(d.t, err)
+	text := fmt.Sprintf("5 %d w9\n1-2\n1 77 0 0 0 %d 0 %s 1-2@%s..%s", until.UnixMilli(), until.UnixMilli(), d.topic,
+		entries[0].ID, entries[1].ID)
+	require.NoError(d.t, d.rdb.HSet(d.t.Context(), k.Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
+	return "kafka/0/w9.1"
+}
+
+// A person says what became of a claim that nothing else can decide: the dead letters of its grants end, and what is not
+// in the topic is sent, once.
+func TestClaimIsSettled(t *testing.T) {
+	t.Parallel()
+	for _, published := range []bool{false, true} {
+		t.Run(fmt.Sprintf("published %t", published), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{kafka: true})
+			d.campaign("rain", 10, 1000)
+			for i := range 4 {
+				d.ok("grab", "rain", fmt.Sprintf("u%d", i))
+			}
+			d.buried(configs.SinkKafka)
+			require.Contains(t, d.ok("claim", "list"), "CLAIM")
+			settle := []string{"claim", "settle", "kafka/0/w9.1", "--by", "ann", "--why", "looked at the topic", "--as"}
+			as := map[bool]string{true: "published", false: "unpublished"}[published]
+			d.refused(1, append(settle, as), "is not open", "hongbao claim list")
+			id := d.claimed(time.Now().Add(time.Hour))
+			d.refused(4, append(settle, as), "worker w9 has claim "+id)
+			d.claimed(time.Now().Add(-time.Hour))
+			list := decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
+			require.Len(t, list, 1)
+			require.Equal(t, id, list[0].ID)
+			require.EqualValues(t, 2, list[0].Grants)
+			require.Equal(t, d.topic, list[0].Topic)
+			require.Contains(t, d.ok("claim", "list"), id)
+
+			require.Contains(t, d.ok(append(settle, as)...), "its 2 grants are "+as+"\n2 of 2 letters were requeued")
+			require.Len(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters, 2, "the letters of others stay")
+			require.Empty(t, decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
+			r := d.auditNow()
+			require.Zero(t, r.Found[audit.OpenClaim])
+			if published {
+				require.Empty(t, d.records())
+			} else {
+				require.Len(t, d.records(), 2)
+			}
+			d.refused(1, append(settle, as), "is not open")
+			require.Contains(t, d.ok("journal", "--json"), string(access.SettleClaim))
+		})
+	}
+}

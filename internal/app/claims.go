@@ -1,0 +1,187 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/claims"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// OpenClaim is a batch of the topic that was not brought to its end: it may be in the log or not.
+type OpenClaim struct {
+	// ID is SINK/SHARD/CLAIM.
+	ID     string   `json:"id"`
+	Events []string `json:"events"` // runs of seqs, as 1-20
+	Grants int64    `json:"grants"`
+	// Owner had it last; until Until it is taken to be at work.
+	Owner string    `json:"owner"`
+	Until time.Time `json:"until"`
+	// Topic, Partition and Offset say where to look: the batch is at the offset, behind it, or nowhere. The topic is empty
+	// if the claim does not say it in a form that this build can read.
+	Topic     string    `json:"topic"`
+	Partition int       `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Sent      time.Time `json:"sent"`
+
+	claim stream.Claim
+	shard int
+}
+
+// ListClaims gives the open claims of sink kafka, the oldest first.
+func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
+	if err := a.checkSinks("claims are those of", configs.SinkKafka); err != nil {
+		return nil, err
+	}
+	if err := a.openRedis(ctx); err != nil {
+		return nil, err
+	}
+	list := []OpenClaim{}
+	for i := range a.space.Len() {
+		open, err := shards.Of(a.redis, a.space.Shard(i)).OpenClaims(ctx, configs.SinkKafka)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range open {
+			batch, _ := publish.ReadPayload(c.Payload) // one that can't be read can be settled all the same
+			out := OpenClaim{ID: configs.SinkKafka + "/" + strconv.Itoa(i) + "/" + c.ID, Owner: c.Owner,
+				Until: c.Until, Topic: batch.Topic, Partition: batch.Partition, Offset: batch.Offset, Sent: batch.Sent,
+				claim: c.Claim, shard: i}
+			for _, r := range c.Events {
+				out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
+				out.Grants += r.Len()
+			}
+			list = append(list, out)
+		}
+	}
+	slices.SortFunc(list, func(a, b OpenClaim) int {
+		return cmp.Or(a.Sent.Compare(b.Sent), strings.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+// ClaimDecision is what a person has found out about a claim.
+type ClaimDecision struct {
+	ID string
+	// Published: the topic has all of its grants. Else it has none of them, and they are sent again.
+	Published bool
+	By        deadletter.Decider
+	// Patience is how long a topic that is out of reach is tried again.
+	Patience time.Duration
+}
+
+// SettledClaim is what became of a claim, and of the dead letters of its grants.
+type SettledClaim struct {
+	Claim     string             `json:"claim"`
+	Published bool               `json:"published"`
+	Grants    int64              `json:"grants"`
+	Letters   *deadletter.Report `json:"letters"` // null if none of its grants was a dead letter
+}
+
+// SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants: those that are published
+// count as delivered, and the others are sent. Grants without a letter are the workers', who find the claim gone.
+func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledClaim, err error) {
+	if err := o.By.Check(); err != nil {
+		return nil, Usage("%w", err)
+	}
+	c, err := a.findClaim(ctx, o.ID)
+	if err != nil {
+		return nil, err
+	}
+	e := about(ctx, access.SettleClaim, "")
+	e.Sink = configs.SinkKafka
+	e.Details = map[string]any{"claim": c.ID, "published": o.Published, "events": c.Events, "by": o.By.By,
+		"why": o.By.Why}
+	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
+		if err := a.endClaim(ctx, c, o.Published); err != nil {
+			return err
+		}
+		out = &SettledClaim{Claim: c.ID, Published: o.Published, Grants: c.Grants}
+		out.Letters, err = a.requeueEvents(ctx, c, &o)
+		if err != nil {
+			err = fmt.Errorf("the claim is settled, its dead letters are not: %w; `hongbao dead requeue` goes on", err)
+		}
+		return err
+	})
+	return out, err
+}
+
+func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
+	list, err := a.ListClaims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(c OpenClaim) bool { return c.ID == id })
+	if i < 0 {
+		return nil, fmt.Errorf("claim %.200q is not open: it was ended, or never was; `hongbao claim list` shows those that are",
+			id)
+	}
+	return &list[i], nil
+}
+
+// endClaim takes a claim over from whoever had it, and ends it.
+func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
+	cfg := a.Config.ClaimsConfig()
+	cfg.Redis, cfg.Space, cfg.Owner = a.redis, a.space.Space, a.worker
+	cfg.TakeLive, cfg.Done = false, deadletter.RequeueSink(cfg.Sink)
+	all, err := claims.New(cfg)
+	if err != nil {
+		return err
+	}
+	own := stream.Claim{ID: "settle." + rand.Text(), Events: c.claim.Events}
+	answer, err := all.Claim(ctx, c.shard, own.ID, own.Events, c.claim.Payload)
+	if err != nil {
+		return err
+	}
+	if answer.Granted() { // it ended meanwhile
+		own.Fence = answer.Fence
+		return errors.Join(fmt.Errorf("claim %s was ended just now", c.ID), all.Release(ctx, c.shard, own))
+	}
+	i := slices.IndexFunc(answer.Open, func(o stream.Claim) bool { return o.ID == c.claim.ID })
+	switch {
+	case i < 0 && answer.Held > 0:
+		return hongbao.Errorf(hongbao.ClassTransient,
+			"worker %s has claim %s until %s: it may still be sending; pause the sink, and run this again after that", c.Owner, c.ID,
+			c.Until.Format(time.RFC3339))
+	case i < 0:
+		return fmt.Errorf("claim %s was ended just now", c.ID)
+	case published:
+		return all.Complete(ctx, c.shard, answer.Open[i])
+	}
+	return all.Release(ctx, c.shard, answer.Open[i])
+}
+
+// requeueEvents requeues the dead letters of a claim's grants.
+func (a *App) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDecision) (*deadletter.Report, error) {
+	filter := deadletter.Filter{Sinks: []string{configs.SinkKafka}}
+	letters, err := a.letters(ctx, &filter)
+	if err != nil {
+		return nil, err
+	}
+	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, By: o.By, Patience: o.Patience}
+	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []deadletter.Letter) error {
+		for i := range page {
+			if slices.ContainsFunc(c.claim.Events, func(r stream.SeqRange) bool { return r.Has(page[i].Seq) }) {
+				requeue.Pick.IDs = append(requeue.Pick.IDs, page[i].ID)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(requeue.Pick.IDs) == 0 {
+		return nil, err
+	}
+	return a.requeueAll(ctx, letters, &requeue)
+}
