@@ -6,8 +6,10 @@
 --       10 the consumer that has the entry
 -- Reply "written"; "already" if the event is done; "lost" if the entry is not the consumer's (any more), or acked
 -- Cost  O(1)
--- First write XADD: it grows memory. The entry's own fields are copied behind those of the letter, as entry.<field>;
---       of an entry with more than 1,000 fields as one JSON array, entry_json: Lua's unpack takes fewer than 8,000.
+-- First write XADD: it grows memory. Behind its own fields the letter of a grant (v 2; v 1 had the whole entry) has an
+--       entry of this grant alone, as entry.<version>: with the entry's campaign, epoch and time. The letter of a whole
+--       entry has the entry's fields, as entry.<field>; of one with more than 1,000 fields as one JSON array, entry_json:
+--       Lua's unpack takes fewer than 8,000.
 -- Repeat writes nothing; it acks the entry if that is still to be done.
 
 redis.call('XLEN', KEYS[2])
@@ -20,10 +22,14 @@ end
 if not done then
 	local clock = redis.call('TIME')
 	local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-	local letter = { 'v', '1', 'group', ARGV[1], 'entry', ARGV[2], 'seq', ARGV[9], 'grant', ARGV[8], 'class', ARGV[5],
+	local letter = { 'v', '2', 'group', ARGV[1], 'entry', ARGV[2], 'seq', ARGV[9], 'grant', ARGV[8], 'class', ARGV[5],
 		'reason', ARGV[6], 'attempts', ARGV[7], 'first', string.match(ARGV[2], '^%d+'), 'last', now }
 	local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])[1]
 	local fields = entry and entry[2] or {}
+	local kind, rest = string.match(fields[2] or '', '^(%S+ %S+) %S+ (%S+ %S+)\n')
+	if KEYS[3] and rest then
+		fields = { fields[1], kind .. ' ' .. ARGV[9] .. ' ' .. rest .. '\n' .. ARGV[8] }
+	end
 	if #fields > 2000 then
 		fields = {}
 		letter[#letter + 1] = 'entry_json'

@@ -107,7 +107,7 @@ func writeLetters(w io.Writer, p *app.LetterPage) error {
 
 func deadShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show LETTER", Short: "Print a dead letter as JSON: the whole entry, reason, class, attempts, times",
+		Use: "show LETTER", Short: "Print a dead letter as JSON: its grant or whole entry, reason, class, attempts, times",
 		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, _, _, err := deadletter.ParseID(args[0]); err != nil {

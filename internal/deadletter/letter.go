@@ -15,7 +15,8 @@ type Letter struct {
 	ID    string `json:"id" doc:"SINK/SHARD/ENTRY, where ENTRY is its place in the stream of letters."`
 	Sink  string `json:"sink" doc:"The sink that could not take it."`
 	Shard int    `json:"shard" doc:"The shard's number."`
-	// Entry is the stream entry that brought it. It may be trimmed; Fields are what it held, names and values in turn.
+	// Entry is the stream entry that brought it, which may be trimmed. Fields are what it held, names and values in turn:
+	// of a grant's letter this grant only, in the form of an entry; letters of before version 2 have all grants of it.
 	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
 	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
 	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`

@@ -49,8 +49,10 @@ func TestDead(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, letters, 2)
 	v := letters[1].Values
+	require.Equal(t, "2", v["v"])
+	head := strings.Fields(strings.Split(raw[0].Values[1], "\n")[0])
 	require.Equal(t, shards.GrantLine(&e.Grants[1]), v["grant"])
-	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", raw[0].Values[1]},
+	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", strings.Join([]string{head[0], head[1], "2", head[3], head[4]}, " ") + "\n" + shards.GrantLine(&e.Grants[1])},
 		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.1"]})
 	require.Len(t, v["reason"], shards.MaxReason)
 	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
@@ -78,4 +80,30 @@ func TestDeadWholeEntry(t *testing.T) {
 	require.Len(t, letters, 1)
 	require.Equal(t, "a\nb\x00", letters[0].Values["entry.junk"])
 	require.Empty(t, b.owners(t, "kafka"))
+}
+
+// The letters of an entry with many grants take as much room as the entry, not that much for each grant.
+func TestDeadLettersOfALargeEntry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.events(t, "rain", stream.MaxEntryGrants)
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 9)
+	e, err := stream.ParseEntry(0, raw[0].ID, raw[0].Values)
+	require.NoError(t, err)
+	require.Len(t, e.Grants, stream.MaxEntryGrants)
+	for i := range e.Grants {
+		_, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: e.ID,
+			Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent, Reason: "no", Attempts: 1})
+		require.NoError(t, err)
+	}
+	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, letters, len(e.Grants))
+	for i, l := range letters {
+		one, err := stream.ParseEntry(0, e.ID, []string{"1", l.Values["entry.1"].(string)})
+		require.NoError(t, err)
+		require.Equal(t, []hongbao.Grant{e.Grants[i]}, one.Grants, "it is an entry of its own")
+	}
 }
