@@ -3,6 +3,10 @@ package subscriber
 import (
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -45,4 +49,40 @@ func TestRunMixedTopic(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
 	require.NoError(t, again.stop())
 	require.Zero(t, again.Stats().Repeated, "everything was committed")
+}
+
+// A subscriber that is started before its topic exists says so, creates nothing, and begins when the topic is there.
+func TestRunBeforeTheTopicExists(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"), kfake.AllowAutoTopicCreation())
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	d, b := &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}, newBook()
+	cfg := d.config(b.funcSink(t))
+	core, logs := observer.New(zap.WarnLevel)
+	cfg.Log = zap.New(core)
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return logs.FilterMessageSnippet("the topic does not exist").Len() == 1 },
+		"it says that it waits")
+	require.Error(t, c.DeleteTopic("grants"), "it has created no topic")
+	require.NoError(t, c.CreateTopic("grants", 2, nil))
+	d.write(t, 2, record(grant(0, 1)), record(grant(1, 1)))
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 2 }, "both partitions are read")
+	require.NoError(t, w.stop())
+	require.Len(t, b.copies(), 2)
+}
+
+// A subscriber that waits for its topic stops when it is told to.
+func TestRunStopsWhileItWaitsForTheTopic(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	d := &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
+	cfg := d.config(newBook().funcSink(t))
+	core, logs := observer.New(zap.WarnLevel)
+	cfg.Log = zap.New(core)
+	w := start(t, cfg)
+	testkit.Eventually(t, soon, func() bool { return logs.Len() == 1 }, "it waits")
+	require.NoError(t, w.stop())
 }

@@ -61,19 +61,22 @@ type session struct {
 	errs []error // why the Run ended, or what it left half done
 }
 
-// Run reads until ctx ends or something is Broken. When ctx ends each worker takes no more, finishes and commits the
+// Run waits until the topic exists, and then reads until ctx ends or something is Broken. When ctx ends each worker takes no more, finishes and commits the
 // batch in hand within DrainTimeout, and the member leaves the group; nil means that nothing was left half done. What
 // was left comes again to whoever gets its partition next, and the Sink drops what it has seen. One Run at a time;
 // another one may follow.
 func (s *Subscriber) Run(ctx context.Context) error {
-	group, err := kafka.NewConsumerGroup(groupConfig(&s.cfg))
-	if err != nil {
-		return hongbao.Errorf(hongbao.ClassBroken, "join group %s: %w", s.cfg.Group, err)
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	run := &session{Subscriber: s, letters: s.newLetters(&s.cfg), log: newLogClient(&s.cfg), stop: stop}
 	defer run.log.close()
+	if run.awaitTopic(ctx); ctx.Err() != nil {
+		return run.letters.Close()
+	}
+	group, err := kafka.NewConsumerGroup(groupConfig(&s.cfg))
+	if err != nil {
+		return errors.Join(hongbao.Errorf(hongbao.ClassBroken, "join group %s: %w", s.cfg.Group, err), run.letters.Close())
+	}
 	run.follow(ctx, group)
 	closed := group.Close() // ends the generation, and so the workers
 	run.workers.Wait()

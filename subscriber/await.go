@@ -1,0 +1,53 @@
+package subscriber
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/retry"
+)
+
+// sayAgain is how often a Run says that it still waits for its topic.
+const sayAgain = time.Minute
+
+// awaitTopic waits until the topic exists, or ctx ends. A member that joins before that would get no partition and
+// never look again, and kafka-go's group would have the broker create the topic with its own defaults.
+func (s *session) awaitTopic(ctx context.Context) {
+	var said time.Time
+	for wait := newBackoff(s.cfg); ctx.Err() == nil; {
+		err := s.log.exists(ctx)
+		if err == nil {
+			if !said.IsZero() {
+				s.cfg.Log.Info("the topic is there", zap.String("topic", s.cfg.Topic))
+			}
+			return
+		}
+		if ctx.Err() == nil && time.Since(said) >= sayAgain {
+			said = time.Now()
+			message := "asking for the topic failed; it is tried again"
+			if errors.Is(err, kafka.UnknownTopicOrPartition) {
+				message = "the topic does not exist: waiting for it; `hongbao work` creates it where kafka.create_topic is true"
+			}
+			s.cfg.Log.Warn(message, zap.String("topic", s.cfg.Topic), zap.String("group", s.cfg.Group), zap.Error(err))
+		}
+		retry.Pause(ctx, wait.NextBackOff())
+	}
+}
+
+// exists asks for the topic, and never creates it.
+func (l *logClient) exists(ctx context.Context) error {
+	res, err := l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{l.topic}})
+	if err != nil {
+		return err
+	}
+	for i := range res.Topics {
+		if t := &res.Topics[i]; t.Name == l.topic && (t.Error != nil || len(t.Partitions) > 0) {
+			return t.Error
+		}
+	}
+	return kafka.UnknownTopicOrPartition
+}
