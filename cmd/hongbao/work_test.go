@@ -375,3 +375,16 @@ func TestWorkSurvivesTheBrokersDeath(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	d.agrees(4000)
 }
+
+// A deployment without a ledger has workers all the same: they bring grants to the topic until they are told to stop.
+func TestWorkWithoutALedger(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1000)
+	d.set("DEPLOYMENT_SINKS", "kafka", "LEDGER_DSN", "")
+	w := d.start("work")
+	w.says(`"working"`)
+	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
+	testkit.Eventually(t, 30*time.Second, func() bool { return len(d.records()) == 5 }, "all are published")
+	w.stop(syscall.SIGTERM)
+}

@@ -322,9 +322,6 @@ const (
 // dealTopUps has a worker deal the top-ups that nobody else brings to an end: whoever ordered one was killed, or could
 // not deal it yet.
 func (a *App) dealTopUps(ctx context.Context) error {
-	if a.Config.Ledger.DSN == "" {
-		return nil
-	}
 	locks, err := a.locks()
 	if err != nil {
 		return err

@@ -72,8 +72,11 @@ func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
 	frozen := make(chan int, a.space.Len())
 	parts := []group.Part{
 		{Name: "watch", Run: a.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
-		{Name: "top-ups", Run: a.dealTopUps}, {Name: "filters", Run: filters.Run},
+		{Name: "filters", Run: filters.Run},
 		{Name: "recoverer", Run: func(ctx context.Context) error { return a.tendShards(ctx, frozen) }},
+	}
+	if a.Config.Ledger.DSN != "" {
+		parts = append(parts, group.Part{Name: "top-ups", Run: a.dealTopUps})
 	}
 	if len(a.Config.Unsafe.Allow) > 0 {
 		parts = append(parts, group.Part{Name: "unsafe.allow", Run: a.warnOfUnsafe})

@@ -13,6 +13,10 @@ type Part struct {
 	Run  func(ctx context.Context) error
 }
 
+// errEnded: a part returned nil before it was stopped. That is a failure, too: the process would look as if it had done
+// its work.
+var errEnded = errors.New("it ended by itself")
+
 // Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order: each is told
 // to stop and waited for before the next one is. The error joins those of all parts, by name.
 func Run(ctx context.Context, parts ...Part) error {
@@ -26,7 +30,11 @@ func Run(ctx context.Context, parts ...Part) error {
 		own, stop := context.WithCancel(context.WithoutCancel(ctx))
 		r := running{stop: stop, ended: make(chan error, 1)}
 		go func() {
-			r.ended <- p.Run(own)
+			err := p.Run(own)
+			if err == nil && own.Err() == nil {
+				err = errEnded
+			}
+			r.ended <- err
 			down <- struct{}{}
 		}()
 		all = append(all, r)

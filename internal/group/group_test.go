@@ -47,3 +47,15 @@ func TestRunOfNothing(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Run(t.Context()))
 }
+
+// A part that ends before it is told to is a failure, whatever it says itself: the process would look as if it had done
+// its work.
+func TestRunOfAPartThatEndsByItself(t *testing.T) {
+	t.Parallel()
+	waits := Part{"waits", func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}}
+	err := Run(t.Context(), waits, Part{"ends", func(context.Context) error { return nil }})
+	require.EqualError(t, err, "ends: it ended by itself")
+}
