@@ -3,6 +3,7 @@ package remote
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,6 +75,39 @@ func TestRefusedAlone(t *testing.T) {
 	err := h.Handle(t.Context(), grants(3, 3))[0]
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
+}
+
+// The last accounts of a campaign are refused, and no other one is left to show whether everybody is: they wait for a
+// bounded time, then attempts count, so that they become dead letters and the campaign can end.
+func TestLastAccountsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, accounts := range map[string][]string{"one": {"u3"}, "two": {"u3", "u4"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			h := newHandler(t, b, l, func(c *Config) { c.BreakerOpen = time.Millisecond })
+			start, late := time.Now(), time.Duration(0)
+			h.now = func() time.Time { return start.Add(late) }
+			require.Nil(t, h.Handle(t.Context(), grants(1, 2)))
+			b.refuses(403, accounts...)
+			last := grants(3, int64(2+len(accounts)))
+			for _, late = range []time.Duration{0, time.Minute, maxHold - time.Second} {
+				for _, err := range h.Handle(t.Context(), last) {
+					require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "after %s: %v", late, err)
+				}
+			}
+			late = maxHold + time.Minute
+			for _, err := range h.Handle(t.Context(), last) {
+				require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
+				require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "an attempt counts: %v", err)
+			}
+			b.refuses(403)
+			require.Nil(t, h.Handle(t.Context(), last))
+			b.refuses(403, accounts...)
+			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "it went through: it waits once more")
+			require.Zero(t, l.left())
+		})
+	}
 }
 
 // Two accounts are refused and nobody went through: it looks like the whole remote. But the shard must get on to a
