@@ -102,6 +102,7 @@ type item struct {
 	first      time.Time // the earliest time of a request
 	asked      time.Time // when a worker last began to ask for it; he had ClaimTime
 	batch      int64     // that of its row in the ledger; 0 if it has none, or another one's
+	sent       bool      // a request for it was sent in this round
 	resend     bool      // it was noted before and certainly is not booked: the next round sends it
 	last       result
 	rejected   *result // of a repeat: what was sent before may be booked all the same

@@ -66,7 +66,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	grants := make([]hongbao.Grant, 0, len(items))
 	at := make(map[string]*item, len(items))
 	for _, it := range items {
-		it.outcome, it.err, it.batch, it.rejected = outcomeUnbooked, nil, 0, nil
+		it.outcome, it.err, it.batch, it.rejected, it.sent = outcomeUnbooked, nil, 0, nil, false
 		if h.known.isBooked(it.credit.Reference) {
 			it.outcome = outcomeBooked
 			continue

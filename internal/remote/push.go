@@ -24,6 +24,9 @@ func (h *Handler) push(ctx context.Context, items []*item) {
 // conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a
 // refusal or a rejection of this one then proves nothing about that one.
 func (h *Handler) conclude(it *item, r result, repeated bool) {
+	if r.late && it.sent && it.err != nil { // the attempt that was made counts
+		return
+	}
 	it.last = r
 	switch {
 	case r.verdict == Done:
@@ -60,6 +63,8 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	switch {
 	case it.last.outage:
 		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
+	case it.last.late:
+		return hongbao.Heldf("credit %s %s, since its turn did not come: %w", it.credit.Reference, how, it.last.err)
 	case it.last.waits:
 		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with "+
 			"all: %w",
@@ -193,6 +198,7 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	body := encode(map[string]any{"credits": list})
 	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
 	for i, r := range h.batchResults(&a, unsent, items) {
+		items[i].sent = unsent == nil
 		if it := items[i]; r.bare && a.status != http.StatusOK { // one of them may be the reason: each is asked for alone
 			alone := h.post(ctx, it)
 			// The remote may have booked a part of the batch before it refused.

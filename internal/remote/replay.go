@@ -53,8 +53,8 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 			"sent again", age, h.cfg.Retention))
 	default:
 		it.err = hongbao.Errorf(hongbao.ClassTransient, "look up credit %s: %w", it.credit.Reference, r.err)
-		if r.outage {
-			it.err = hongbao.Outagef(hongbao.ClassTransient, "look up credit %s: %w", it.credit.Reference, r.err)
+		if it.last = r; r.outage || r.late {
+			it.err = h.failed(it, hongbao.ClassTransient, "was not looked up")
 		}
 	}
 	it.outcome = outcomeUnbooked

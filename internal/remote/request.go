@@ -23,6 +23,8 @@ type result struct {
 	// bare: a refusal without a code, so that it does not say whom it is about. It waits until that is known: see
 	// refusals.
 	bare, waits bool
+	// late: there was no time for it, or no free slot. Nothing is wrong with it.
+	late bool
 	// clash: something else is there under our key or reference.
 	clash bool
 	// after is when to come back, if the remote said so.
@@ -55,14 +57,14 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	case <-ctx.Done():
-		return answer{}, &result{verdict: NotSent, err: errAborted}
+		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
 	}
 	if err := h.closed(); err != nil {
 		return answer{}, &result{verdict: NotSent, err: err, outage: true}
 	}
 	// A process that was stopped may get here before its timers fire, and a machine that slept did not count that time.
 	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
-		return answer{}, &result{verdict: NotSent, err: errAborted}
+		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
 	}
 	tell, err := h.breaker.Allow()
 	if err != nil {
@@ -110,6 +112,7 @@ func (h *Handler) post(ctx context.Context, it *item) result {
 	if unsent != nil {
 		return *unsent
 	}
+	it.sent = true
 	r, failed := h.failure(&a)
 	if !failed {
 		r = h.oneResult(a.status, a.body, a.retryAfter, &it.credit)
@@ -157,7 +160,7 @@ func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
 	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	switch {
 	case unsent != nil:
-		return nil, result{verdict: Unknown, err: unsent.err, outage: unsent.outage}
+		return nil, result{verdict: Unknown, err: unsent.err, outage: unsent.outage, late: unsent.late}
 	case a.err != nil:
 		return nil, result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
 	case a.status == http.StatusNotFound && code(a.body) == codeNotFound: // any other 404 may come from a wrong address
