@@ -103,6 +103,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a statement in pages":                        funded(testStatement),
 	"a statement that is followed":                funded(testStatementFollowed),
 	"balances that are not their credits":         funded(testCreditDifferences),
+	"credits, accounts and funds that are gone":   funded(testCreditRows),
 	"codes are stored once, in order":             testCodes,
 	"codes are drawn anew until they are new":     testCodesTaken,
 	"codes of many processes at once":             testCodesTogether,

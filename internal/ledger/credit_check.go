@@ -1,20 +1,25 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // CheckCredits compares, on one snapshot, every account with its credits, and every fund with what was put into it
 // and with its client's credits: they are the two sides of the same transfers. It names every difference; a ledger in
-// which nothing was credited has none. It reads every credit within Config.Timeout.
+// which nothing was credited has none. It reads every credit and every account once, in pages: its memory does not grow
+// with their number, and Config.Timeout bounds each page.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
-	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
-		if list, err = checkAccounts(ctx, t); err != nil {
+	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
+		funds := map[creditSide]*fundSums{}
+		if list, err = checkAccounts(ctx, t, funds); err != nil {
 			return err
 		}
-		more, err := checkFunds(ctx, t)
+		more, err := checkFunds(ctx, t, funds)
 		list = append(list, more...)
 		return err
 	})
@@ -39,46 +44,133 @@ func differences(where string, all ...expect) (list []Difference) {
 	return list
 }
 
+// creditLine is a credit with its line in the statement of its account.
+type creditLine struct {
+	side   creditSide
+	client string
+	line   int64
+	amount int64
+}
+
+// creditLines reads the numbered credits in the order of the statements. Each part is a range of their index. A credit
+// without a number is left out, so that its account and its fund differ.
+func creditLines(ctx context.Context, t txn) *cursor[creditLine] {
+	const columns = `SELECT client, account, currency, line_no, amount FROM `
+	const sql = columns + `(` + columns + `credit WHERE account = $1 AND currency = $2 AND line_no > $3
+			ORDER BY line_no LIMIT $4) AS same_statement
+		UNION ALL ` + columns + `(` + columns + `credit WHERE account = $1 AND currency > $2 AND line_no IS NOT NULL
+			ORDER BY currency, line_no LIMIT $4) AS same_account
+		UNION ALL ` + columns + `(` + columns + `credit WHERE account > $1 AND line_no IS NOT NULL
+			ORDER BY account, currency, line_no LIMIT $4) AS later_accounts
+		ORDER BY account, currency, line_no LIMIT $4`
+	return &cursor[creditLine]{page: func(after creditLine) ([]creditLine, error) {
+		return question[creditLine]{sql: sql, args: []any{after.side.owner, after.side.currency, after.line, int64(sumRows)},
+			row: func(s scan) (c creditLine, err error) {
+				err = s(&c.client, &c.side.owner, &c.side.currency, &c.line, &c.amount)
+				return c, err
+			}}.in(ctx, t)
+	}}
+}
+
+// creditBalance is a row of table credit_account.
+type creditBalance struct {
+	side             creditSide
+	balance, credits int64
+}
+
+func creditBalances(ctx context.Context, t txn) *cursor[creditBalance] {
+	return &cursor[creditBalance]{page: func(after creditBalance) ([]creditBalance, error) {
+		return question[creditBalance]{sql: `SELECT id, currency, balance, credits FROM credit_account
+			WHERE id >= $1 AND (id > $1 OR currency > $2) ORDER BY id, currency LIMIT $3`,
+			args: []any{after.side.owner, after.side.currency, int64(sumRows)},
+			row: func(s scan) (a creditBalance, err error) {
+				err = s(&a.side.owner, &a.side.currency, &a.balance, &a.credits)
+				return a, err
+			}}.in(ctx, t)
+	}}
+}
+
+func compareSides(a, b creditSide) int {
+	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.currency, b.currency))
+}
+
 // checkAccounts compares accounts with their credits, whose lines are numbered from 1 without a gap: no two have the
-// same number.
-func checkAccounts(ctx context.Context, t txn) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT id, currency, CAST(SUM(balance) AS DECIMAL(20, 0)), CAST(SUM(credits) AS DECIMAL(20, 0)),
-		CAST(SUM(amount) AS DECIMAL(20, 0)),
-		CAST(SUM(n) AS DECIMAL(20, 0)), CAST(SUM(numbered) AS DECIMAL(20, 0)), CAST(MAX(last) AS DECIMAL(20, 0)) FROM (
-			SELECT id, currency, balance, credits, 0 AS amount, 0 AS n, 0 AS numbered, 0 AS last FROM credit_account
-			UNION ALL SELECT account, currency, 0, 0, amount, 1, CASE WHEN line_no >= 1 THEN 1 ELSE 0 END,
-				COALESCE(line_no, 0) FROM credit) AS b
-		GROUP BY id, currency
-		HAVING SUM(balance) <> SUM(amount) OR SUM(credits) <> SUM(n) OR SUM(numbered) <> SUM(n) OR MAX(last) <> SUM(n)
-		ORDER BY id, currency`, nil, func(s scan) error {
-		var id, currency string
-		var balance, credits, amount, n, numbered, last int64
-		err := s(&id, &currency, &balance, &credits, &amount, &n, &numbered, &last)
-		list = append(list, differences("account "+id+", "+currency,
-			expect{"sum of the credits = balance", amount, balance}, expect{"number of credits", n, credits},
+// same number. It adds the credits up for their funds as well.
+func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
+	lines, accounts := creditLines(ctx, t), creditBalances(ctx, t)
+	line, moreLines, err := lines.next()
+	if err != nil {
+		return nil, err
+	}
+	account, moreAccounts, err := accounts.next()
+	for err == nil && (moreLines || moreAccounts) {
+		has := creditBalance{side: account.side}
+		if moreLines && (!moreAccounts || compareSides(line.side, account.side) < 0) {
+			has.side = line.side // it has no row
+		} else {
+			has = account
+			account, moreAccounts, err = accounts.next()
+		}
+		var amount, n, numbered, last int64
+		for err == nil && moreLines && line.side == has.side {
+			amount, n, last = amount+line.amount, n+1, line.line
+			if line.line >= 1 {
+				numbered++
+			}
+			fundOfSums(funds, line.client, line.side.currency).credit(line.amount)
+			line, moreLines, err = lines.next()
+		}
+		list = append(list, differences("account "+has.side.owner+", "+has.side.currency,
+			expect{"sum of the credits = balance", amount, has.balance}, expect{"number of credits", n, has.credits},
 			expect{"numbered lines of the statement", n, numbered}, expect{"last line of the statement", n, last})...)
-		return err
-	})
+	}
 	return list, err
 }
 
-func checkFunds(ctx context.Context, t txn) (list []Difference, err error) {
-	err = t.query(ctx, `SELECT client, currency, CAST(SUM(funded) AS DECIMAL(20, 0)), CAST(SUM(credited) AS DECIMAL(20, 0)),
-		CAST(SUM(credits) AS DECIMAL(20, 0)),
-		CAST(SUM(fundings) AS DECIMAL(20, 0)), CAST(SUM(amount) AS DECIMAL(20, 0)), CAST(SUM(n) AS DECIMAL(20, 0)) FROM (
-			SELECT client, currency, funded, credited, credits, 0 AS fundings, 0 AS amount, 0 AS n FROM credit_fund
-			UNION ALL SELECT client, currency, 0, 0, 0, amount, 0, 0 FROM credit_funding
-			UNION ALL SELECT client, currency, 0, 0, 0, 0, amount, 1 FROM credit) AS b
-		GROUP BY client, currency
-		HAVING SUM(funded) <> SUM(fundings) OR SUM(credited) <> SUM(amount) OR SUM(credits) <> SUM(n)
-		ORDER BY client, currency`, nil, func(s scan) error {
+// fundSums is a fund, what was put into it, and what its client's credits come to. There are as many as clients and
+// currencies.
+type fundSums struct {
+	funded, fundings          int64
+	credited, credits, n, sum int64
+}
+
+func (f *fundSums) credit(amount int64) { f.n, f.sum = f.n+1, f.sum+amount }
+
+func fundOfSums(funds map[creditSide]*fundSums, client, currency string) *fundSums {
+	key := creditSide{client, currency}
+	f := funds[key]
+	if f == nil {
+		f = &fundSums{}
+		funds[key] = f
+	}
+	return f
+}
+
+func checkFunds(ctx context.Context, t txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
+	err = t.query(ctx, `SELECT client, currency, funded, credited, credits FROM credit_fund`, nil, func(s scan) error {
 		var client, currency string
-		var funded, credited, credits, fundings, amount, n int64
-		err := s(&client, &currency, &funded, &credited, &credits, &fundings, &amount, &n)
-		list = append(list, differences("fund of "+client+", "+currency,
-			expect{"sum of the fundings = funded", fundings, funded}, expect{"sum of the credits = credited", amount, credited},
-			expect{"number of credits", n, credits})...)
+		var has fundSums
+		err := s(&client, &currency, &has.funded, &has.credited, &has.credits)
+		f := fundOfSums(funds, client, currency)
+		f.funded, f.credited, f.credits = has.funded, has.credited, has.credits
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	err = t.query(ctx, `SELECT client, currency, CAST(SUM(amount) AS DECIMAL(20, 0)) FROM credit_funding
+		GROUP BY client, currency`, nil, func(s scan) error {
+		var client, currency string
+		var fundings int64
+		err := s(&client, &currency, &fundings)
+		fundOfSums(funds, client, currency).fundings = fundings
+		return err
+	})
+	for _, key := range slices.SortedFunc(maps.Keys(funds), compareSides) {
+		f := funds[key]
+		list = append(list, differences("fund of "+key.owner+", "+key.currency,
+			expect{"sum of the fundings = funded", f.fundings, f.funded},
+			expect{"sum of the credits = credited", f.sum, f.credited}, expect{"number of credits", f.n, f.credits})...)
+	}
 	return list, err
 }

@@ -53,6 +53,28 @@ func eachPage(ctx context.Context, t txn, sql string, args func() []any, row fun
 	}
 }
 
+// cursor reads rows in their order, in pages of sumRows.
+type cursor[T any] struct {
+	// page gives the rows after one; the zero row begins.
+	page func(after T) ([]T, error)
+	rows []T
+	last T
+	end  bool
+}
+
+// next gives the next row; false behind the last one.
+func (c *cursor[T]) next() (row T, ok bool, err error) {
+	if len(c.rows) == 0 && !c.end {
+		c.rows, err = c.page(c.last)
+		c.end = len(c.rows) < sumRows
+	}
+	if err != nil || len(c.rows) == 0 {
+		return row, false, err
+	}
+	c.last, c.rows = c.rows[0], c.rows[1:]
+	return c.last, true, nil
+}
+
 // eachPaid calls fn for every grant of a campaign, in the order of the packets.
 func eachPaid(ctx context.Context, t txn, campaign string, fn func(*paidGrant) error) error {
 	var g paidGrant

@@ -125,6 +125,58 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it weighs the heap
 	}, differences)
 }
 
+// manyCredits books n credits of 1, to accounts with ten credits each and to one that has as many as all others.
+func manyCredits(t *testing.T, f *fixture, n int64) {
+	t.Helper()
+	f.fund(t, "c1", testCurrency, hongbao.Amount(2*n))
+	const numbers = `WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < $1) `
+	const credit = `INSERT INTO credit (client, reference, idempotency_key, payload_hash, account, currency, line_no, amount,
+		created_at) `
+	f.tamper(t,
+		stmt{sql: numbers + credit + `SELECT 'c1', 'r' || n, 'k' || n, '', 'u' || ((n - 1) / 10), 'CNY', (n - 1) % 10 + 1, 1, 0 FROM k`,
+			args: []any{n}},
+		stmt{sql: numbers + credit + `SELECT 'c1', 's' || n, 'l' || n, '', 'u5x', 'CNY', n, 1, 0 FROM k`, args: []any{n}},
+		stmt{sql: `INSERT INTO credit_account (id, currency, balance, credits)
+			SELECT account, currency, SUM(amount), COUNT(*) FROM credit GROUP BY account, currency`},
+		stmt{sql: `UPDATE credit_fund SET credited = $1, credits = $1`, args: []any{2 * n}})
+}
+
+// The credits are read in pages, too: many accounts, and one with very many credits.
+func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it weighs the heap
+	weigh := func(n int64) (queries int, bytes uint64) {
+		f := newFixture(t, sqliteConfig(t))
+		manyCredits(t, f, n)
+		inner := f.ledger.store
+		var deadline time.Time
+		f.ledger.store = &watched{store: inner, query: func(ctx context.Context, sql string, rows int) {
+			queries++
+			require.LessOrEqual(t, rows, sumRows)
+			require.True(t, strings.Contains(sql, "LIMIT") || strings.Contains(sql, "credit_fund"), sql)
+			until, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.True(t, until.After(deadline), "the pages share one time limit: %s", sql)
+			deadline = until
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			bytes = max(bytes, m.HeapAlloc)
+		}}
+		differences, err := f.ledger.CheckCredits(t.Context())
+		f.ledger.store = inner
+		require.NoError(t, err)
+		require.Empty(t, differences)
+		f.tamper(t, stmt{sql: `UPDATE credit SET amount = 2 WHERE reference = $1`, args: []any{fmt.Sprint("s", n-1)}})
+		differences, err = f.ledger.CheckCredits(t.Context())
+		require.NoError(t, err)
+		require.Len(t, differences, 2, "its account, and its fund")
+		return queries, bytes
+	}
+	few, light := weigh(20_000)
+	lots, heavy := weigh(100_000)
+	require.Greater(t, lots, few+10)
+	require.InDelta(t, light, heavy, 4<<20, "40,000 credits take %d bytes, 200,000 take %d", light, heavy)
+}
+
 // A refund reads the grants in pages, before it takes a lock.
 func TestRefundCountsBeforeItLocks(t *testing.T) {
 	t.Parallel()

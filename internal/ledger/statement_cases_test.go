@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -165,6 +166,41 @@ func testCreditDifferences(t *testing.T, f *fixture) {
 		}
 		require.Equal(t, want, got, sql)
 		f.tamper(t, stmt{sql: sql, args: []any{int64(-1)}})
+		f.credit(t)
+	}
+}
+
+// testCreditRows finds rows that are missing on either side, and a credit without a line number.
+func testCreditRows(t *testing.T, f *fixture) {
+	f.credit(t, testCredit(1), testCredit(2), testCredit(4))
+	for sql, want := range map[string][]string{
+		`DELETE FROM credit WHERE reference = 'r0002'`: {"account u2, CNY", "account u2, CNY", "fund of c1, CNY",
+			"fund of c1, CNY"},
+		`DELETE FROM credit_account WHERE id = 'u1'`: {"account u1, CNY", "account u1, CNY"},
+		`DELETE FROM credit_fund WHERE client = 'c1' AND credits > 0`: {"fund of c1, CNY", "fund of c1, CNY",
+			"fund of c1, CNY"},
+		`DELETE FROM credit_funding WHERE client = 'c2' AND currency = 'USD'`: {"fund of c2, USD"},
+		`UPDATE credit SET line_no = NULL WHERE reference = 'r0004'`: {"account u1, CNY", "account u1, CNY",
+			"fund of c1, CNY", "fund of c1, CNY"},
+	} {
+		broken := errors.New("roll back")
+		err := f.ledger.store.write(t.Context(), func(x txn) ([]stmt, error) {
+			if err := x.run(t.Context(), stmt{sql: sql}); err != nil {
+				return nil, err
+			}
+			var where []string
+			funds := map[creditSide]*fundSums{}
+			list, err := checkAccounts(t.Context(), x, funds)
+			require.NoError(t, err)
+			more, err := checkFunds(t.Context(), x, funds)
+			require.NoError(t, err)
+			for _, d := range append(list, more...) {
+				where = append(where, d.Where)
+			}
+			require.Equal(t, want, where, sql)
+			return nil, broken
+		})
+		require.ErrorIs(t, err, broken)
 		f.credit(t)
 	}
 }
