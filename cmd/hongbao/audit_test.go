@@ -98,6 +98,22 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 	require.NotContains(t, text.out, "hongbao replay", "a replay would credit the user again")
 }
 
+// Somebody has deleted a row of a grant by hand. A replay would credit its user once more, so it is refused; one that
+// moves no money is not.
+func TestReplayOfALedgerWrittenByHand(t *testing.T) {
+	t.Parallel()
+	d := settled(t, 20)
+	require.EqualValues(t, 1, d.exec("DELETE FROM grants WHERE campaign = 'rain' AND packet = 7"))
+	for _, args := range [][]string{{"mend"}, {"mend-rain", "--campaign", "rain"}} {
+		d.refused(1, append([]string{"replay", "--to", "balance"}, args...), "the ledger does not agree with itself",
+			"campaign rain: ", "hongbao audit")
+	}
+	require.Contains(t, d.ok("replay", "look", "--to", "balance", "--dry-run"), "would deliver")
+	d.ok("replay", "announce", "--to", "kafka")
+	require.EqualValues(t, 1, d.exec("SELECT 1 FROM account WHERE kind = 'user' HAVING SUM(balance) = 1000"),
+		"each user has what they had")
+}
+
 // The ledger under `hongbao balance` has credits besides its grants: a balance that is not their sum is named.
 func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,18 @@ func (a *App) ledgerConfig() (ledger.Config, error) {
 	return cfg, nil
 }
 
+// ledgerAgrees refuses a ledger that does not agree with itself. Where a row was deleted by hand, its grant looks as if it
+// had never been settled, and its user would be credited once more.
+func (a *App) ledgerAgrees(ctx context.Context) error {
+	differences, err := a.ledger.CheckConservation(ctx)
+	if err == nil && len(differences) > 0 {
+		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger does not agree with itself (%s; %d differences), and a grant "+
+			"whose row was deleted by hand would be paid again: `hongbao audit` names what differs and what to do; nothing was "+
+			"moved", differences[0], len(differences))
+	}
+	return err
+}
+
 // deployment is what the configuration says that this is.
 func (a *App) deployment() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,

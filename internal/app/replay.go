@@ -160,6 +160,9 @@ func (a *App) someHas(ctx context.Context, id string) error {
 func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error {
 	if o.To == configs.SinkBalance {
 		h, err := a.balanceAgain(ctx)
+		if err == nil && !o.DryRun {
+			err = a.ledgerAgrees(ctx)
+		}
 		if err != nil {
 			return err
 		}
