@@ -141,9 +141,10 @@ func (s *site) lossOf(shard int) recovery.Verdict {
 func (s *site) refundLost(id string) {
 	s.t.Helper()
 	_, text := s.run("campaign", "refund-lost", id)
-	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
-	require.NotNil(s.t, amount, text)
-	s.says([]string{"campaign", "refund-lost", id, "--amount", amount[1], "--by", "ann", "--why", "a test"}, "by ann")
+	m := regexp.MustCompile(`--amount (\d+) --expect ([0-9a-f]+)`).FindStringSubmatch(text)
+	require.NotNil(s.t, m, text)
+	s.says([]string{"campaign", "refund-lost", id, "--amount", m[1], "--expect", m[2], "--by", "ann", "--why", "a test"},
+		"by ann")
 }
 
 // A replica takes over that has not got the last grants. Class fast has answered them: they are lost, each is counted,
@@ -189,7 +190,11 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	require.NoError(t, ctx.Err(), "another shard goes on")
 	require.EqualValues(t, 1, s.metaOn(replica, 0, "epoch"), "it stays frozen")
 
-	said := s.says([]string{"recover", "--accept-loss", "--by", "ann", "--why", "the primary is gone"}, "shard 0 is opened")
+	_, shown := s.run("recover")
+	m := regexp.MustCompile(`--shard 0 --expect ([0-9a-f]+)`).FindStringSubmatch(shown)
+	require.NotNil(t, m, shown)
+	said := s.says([]string{"recover", "--accept-loss", "--shard", "0", "--expect", m[1], "--by", "ann", "--why",
+		"the primary is gone"}, "shard 0 is opened")
 	lost := 0
 	for id, want := range map[string]int{fast: 20, safe: 0} {
 		require.Contains(t, said, "campaign "+id+" stays frozen")

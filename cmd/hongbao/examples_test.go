@@ -70,7 +70,7 @@ type act struct {
 
 var play = []act{
 	{command: "init", says: "founded before"},
-	{command: "recover", says: "shard 0 is open"},
+	{command: "recover", codes: []int{0, 2}},
 	{command: "version"},
 	{command: "demo"},
 	{command: "dev", until: "hb_", before: func(s *stage) {

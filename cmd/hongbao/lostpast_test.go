@@ -158,7 +158,7 @@ func (p *past) alarms() {
 func (p *past) diagnosed() []recovery.Verdict {
 	p.t.Helper()
 	r := p.refused(exitFound, []string{"recover"}, "have lost something",
-		"hongbao recover --accept-loss --by NAME --why TEXT")
+		"hongbao recover --accept-loss --shard N --expect DIGEST --by NAME --why TEXT")
 	require.Contains(p.t, r.out, "FROZEN")
 	for _, id := range p.users.campaigns {
 		require.Contains(p.t, r.out, "campaign "+id+" stays frozen")
@@ -192,7 +192,7 @@ func (p *past) verdicts() []recovery.Verdict {
 // accepted opens the shards as an operator who has nothing better.
 func (p *past) accepted(verdicts []recovery.Verdict) {
 	p.t.Helper()
-	out := p.ok("recover", "--accept-loss", "--by", "ann", "--why", "the disk is gone")
+	out := p.acceptLoss("the disk is gone")
 	require.Contains(p.t, out, "shard 0 is opened")
 	require.Contains(p.t, out, "shard 1 is opened")
 	for i := range verdicts {

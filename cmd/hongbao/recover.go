@@ -5,46 +5,51 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/money"
 )
 
 func recoverCmd() *cobra.Command {
 	var word app.Acceptance
+	var without string
 	accept := false
 	cmd := &cobra.Command{
-		Use: "recover", Short: "Tell what a Redis that went back in time has lost, and open its shards if a person accepts " +
-			"the loss",
-		Long: "A shard is frozen when Redis was started anew, another server took over, or Redis went back in time: grabs " +
-			"are answered frozen,\n" +
-			"and workers wait. Workers open it by themselves within seconds if nothing was lost. If something was lost, this " +
-			"command tells\n" +
-			"what Redis, the ledger, the topic and the callers know. It changes nothing without --accept-loss.\n\n" +
-			"With --accept-loss it opens the shards: new grants get event numbers behind everything that anybody knows. " +
-			"Campaigns that Redis\n" +
-			"has lost, or of which somebody knows more than Redis, stay frozen: `hongbao campaign refund-lost` ends them.",
-		Example: "  hongbao recover\n  hongbao recover --accept-loss --by ann --why \"restored from the backup of 09:00\"",
-		Args:    exactly(0, "no arguments"),
+		Use: "recover", Short: "Show what a Redis that went back in time has lost, and open a shard if a person accepts the loss",
+		Long: "A shard is frozen when Redis was restarted, another server took over, or Redis went back in time: grabs get " +
+			"frozen, and\n" +
+			"workers wait. Workers open it within seconds if nothing was lost. If something was lost, this command shows what " +
+			"Redis, the\n" +
+			"ledger, the topic and the callers know: the campaigns that stay frozen, their money, and the grants that were " +
+			"announced and are\n" +
+			"not paid. It changes nothing without --accept-loss.\n\n" +
+			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest of what was shown. New " +
+			"grants get event\n" +
+			"numbers behind everything known. Campaigns that Redis has lost, or of which others know more than Redis, stay " +
+			"frozen:\n" +
+			"`hongbao campaign refund-lost` ends them.\n\n" +
+			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then lost, too.",
+		Example: "  hongbao recover\n  hongbao recover --accept-loss --shard 0 --expect 1c5f00a2b7d4 --by ann --why \"restored " +
+			"from the backup of 09:00\"",
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if accept && (word.By == "" || word.Why == "") {
-				return app.Usage("--accept-loss needs --by and --why: they are recorded")
+			opts, err := recoverOptions(cmd, accept, without, &word)
+			if err != nil {
+				return err
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				var given *app.Acceptance
-				if accept {
-					given = &word
-				}
-				r, err := a.Recover(cmd.Context(), given)
+				r, err := a.Recover(cmd.Context(), opts)
 				if r == nil {
 					return err
 				}
 				failed := printAnswer(cmd, r, func(w io.Writer) error {
-					return errors.Join(writeVerdicts(w, r.Shards, accept), writeAccepted(w, r.Accepted))
+					return errors.Join(writeShards(w, r.Shards), writeAccepted(w, r.Accepted))
 				})
 				if failed != nil { // exit code 3 promises an answer
 					return failed
@@ -53,10 +58,38 @@ func recoverCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&accept, "accept-loss", false, "open the shards although something was lost")
+	cmd.Flags().BoolVar(&accept, "accept-loss", false, "open one shard although something was lost")
+	cmd.Flags().IntVar(&word.Shard, "shard", 0, "the shard that is opened")
+	cmd.Flags().StringVar(&word.Expect, "expect", "", "the digest that was shown for the shard")
 	cmd.Flags().StringVar(&word.By, "by", "", "who decides")
 	cmd.Flags().StringVar(&word.Why, "why", "", "why")
+	cmd.Flags().StringVar(&without, "without", "", "kafka: leave the topic out while Kafka is down")
 	return cmd
+}
+
+// recoverOptions checks the flags.
+func recoverOptions(cmd *cobra.Command, accept bool, without string, word *app.Acceptance) (app.RecoverOptions, error) {
+	opts := app.RecoverOptions{WithoutTopic: without == configs.SinkKafka}
+	if without != "" && !opts.WithoutTopic {
+		return opts, app.Usage("--without %.40q: only kafka can be left out", without)
+	}
+	if !accept {
+		for _, name := range []string{"shard", "expect", "by", "why"} {
+			if cmd.Flags().Changed(name) {
+				return opts, app.Usage("--%s goes with --accept-loss: nothing was done", name)
+			}
+		}
+		return opts, nil
+	}
+	if word.By == "" || word.Why == "" {
+		return opts, app.Usage("--accept-loss needs --by and --why: they are recorded")
+	}
+	if !cmd.Flags().Changed("shard") || word.Expect == "" {
+		return opts, app.Usage("--accept-loss needs --shard and --expect: run `hongbao recover`, read what it shows for the " +
+			"shard, and give its digest")
+	}
+	opts.Accept = word
+	return opts, nil
 }
 
 // writeAccepted tells who accepted which losses, and why.
@@ -72,50 +105,58 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	return nil
 }
 
-func writeVerdicts(w io.Writer, verdicts []*recovery.Verdict, accepted bool) error {
-	if accepted && slices.ContainsFunc(verdicts, func(v *recovery.Verdict) bool { return v.Frozen && v.Lost() }) {
-		_, err := fmt.Fprintln(w, "pauses and bounds of sinks that no shard had any more are gone: look at `hongbao sink list`")
-		if err != nil {
-			return err
-		}
+func writeShards(w io.Writer, list []*app.ShardLoss) error {
+	var b strings.Builder
+	if slices.ContainsFunc(list, func(s *app.ShardLoss) bool { return s.Opened }) {
+		b.WriteString("pauses and bounds of sinks that no shard had any more are gone: look at `hongbao sink list`\n")
 	}
-	for _, v := range verdicts {
+	for _, s := range list {
 		state, what := "open", ""
 		switch {
-		case v.Frozen && v.Lost() && accepted:
-			state, what = "opened", ": "+v.String()
-		case v.Frozen && v.Lost():
-			state, what = "FROZEN", ": "+v.String()
-		case v.Frozen && v.Refused != "":
-			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost", v.For.Round(time.Second))
-		case v.Frozen:
-			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost, a worker opens it", v.For.Round(time.Second))
+		case s.Opened:
+			state, what = "opened", ": "+s.String()
+		case s.Digest != "":
+			state, what = "FROZEN", ": "+s.String()
+		case s.Frozen && s.Refused != "":
+			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost", s.For.Round(time.Second))
+		case s.Frozen:
+			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost, a worker opens it", s.For.Round(time.Second))
 		}
-		if _, err := fmt.Fprintf(w, "shard %d is %s%s\n", v.Shard, state, what); err != nil {
-			return err
+		fmt.Fprintf(&b, "shard %d is %s%s\n", s.Shard, state, what)
+		if s.Refused != "" {
+			fmt.Fprintf(&b, "  it stays frozen until its server is right: %s\n", s.Refused)
 		}
-		if v.Refused != "" {
-			if _, err := fmt.Fprintf(w, "  it stays frozen until its server is right: %s\n", v.Refused); err != nil {
-				return err
-			}
-		}
-		for _, c := range v.Campaigns {
-			_, err := fmt.Fprintf(w, "  campaign %s stays frozen: %s; once the shard is open `hongbao campaign refund-lost %s` "+
-				"ends it\n", c.Campaign, c.Why, c.Campaign)
-			if err != nil {
-				return err
-			}
-		}
-		if !v.Lost() {
-			continue
-		}
-		for _, id := range v.Unloaded {
-			if _, err := fmt.Fprintf(w,
-				"  campaign %s is not in Redis, and nobody was granted anything there: `hongbao campaign load %s` loads it once "+
-					"the shard is open\n", id, id); err != nil {
-				return err
-			}
+		writeLoss(&b, s)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeLoss says what it costs to open a shard without what it has lost.
+func writeLoss(b *strings.Builder, s *app.ShardLoss) {
+	for i, c := range s.Campaigns {
+		e := &s.Effects[i]
+		fmt.Fprintf(b, "  campaign %s stays frozen: %s. The ledger has paid %d of %d packets, %s of %s; once the shard is open "+
+			"`hongbao campaign refund-lost %s` ends it and returns the rest to the sponsor\n", c.Campaign, c.Why, e.Paid,
+			e.Packets, money.Text(e.PaidAmount, e.Currency), money.Text(e.Funded, e.Currency), c.Campaign)
+	}
+	for i := range s.Unpaid {
+		u := &s.Unpaid[i]
+		fmt.Fprintf(b, "  campaign %s: %d grants, %d in minor units, are in the topic and not in the ledger: their users may have "+
+			"been told that they won, and nothing pays them. --json lists them\n", u.Campaign, u.Grants, u.Amount)
+	}
+	if s.Unknown > 0 {
+		fmt.Fprintf(b, "  up to %d more events were seen and are neither in the ledger nor in the topic: no one knows whose they "+
+			"are\n", s.Unknown)
+	}
+	if s.Lost() {
+		for _, id := range s.Unloaded {
+			fmt.Fprintf(b, "  campaign %s is not in Redis, and no one was granted anything there: `hongbao campaign load %s` loads "+
+				"it once the shard is open\n", id, id)
 		}
 	}
-	return nil
+	if s.Digest != "" && !s.Opened {
+		fmt.Fprintf(b, "  to open it without all of this: hongbao recover --accept-loss --shard %d --expect %s --by NAME --why "+
+			"TEXT\n", s.Shard, s.Digest)
+	}
 }

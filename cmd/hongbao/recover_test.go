@@ -1,11 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -34,9 +40,127 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	require.EqualValues(t, 4, lost.Ledger)
 	require.Equal(t, "rain", lost.Campaigns[0].Campaign)
 
-	d.refused(2, []string{"recover", "--accept-loss"}, "--by and --why")
-	accepted := d.ok("recover", "--accept-loss", "--by", "ann", "--why", "somebody flushed it")
+	by := []string{"recover", "--accept-loss", "--by", "ann", "--why", "somebody flushed it"}
+	d.refused(2, by[:2], "--by and --why")
+	d.refused(2, by, "--shard and --expect")
+	d.refused(2, append(by, "--shard", "0"), "--shard and --expect")
+	d.refused(2, []string{"recover", "--shard", "0"}, "goes with --accept-loss")
+	d.refused(2, []string{"recover", "--without", "ledger"}, "only kafka can be left out")
+	d.refused(1, append(by, "--shard", "0", "--expect", "0123456789ab"), "nothing was done")
+	d.refused(2, append(by, "--shard", "1", "--expect", "0123456789ab"), "has the shards 0 to 0")
+	require.EqualValues(t, []int64{4, 10}, []int64{effects(t, d)[0].Paid, effects(t, d)[0].Packets})
+	accepted := d.acceptLoss("somebody flushed it")
 	require.Contains(t, accepted, "shard 0 is opened")
 	require.Contains(t, accepted, "campaign rain stays frozen")
 	require.Contains(t, d.ok("recover"), "shard 0 is open\n")
+	d.refused(2, append(by, "--shard", "0", "--expect", "0123456789ab"), "the shard is open")
+}
+
+// effects are what `hongbao recover` shows of the campaigns of shard 0.
+func effects(t *testing.T, d *deployment) []app.Effect {
+	t.Helper()
+	return decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0].Effects
+}
+
+var acceptance = regexp.MustCompile(`--accept-loss (--shard \d+) (--expect [0-9a-f]{12}) `)
+
+// acceptLoss opens each shard that has lost something, as an operator who has read what it costs.
+func (d *deployment) acceptLoss(why string) (said string) {
+	d.t.Helper()
+	all := acceptance.FindAllStringSubmatch(d.run("recover").out, -1)
+	require.NotEmpty(d.t, all)
+	for _, m := range all {
+		args := slices.Concat([]string{"recover", "--accept-loss", "--by", "ann", "--why", why}, strings.Fields(m[1]+" "+m[2]))
+		said += d.ok(args...)
+	}
+	return said
+}
+
+// Two shards have lost something. Each is opened by a command of its own, and the other one stays frozen: a colleague may
+// be about to reattach its disk.
+func TestRecoverOneShardAtATime(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{}), shards: 2})
+	for _, id := range []string{d.at(0, "rain"), d.at(1, "rain")} {
+		d.campaign(id, 10, 1000)
+		require.Equal(t, 2, d.crowdOf(id, 0, 2))
+	}
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	shown := d.refused(3, []string{"recover"}, "2 shards have lost something").out
+	all := acceptance.FindAllStringSubmatch(shown, -1)
+	require.Len(t, all, 2)
+	require.NotEqual(t, all[0][2], all[1][2])
+	by := []string{"recover", "--accept-loss", "--by", "ann", "--why", "no file is left"}
+	d.refused(1, slices.Concat(by, strings.Fields(all[0][1]+" "+all[1][2])), "nothing was done")
+	require.Contains(t, d.ok(slices.Concat(by, strings.Fields(all[1][1]+" "+all[1][2]))...), "shard 0 is FROZEN")
+	after := d.refused(3, []string{"recover"}).out
+	require.Contains(t, after, "shard 0 is FROZEN")
+	require.Contains(t, after, "shard 1 is open\n")
+}
+
+// Redis loses grants that the topic has announced and the ledger has not paid. Neither the acceptance of the loss nor the
+// refund returns that money to the sponsor without a person who was shown it.
+func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{}), kafka: true})
+	d.campaign("rain", 10, 1000)
+	w := d.start("work")
+	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
+	d.quiet()
+	paid := int64(d.show("rain").Ledger.Granted)
+	d.ok("sink", "pause", "balance", "--by", "ann", "--why", "a slow database")
+	require.Equal(t, 5, d.crowdOf("rain", 2, 5))
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Count(d.run("tail").out, "\n") == 7 },
+		"all are announced")
+	w.stop(syscall.SIGTERM)
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+
+	r := d.refused(3, []string{"recover"}, "have lost something")
+	require.Contains(t, r.out, "campaign rain: 5 grants, ")
+	require.Contains(t, r.out, "are in the topic and not in the ledger")
+	loss := decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0]
+	require.Len(t, loss.Unpaid, 1)
+	owed := loss.Unpaid[0]
+	require.Equal(t, []int64{5, 5, 0}, []int64{owed.Grants, int64(len(owed.List)), loss.Unknown})
+	d.acceptLoss("no file is left")
+	d.ok("sink", "resume", "balance", "--by", "ann", "--why", "over")
+
+	shown := d.run("campaign", "refund-lost", "rain").out
+	require.Contains(t, shown, "among them 5 packets, ")
+	ending := decided[app.LostEnding](t, d.run("campaign", "refund-lost", "rain", "--json").out)
+	require.Equal(t, owed, *ending.Unpaid)
+	require.EqualValues(t, 1000-paid, ending.LeftAmount)
+	act := []string{"campaign", "refund-lost", "rain", "--amount", fmt.Sprint(1000 - paid), "--by", "ann", "--why", "agreed"}
+	d.refused(2, act, "--expect is missing")
+	require.Zero(t, d.show("rain").Ledger.Refunded)
+	require.NotContains(t, d.ok(append(act, "--expect", digestIn(shown))...), "among them")
+	require.EqualValues(t, 1000-paid, d.show("rain").Ledger.Refunded)
+}
+
+// With Kafka down a person can open a shard without the topic's word.
+func TestRecoverWithoutKafka(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{}), kafka: true})
+	d.campaign("rain", 10, 1000)
+	w := d.start("work")
+	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	d.set("KAFKA_BROKERS", "127.0.0.1:1")
+	require.NotZero(t, d.run("recover").code)
+	shown := d.refused(3, []string{"recover", "--without", "kafka"}, "have lost something").out
+	require.Contains(t, shown, "nobody asked the topic")
+	m := acceptance.FindStringSubmatch(shown)
+	require.NotNil(t, m, shown)
+	said := d.ok(slices.Concat([]string{"recover", "--without", "kafka", "--accept-loss", "--by", "ann", "--why", "Kafka burns"},
+		strings.Fields(m[1]+" "+m[2]))...)
+	require.Contains(t, said, "shard 0 is opened")
+	require.Contains(t, d.ok("recover", "--without", "kafka"), "shard 0 is open\n")
 }

@@ -10,26 +10,28 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/recovery"
 )
 
 func refundLostCmd() *cobra.Command {
 	var o ledger.LostRefund
+	var expect string
 	cmd := &cobra.Command{
-		Use:   "refund-lost CAMPAIGN --amount MINOR-UNITS --by NAME --why TEXT",
+		Use:   "refund-lost CAMPAIGN --amount MINOR-UNITS --expect DIGEST --by NAME --why TEXT",
 		Short: "End and refund a campaign of which Redis has lost something, from the ledger alone",
 		Long: "For a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost though the ledger " +
-			"has paid some of it: nobody\n" +
-			"can close it. Without --amount it prints what was funded, what the ledger has paid, what Redis still says and " +
-			"what would go back;\n" +
-			"nothing moves, and the exit code is 2. With exactly that sum in minor units the rest goes back to the sponsor, " +
-			"once, and grabs\n" +
-			"answer ended. Who and why are kept in the ledger. What comes later is never paid: it goes to quarantine.\n\n" +
+			"has paid some of it: it\n" +
+			"can't be closed. Without --amount it prints what was funded, what the ledger has paid, what Redis still says, what " +
+			"would go back,\n" +
+			"and the grants that the topic announced and the ledger never paid; nothing moves, and the exit code is 2. With " +
+			"exactly that sum\n" +
+			"in minor units, and the digest of what was printed, the rest goes back to the sponsor, once, and grabs get ended. " +
+			"Who and why are\n" +
+			"kept in the ledger. A grant that comes later is never paid: it goes to quarantine.\n\n" +
 			"Refused while the shard is frozen, while Redis has all of the campaign, and while grants of it wait: in the " +
 			"stream, as receipts,\n" +
 			"as dead letters or in quarantine.",
 		Example: "  hongbao campaign refund-lost spring-rain\n" +
-			"  hongbao campaign refund-lost spring-rain --amount 250 --by ann --why \"Redis was emptied, no file is left\"",
+			"  hongbao campaign refund-lost spring-rain --amount 250 --expect 1c5f00a2b7d4 --by ann --why \"Redis was emptied, no file is left\"",
 		Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Campaign = args[0]
@@ -42,14 +44,14 @@ func refundLostCmd() *cobra.Command {
 				var out *app.LostEnding
 				var err error
 				if acts {
-					out, err = a.RefundLost(cmd.Context(), o)
+					out, err = a.RefundLost(cmd.Context(), o, expect)
 				} else {
 					out, err = a.LostStanding(cmd.Context(), o.Campaign)
 				}
 				if err != nil {
 					return err
 				}
-				err = printAnswer(cmd, out, func(w io.Writer) error { return writeEnding(w, out.Ending) })
+				err = printAnswer(cmd, out, func(w io.Writer) error { return writeEnding(w, out) })
 				if err == nil && !acts && out.Next != "" {
 					err = app.Usage("nothing was moved")
 				}
@@ -58,13 +60,14 @@ func refundLostCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
+	cmd.Flags().StringVar(&expect, "expect", "", "the digest that was printed without --amount")
 	cmd.Flags().StringVar(&o.By, "by", "", "who decides; kept in the ledger")
 	cmd.Flags().StringVar(&o.Why, "why", "", "why; kept in the ledger")
 	return cmd
 }
 
 // writeEnding tells how a campaign stands of which Redis has lost something, and what is next.
-func writeEnding(w io.Writer, e *recovery.Ending) error {
+func writeEnding(w io.Writer, e *app.LostEnding) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets,
 		money.Text(e.Funded, e.Currency),
@@ -94,8 +97,12 @@ func writeEnding(w io.Writer, e *recovery.Ending) error {
 		fmt.Fprintf(&b, "would be refunded: %d packets, %s, to sponsor %s\n", e.Left, money.Text(e.LeftAmount, e.Currency),
 			e.Sponsor)
 	}
-	if next := e.Next(); next != "" {
-		fmt.Fprintf(&b, "next: %s\n", next)
+	if u := e.Unpaid; u != nil {
+		fmt.Fprintf(&b, "among them %d packets, %s, that the topic announced and the ledger never paid: their users may have been "+
+			"told that they won. --json lists them\n", u.Grants, money.Text(u.Amount, e.Currency))
+	}
+	if e.Next != "" {
+		fmt.Fprintf(&b, "next: %s\n", e.Next)
 	} else {
 		fmt.Fprintf(&b, "next: hongbao campaign reveal %s\n", e.Campaign)
 	}

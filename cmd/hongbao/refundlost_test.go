@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	const end = "`hongbao campaign refund-lost rain`"
 	require.Contains(t, d.run("recover").out, end)
-	require.Contains(t, d.ok("recover", "--accept-loss", "--by", "ann", "--why", "no file is left"), end)
+	require.Contains(t, d.acceptLoss("no file is left"), end)
 	act := []string{"campaign", "refund-lost", "rain", "--amount", left, "--by", "ann", "--why", "no file is left"}
 	for _, command := range [][]string{
 		{"campaign", "resume", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "load", "rain"},
@@ -53,12 +54,15 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	r := d.refused(2, act[:3], "nothing was moved")
 	require.Equal(t, fmt.Sprintf("campaign rain: funded 10 packets, 10.00 CNY\nthe ledger has paid 2 packets, %s\nRedis "+
 		"has a stub of it only, which is frozen\n"+
-		"would be refunded: 8 packets, %s, to sponsor acme\nnext: hongbao campaign refund-lost rain --amount %s --by NAME "+
+		"would be refunded: 8 packets, %s, to sponsor acme\nnext: hongbao campaign refund-lost rain --amount %s --expect %s --by NAME "+
 		"--why TEXT\n",
-		money.Text(hongbao.Amount(paid), "CNY"), money.Text(hongbao.Amount(1000-paid), "CNY"), left), r.out)
+		money.Text(hongbao.Amount(paid), "CNY"), money.Text(hongbao.Amount(1000-paid), "CNY"), left, digestIn(r.out)), r.out)
 	d.refused(2, act[:5], "--by and --why")
-	d.refused(1, []string{"campaign", "refund-lost", "rain", "--amount", "1", "--by", "ann", "--why", "x"},
-		"nothing was moved")
+	d.refused(2, act, "--expect is missing")
+	d.refused(1, append(act, "--expect", "0123456789ab"), "nothing was done")
+	act = append(act, "--expect", digestIn(r.out))
+	d.refused(1, []string{"campaign", "refund-lost", "rain", "--amount", "1", "--by", "ann", "--why", "x", "--expect",
+		digestIn(r.out)}, "nothing was moved")
 	require.Zero(t, d.show("rain").Ledger.Refunded)
 
 	said := d.ok(act...)
@@ -80,4 +84,11 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 func (d *deployment) refusedAudit(args ...string) string {
 	d.t.Helper()
 	return d.refused(exitFound, append([]string{"audit"}, args...)).out
+}
+
+// digestIn is the digest that an output tells a person to expect.
+func digestIn(out string) string {
+	_, rest, _ := strings.Cut(out, "--expect ")
+	digest, _, _ := strings.Cut(rest, " ")
+	return digest
 }

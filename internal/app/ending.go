@@ -220,9 +220,17 @@ func (a *App) end(ctx context.Context, id string, books closing.Ledger,
 	return endingOf(&c, &s), nil
 }
 
-// RefundLost ends a campaign of which Redis has lost something, from the ledger alone, and tells how it stands.
-func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund) (*LostEnding, error) {
-	err := a.recorded(ctx, about(ctx, access.RefundLost, o.Campaign), func(ctx context.Context, e *access.Entry) error {
+// RefundLost ends a campaign of which Redis has lost something, from the ledger alone, and returns its state then. expect
+// is the digest that LostStanding gave; a repeat needs none.
+func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
+	shown, err := a.LostStanding(ctx, o.Campaign)
+	if err == nil && shown.Refunded == nil && len(shown.Waiting.Steps(o.Campaign)) == 0 {
+		err = expected(shown.Digest, expect)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = a.recorded(ctx, about(ctx, access.RefundLost, o.Campaign), func(ctx context.Context, e *access.Entry) error {
 		r, err := a.ender().Refund(ctx, o)
 		e.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "by": o.By, "why": o.Why}
 		return err
@@ -239,10 +247,27 @@ func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &LostEnding{Ending: at, Next: at.Next()}
+	out := &LostEnding{Ending: at}
 	if r := at.Refund; r != nil {
 		out.Refunded, out.By, out.Why = &Refunded{r.Created, r.Packets, r.Sponsor}, r.By, r.Why
+		out.Next = at.Next("")
+		return out, nil
 	}
+	c, _, err := a.ledger.Campaign(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	unpaid, err := a.unpaid(ctx, c.Spec.From.Add(-recovery.ClockSkew), func(g *hongbao.Grant) bool { return g.Campaign == id })
+	if err != nil {
+		return nil, err
+	}
+	if len(unpaid) > 0 {
+		out.Unpaid = &unpaid[0]
+	}
+	if out.Digest, err = digestOf(out); err != nil {
+		return nil, err
+	}
+	out.Next = at.Next(out.Digest)
 	return out, nil
 }
 
@@ -253,8 +278,13 @@ func (a *App) ender() *recovery.Ender {
 // LostEnding is how a campaign stands of which Redis has lost something.
 type LostEnding struct {
 	*recovery.Ending
+	// Unpaid are grants of it that the topic has and the ledger lacks: a refund returns their money to the sponsor. It is
+	// nil if there are none, and once the campaign is refunded.
+	Unpaid   *Unpaid   `json:"unpaid,omitempty"`
 	Refunded *Refunded `json:"refunded"`
 	By       string    `json:"by,omitempty"`
 	Why      string    `json:"why,omitempty"`
-	Next     string    `json:"next,omitempty"`
+	// Digest names all of this before the refund.
+	Digest string `json:"digest,omitempty"`
+	Next   string `json:"next,omitempty"`
 }

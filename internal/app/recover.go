@@ -15,17 +15,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// recoverer opens the ledger and the topic by connections of its own.
-func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
+// recoverer opens the ledger and, unless it is left out, the topic by connections of its own.
+func (a *App) recoverer(ctx context.Context, withoutTopic bool) (*recovery.Recoverer, error) {
 	l, err := a.newLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
 	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Log: a.log,
 		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
-	if a.has(configs.SinkKafka) {
+	if a.has(configs.SinkKafka) && !withoutTopic {
 		if cfg.Topic, err = a.openTopic(ctx); err != nil {
 			return nil, err
 		}
@@ -37,7 +38,7 @@ func (a *App) recoverer(ctx context.Context) (*recovery.Recoverer, error) {
 func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
-		r, err := a.recoverer(ctx)
+		r, err := a.recoverer(ctx, false)
 		if err == nil {
 			return r.Run(ctx, frozen)
 		}
@@ -56,56 +57,166 @@ func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 	}
 }
 
-// Acceptance is a person's word that what Redis has lost may stay lost.
-type Acceptance struct{ By, Why string }
+// Acceptance is a person's decision that one shard goes on without what Redis has lost.
+type Acceptance struct {
+	Shard   int
+	By, Why string
+	// Expect is the Digest of the shard as the person was shown it.
+	Expect string
+}
 
-// Recovery is how the shards stand.
+// RecoverOptions of Recover.
+type RecoverOptions struct {
+	// Accept is nil to change nothing.
+	Accept *Acceptance
+	// WithoutTopic leaves Kafka out, which may be down. Events that only the topic knows are then taken for lost.
+	WithoutTopic bool
+}
+
+// Recovery is the state of the shards.
 type Recovery struct {
-	Shards []*recovery.Verdict `json:"shards"`
+	Shards []*ShardLoss `json:"shards"`
 	// Accepted are the last losses that persons have accepted.
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
 }
 
-// Recover tells what Redis has lost. With a person's word it opens the shards that have lost something; nil changes
-// nothing.
-func (a *App) Recover(ctx context.Context, word *Acceptance) (*Recovery, error) {
-	if err := a.reachRedis(ctx); err != nil {
+// ShardLoss is the state of a shard, and what it costs to open it if it has lost something.
+type ShardLoss struct {
+	*recovery.Verdict
+	// Effects are what becomes of the campaigns that stay frozen.
+	Effects []Effect `json:"effects,omitempty"`
+	// Unpaid are the lost grants that the topic has and the ledger lacks.
+	Unpaid []Unpaid `json:"unpaid,omitempty"`
+	// Unknown is how many lost events were seen that neither the ledger nor the topic has. Each may be a grant that a user
+	// was told of; a close, and a number that an earlier opening skipped, count too.
+	Unknown int64 `json:"unknown_events,omitempty"`
+	// Digest names all of this; it is empty if there is nothing to accept. Opened says that the loss was accepted now.
+	Digest string `json:"digest,omitempty"`
+	Opened bool   `json:"opened,omitempty"`
+}
+
+// Effect is the money of a campaign that stays frozen. Left goes back to the sponsor by refund-lost.
+type Effect struct {
+	Campaign   string         `json:"campaign"`
+	Currency   string         `json:"currency,omitempty"`
+	Packets    int64          `json:"packets"`
+	Funded     hongbao.Amount `json:"funded_amount"`
+	Paid       int64          `json:"paid"`
+	PaidAmount hongbao.Amount `json:"paid_amount"`
+	Left       int64          `json:"left"`
+	LeftAmount hongbao.Amount `json:"left_amount"`
+}
+
+// Recover reports what Redis has lost. With an Acceptance it opens that shard.
+func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
+	if err := errors.Join(a.reachRedis(ctx), a.openLedger(ctx)); err != nil {
 		return nil, err
 	}
-	r, err := a.recoverer(ctx)
+	r, err := a.recoverer(ctx, opts.WithoutTopic)
 	if err != nil {
 		return nil, err
 	}
-	out := &Recovery{}
-	if out.Shards, err = r.Verdicts(ctx); err != nil {
+	verdicts, err := r.Verdicts(ctx)
+	if err != nil {
 		return nil, err
 	}
-	lost := slices.DeleteFunc(slices.Clone(out.Shards), func(v *recovery.Verdict) bool { return !v.Frozen || !v.Lost() })
-	if word != nil {
-		for _, v := range lost {
-			e := about(ctx, access.AcceptLoss, "")
-			e.Details = map[string]any{"shard": v.Shard, "by": word.By, "why": word.Why}
-			if err := a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
-				return r.Accept(ctx, v, word.By, word.Why)
-			}); err != nil {
+	out, lost := &Recovery{}, 0
+	for _, v := range verdicts {
+		s := &ShardLoss{Verdict: v}
+		if v.Frozen && (v.Lost() || opts.WithoutTopic) {
+			if err := a.cost(ctx, s, opts.WithoutTopic); err != nil {
 				return nil, err
 			}
-			a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", v.Shard), zap.String("by", word.By),
-				zap.String("why", word.Why),
-				zap.Stringer("lost", v))
+			lost++
+		}
+		out.Shards = append(out.Shards, s)
+	}
+	if opts.Accept != nil {
+		if err := a.accept(ctx, r, out, opts.Accept); err != nil {
+			return nil, err
 		}
 	}
 	if out.Accepted, err = r.Accepted(ctx); err != nil {
 		return nil, err
 	}
-	if len(lost) > 0 && word == nil {
-		err = Found("%d shards have lost something and stay frozen. Let nobody write to this Redis and keep its files. If "+
+	if lost > 0 && opts.Accept == nil {
+		err = Found("%d shards have lost something and stay frozen. Let nothing write to this Redis and keep its files. If "+
 			"there is a newer append-only file, or a replica that has more, start Redis from that; else `hongbao recover "+
-			"--accept-loss --by NAME --why TEXT` opens the shards without what is lost", len(lost))
+			"--accept-loss --shard N --expect DIGEST --by NAME --why TEXT` opens a shard without what is lost", lost)
 	}
-	refused := slices.IndexFunc(out.Shards, func(v *recovery.Verdict) bool { return v.Refused != "" })
+	refused := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Refused != "" })
 	if refused >= 0 && err == nil {
 		err = Found("shard %d stays frozen until the settings of its Redis are right", refused)
 	}
 	return out, err
+}
+
+// cost finds what it costs to open a shard without what it has lost.
+func (a *App) cost(ctx context.Context, s *ShardLoss, withoutTopic bool) error {
+	for _, d := range s.Campaigns {
+		c, _, err := a.ledger.Campaign(ctx, d.Campaign)
+		if err != nil {
+			return err
+		}
+		s.Effects = append(s.Effects, Effect{d.Campaign, c.Spec.Currency, c.Packets, c.Funded, c.Grants, c.Granted,
+			c.Packets - c.Grants, c.Funded - c.Granted})
+	}
+	gone := stream.SeqRange{First: max(s.Redis, 0) + 1, Last: s.Known()}
+	s.Unknown = max(gone.Last-gone.First+1, 0)
+	err := a.ledger.EachGrantBySeq(ctx, s.Shard, gone, func(hongbao.Grant) error {
+		s.Unknown--
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !withoutTopic {
+		last, err := shards.Of(a.redis, a.space.Shard(s.Shard)).LastEntry(ctx)
+		if err != nil {
+			return err
+		}
+		if !last.IsZero() {
+			last = last.Add(-recovery.ClockSkew)
+		}
+		s.Unpaid, err = a.unpaid(ctx, last, func(g *hongbao.Grant) bool { return g.Shard == s.Shard && g.Seq > s.Redis })
+		if err != nil {
+			return err
+		}
+	}
+	for i := range s.Unpaid {
+		s.Unknown -= s.Unpaid[i].Grants
+	}
+	s.Unknown = max(s.Unknown, 0)
+	s.Digest, err = digestOf(s)
+	return err
+}
+
+// accept opens the shard that a person names, if it is as they were shown it.
+func (a *App) accept(ctx context.Context, r *recovery.Recoverer, out *Recovery, word *Acceptance) error {
+	i := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Shard == word.Shard })
+	if i < 0 {
+		return Usage("--shard %d: the deployment has the shards 0 to %d", word.Shard, len(out.Shards)-1)
+	}
+	s := out.Shards[i]
+	switch {
+	case !s.Frozen:
+		return Usage("--shard %d: the shard is open, there is no loss to accept", word.Shard)
+	case s.Digest == "":
+		return Usage("--shard %d: the shard has lost nothing, a worker opens it", word.Shard)
+	}
+	if err := expected(s.Digest, word.Expect); err != nil {
+		return err
+	}
+	e := about(ctx, access.AcceptLoss, "")
+	e.Details = map[string]any{"shard": s.Shard, "by": word.By, "why": word.Why, "digest": s.Digest}
+	err := a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
+		return r.Accept(ctx, s.Verdict, word.By, word.Why)
+	})
+	if err != nil {
+		return err
+	}
+	s.Opened = true
+	a.log.Warn("a person accepted the loss of a shard", zap.Int("shard", s.Shard), zap.String("by", word.By),
+		zap.String("why", word.Why), zap.Stringer("lost", s.Verdict))
+	return nil
 }

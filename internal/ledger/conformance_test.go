@@ -65,6 +65,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the refund of what was added":                testRefundAdded,
 	"what is recorded":                            testRecorded,
 	"grants by seq":                               testBySeq,
+	"grants that the ledger lacks":                testLacks,
 	"what a day moved":                            testDay,
 	"the day of a refund":                         testDayRefund,
 	"a day of many pages":                         testDayPages,

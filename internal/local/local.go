@@ -150,7 +150,7 @@ func (d *Deployment) awaitOpen(ctx context.Context, state func(context.Context) 
 // state tells which epoch the shard is in, and whether it is frozen. Each opening begins another epoch.
 func (d *Deployment) state(ctx context.Context) (epoch int64, frozen bool, err error) {
 	err = app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
-		r, err := a.Recover(ctx, nil)
+		r, err := a.Recover(ctx, app.RecoverOptions{})
 		if r != nil {
 			for _, v := range r.Shards {
 				epoch, frozen = v.Epoch, v.Frozen

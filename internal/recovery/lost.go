@@ -187,8 +187,8 @@ func (e *standing) sum() {
 	}
 }
 
-// Next is the command that ends the campaign; "" if it is at its end.
-func (e *Ending) Next() string {
+// Next is the command that ends the campaign; "" if it is at its end. digest names what the person was shown.
+func (e *Ending) Next(digest string) string {
 	amount := e.LeftAmount
 	switch {
 	case e.Refund != nil && e.Redis.State != campaigns.Frozen && e.Redis.State != campaigns.Closed:
@@ -196,7 +196,10 @@ func (e *Ending) Next() string {
 	case e.Refund != nil:
 		amount = e.Refund.Amount
 	}
-	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d --by NAME --why TEXT", e.Campaign, amount)
+	if digest != "" {
+		digest = " --expect " + digest
+	}
+	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d%s --by NAME --why TEXT", e.Campaign, amount, digest)
 }
 
 // read reads what Redis still has. Of a place that has lost something only the state is relied upon.

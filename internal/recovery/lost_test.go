@@ -118,7 +118,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.Zero(t, left)
 	at, err = w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next()})
+	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next("")})
 }
 
 // A campaign of which Redis lost the end only: what Redis still knows and the ledger has not settled is settled first.

@@ -51,7 +51,7 @@ func TestLostPlace(t *testing.T) {
 	require.Equal(t, []string{"closed", "refunded"}, states(), "the fault fired")
 	at, err = w.ender().Standing(t.Context(), wide)
 	require.NoError(t, err)
-	require.Contains(t, at.Next(), "hongbao campaign refund-lost "+wide+" --amount 9800")
+	require.Contains(t, at.Next(""), "hongbao campaign refund-lost "+wide+" --amount 9800")
 	for range 2 {
 		r, err := w.ender().Refund(t.Context(), word)
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestLostPlace(t *testing.T) {
 	}
 	at, err = w.ender().Standing(t.Context(), wide)
 	require.NoError(t, err)
-	require.Empty(t, at.Next())
+	require.Empty(t, at.Next(""))
 	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 	require.NoError(t, err)
 	st, _, err := store.Status(t.Context(), wide)

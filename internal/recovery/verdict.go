@@ -117,8 +117,8 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 	return r.askCampaigns(ctx, v)
 }
 
-// clockSkew is by how much the clocks of Redis and Kafka may differ.
-const clockSkew = time.Minute
+// ClockSkew is by how much the clocks of Redis and Kafka may differ.
+const ClockSkew = time.Minute
 
 // lastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
 // where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
@@ -127,7 +127,7 @@ func (r *Recoverer) lastEntry(ctx context.Context, shard int) (time.Time, error)
 	if err != nil || at.IsZero() {
 		return time.Time{}, err
 	}
-	return at.Add(-clockSkew), nil
+	return at.Add(-ClockSkew), nil
 }
 
 // campaignsPage is how many campaigns are asked for at once.
@@ -225,7 +225,7 @@ func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
 func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	ahead := v.events.Campaigns[c.Spec.ID]
 	refunded := c.State == ledger.StateRefunded
-	begun := !time.Now().Add(clockSkew).Before(c.Spec.From)
+	begun := !time.Now().Add(ClockSkew).Before(c.Spec.From)
 	switch {
 	case state == "" && refunded:
 		return "" // it left Redis when its grace was over

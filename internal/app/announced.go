@@ -1,0 +1,144 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// Unpaid are grants of a campaign that the topic has and the ledger lacks: their users may have been told that they
+// won, and nothing pays them.
+type Unpaid struct {
+	Campaign string         `json:"campaign"`
+	Grants   int64          `json:"grants"`
+	Amount   hongbao.Amount `json:"amount"`
+	List     []UnpaidGrant  `json:"list"`
+}
+
+// UnpaidGrant is one of them.
+type UnpaidGrant struct {
+	Event  string         `json:"event"`
+	Packet int64          `json:"packet"`
+	User   string         `json:"user"`
+	Amount hongbao.Amount `json:"amount"`
+	Time   time.Time      `json:"time"`
+}
+
+// lackedPage is how many grants of the topic the ledger is asked for at once.
+const lackedPage = 1000
+
+// unpaid compares the topic from since on with the ledger, as far as a grant is wanted. Without a topic, or with one that
+// is left out, nothing is known.
+func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.Grant) bool) ([]Unpaid, error) {
+	if !a.has(configs.SinkKafka) {
+		return nil, nil
+	}
+	l, err := a.openTopic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	from, _, err := l.Offsets(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	s := &unpaidSearch{ledger: a.ledger, found: map[string]*Unpaid{}}
+	_, err = l.Scan(ctx, from, func(_ int, _ int64, e topic.Event) error {
+		if !wanted(&e.Grant) {
+			return nil
+		}
+		return s.see(ctx, &e.Grant)
+	})
+	if err == nil {
+		err = s.ask(ctx)
+	}
+	return s.list(), err
+}
+
+// unpaidSearch collects what the ledger lacks. Partitions are read at once.
+type unpaidSearch struct {
+	ledger *ledger.Ledger
+
+	mu    sync.Mutex
+	page  []hongbao.Grant
+	found map[string]*Unpaid // by campaign
+}
+
+func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.page = append(s.page, *g); len(s.page) < lackedPage {
+		return nil
+	}
+	return s.ask(ctx)
+}
+
+// ask asks the ledger for the page; under mu, or after the scan.
+func (s *unpaidSearch) ask(ctx context.Context) error {
+	lacks, err := s.ledger.Lacks(ctx, s.page)
+	if err != nil {
+		return err
+	}
+	s.page = s.page[:0]
+	for i := range lacks {
+		g := &lacks[i]
+		u := s.found[g.Campaign]
+		if u == nil {
+			u = &Unpaid{Campaign: g.Campaign}
+			s.found[g.Campaign] = u
+		}
+		u.List = append(u.List, UnpaidGrant{g.EventID(), g.Packet, g.User, g.Amount, g.Time.UTC()})
+	}
+	return nil
+}
+
+// list sorts what was found, and counts a grant once that has several copies in the topic.
+func (s *unpaidSearch) list() []Unpaid {
+	var all []Unpaid
+	for _, u := range s.found {
+		slices.SortFunc(u.List, func(a, b UnpaidGrant) int {
+			return cmp.Or(cmp.Compare(a.Packet, b.Packet), cmp.Compare(a.Event, b.Event))
+		})
+		u.List = slices.Compact(u.List)
+		for i := range u.List {
+			u.Grants, u.Amount = u.Grants+1, u.Amount+u.List[i].Amount
+		}
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b Unpaid) int { return cmp.Compare(a.Campaign, b.Campaign) })
+	return all
+}
+
+// digestOf is a short name for exactly what a person was shown. The same command with --expect DIGEST acts only if it
+// would show the same again.
+func digestOf(shown any) (string, error) {
+	text, err := json.Marshal(shown)
+	if err != nil {
+		return "", fmt.Errorf("write what is shown: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// expected refuses to act on anything but what the person was shown.
+func expected(digest, expect string) error {
+	switch expect {
+	case digest:
+		return nil
+	case "":
+		return Usage("--expect is missing: run the command without acting, read all that it shows, and give its digest")
+	}
+	return hongbao.Errorf(hongbao.ClassConflict, "what there is to see has changed, or was not read: its digest is %s, not "+
+		"%.40q; nothing was done. Run the command without acting, and read it again", digest, expect)
+}

@@ -1,0 +1,44 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
+)
+
+// Lacks returns those of the grants whose packets the ledger has neither paid nor in quarantine, and which no remote may
+// have booked. Give a thousand at once or so.
+func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
+	items := itemsOf(grants)
+	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		lacks = nil
+		has, err := l.readGrants(ctx, t, items)
+		if err != nil {
+			return err
+		}
+		known := make(map[packetKey]bool, len(items))
+		for key := range has {
+			known[key] = true
+		}
+		err = l.eachQuarantined(ctx, t, items, func(g hongbao.Grant, _ bool) { known[keyOf(&g)] = true })
+		if err != nil {
+			return err
+		}
+		packed, err := l.dialect.pack(keysOf(items)...)
+		if err != nil {
+			return err
+		}
+		pending, err := question[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
+		for i := range pending {
+			known[keyOf(&pending[i].Grant)] = true
+		}
+		for i := range grants {
+			if !known[keyOf(&grants[i])] {
+				lacks = append(lacks, grants[i])
+			}
+		}
+		return err
+	})
+	return lacks, err
+}
