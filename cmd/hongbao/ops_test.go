@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -158,4 +159,49 @@ func TestMetricsOfBalance(t *testing.T) {
 	b.Signal(syscall.SIGTERM)
 	r := b.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
+}
+
+// work and serve that are started before their servers wait for these in the process: the ops listener says that they are
+// opening, and they begin by themselves. SIGTERM ends them while they wait.
+func TestProcessesWaitForRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for _, command := range []string{"work", "serve"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
+			d := setup(t, options{redis: server})
+			ops, keys := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "keys.json")
+			require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
+			d.set("WORK_OPS_LISTEN", ops, "SERVE_OPS_LISTEN", ops, "SERVE_LISTEN", testkit.FreeAddr(t),
+				"SERVE_CONTROL_LISTEN", testkit.FreeAddr(t), "SERVE_DRAIN_DELAY", "0s", "SERVE_KEYS", keys, "SERVE_ISSUER", "https://id.example.com",
+				"SERVE_AUDIENCE", "hongbao", "SERVE_FACTS", "device=claim:device_id")
+			require.NoError(t, server.Kill())
+			stopped := d.start(command)
+			stopped.says("redis can't be reached")
+			stopped.Signal(syscall.SIGTERM)
+			require.Zero(t, stopped.wait(30*time.Second).code, stopped.Err.String())
+
+			p := d.start(command)
+			p.says("redis can't be reached")
+			status, text := ask(t, "http://"+ops+"/readyz")
+			require.Equal(t, http.StatusServiceUnavailable, status)
+			require.Contains(t, text, "opening redis")
+			status, _ = ask(t, "http://"+ops+"/livez")
+			require.Equal(t, http.StatusOK, status)
+			require.NoError(t, server.Restart())
+			testkit.Eventually(t, 60*time.Second, func() bool {
+				res, err := http.Get("http://" + ops + "/readyz") //nolint:noctx // a test's
+				if err != nil {
+					return false // it opens its listener once more
+				}
+				defer res.Body.Close()
+				return res.StatusCode == http.StatusOK
+			}, "it begins by itself")
+			p.Signal(syscall.SIGTERM)
+			require.Zero(t, p.wait(30*time.Second).code, p.Err.String())
+		})
+	}
 }

@@ -25,7 +25,13 @@ func serveCmd() *cobra.Command {
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				if err := a.CheckServe(); err != nil {
+					return err
+				}
+				if err := a.Await(cmd.Context(), "serve"); err != nil || cmd.Context().Err() != nil {
+					return err
+				}
 				return serveAll(cmd.Context(), a, app.Serving{})
 			})
 		},

@@ -79,20 +79,26 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 	}
 }
 
-// When no sink can be reached the worker does not begin: whoever started it sees that at once.
-func TestWorkRefusesToStartWithoutAnySink(t *testing.T) {
+// When no sink can be reached the worker waits for them in the process, and begins with each that is back.
+func TestWorkWaitsForAllItsSinks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	o := options{kafka: true, broker: testkit.NewKafka(t, testkit.KafkaOptions{}), server: needsPostgres(t)}
 	d := setup(t, o)
+	d.campaign("rain", 10, 1000)
+	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
 	require.NoError(t, o.broker.Kill())
 	require.NoError(t, o.server.Kill())
 	w := d.start("work")
-	r := w.wait(time.Minute)
-	require.Equal(t, 5, r.code, r.err)
-	require.NotContains(t, r.err, `"working"`)
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		return strings.Count(w.Err.String(), "a sink can't be reached; the others work") == 2
+	}, "both are down")
+	require.NoError(t, o.broker.Restart())
+	require.NoError(t, o.server.Restart())
+	d.quiet()
+	w.stop(syscall.SIGTERM)
 }
 
 // A worker told to stop while it asks a sink that does not answer says nothing of that sink: it is not the sink that

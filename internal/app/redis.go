@@ -37,8 +37,10 @@ func (a *App) openRedis(ctx context.Context) error {
 
 // reachRedis connects, and refuses a Redis that would lose receipts.
 func (a *App) reachRedis(ctx context.Context) error {
-	a.redis = a.Config.RedisClient()
-	a.atEnd(a.redis.Close)
+	if a.redis == nil { // another try may have made it
+		a.redis = a.Config.RedisClient()
+		a.atEnd(a.redis.Close)
+	}
 	return a.checkRedis(ctx, hongbao.DurabilityFast)
 }
 

@@ -29,12 +29,21 @@ type Serving struct {
 	Ready func(serve.Addresses)
 }
 
-// Serve answers grabs over HTTP until ctx ends.
-func (a *App) Serve(ctx context.Context, with Serving) error {
+// CheckServe says what is wrong with the configuration of a server, before anything is opened.
+func (a *App) CheckServe() error {
 	cfg := a.Config.ServeConfig()
 	if err := errors.Join(cfg.Check(), a.Config.CheckServe()); err != nil {
 		return Usage("%w", err)
 	}
+	return nil
+}
+
+// Serve answers grabs over HTTP until ctx ends. Redis is open.
+func (a *App) Serve(ctx context.Context, with Serving) error {
+	if err := a.CheckServe(); err != nil {
+		return err
+	}
+	cfg := a.Config.ServeConfig()
 	if cfg.TLS == nil && a.allows(configs.UnsafeServeListen) {
 		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
 	}

@@ -149,8 +149,9 @@ func healthOf(shards []consumer.Health) sinkHealth {
 // sinkWorkers are those of one process.
 type sinkWorkers []*sinkWorker
 
-// run lets the sinks work side by side: each begins when it is open, and what one meets concerns no other. When none
-// can be opened at first, run ends: whoever started the worker sees it at once, and starts it again.
+// run lets the sinks work side by side: each begins when it is open, and what one meets concerns no other. When all
+// refuse to begin, run ends, so that whoever started the worker sees it at once. A sink that can't be reached is tried
+// again.
 func (all sinkWorkers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,7 +166,7 @@ func (all sinkWorkers) run(ctx context.Context) error {
 	}
 	var refused []error
 	for range all {
-		if err := <-opened; err != nil {
+		if err := <-opened; err != nil && !hongbao.IsOutage(err) {
 			refused = append(refused, err)
 		}
 	}

@@ -38,21 +38,18 @@ func (a *App) Work(ctx context.Context, sinks []string) error {
 	if err := a.trace(ctx, "work", 0); err != nil {
 		return err
 	}
-	parts, err := a.parts(ctx, sinks)
-	if err != nil && ctx.Err() != nil {
-		return nil // told to stop before it had begun
+	if err := a.Await(ctx, "work"); err != nil || ctx.Err() != nil {
+		return err
 	}
+	parts, err := a.parts(sinks)
 	if err != nil {
 		return err
 	}
 	return group.Run(ctx, parts...)
 }
 
-// parts opens what all sinks need.
-func (a *App) parts(ctx context.Context, sinks []string) ([]group.Part, error) {
-	if err := a.openRedis(ctx); err != nil {
-		return nil, err
-	}
+// parts makes what all sinks need. Redis is open.
+func (a *App) parts(sinks []string) ([]group.Part, error) {
 	reads := a.Config.ReadsClient()
 	a.atEnd(reads.Close)
 	tc := a.Config.TrimmerConfig()
