@@ -161,3 +161,34 @@ func TestExportGoesOnWithTheOthers(t *testing.T) {
 	require.Contains(t, r.out, "east-"+today+".csv")
 	require.FileExists(t, filepath.Join(dir, "east-"+today+".csv"))
 }
+
+// A campaign that contradicts itself and one that is archived keep no other one from its file: they are named, and the
+// command fails.
+func TestExportSkipsWhatItCantExport(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	for _, id := range []string{"archived", "broken", "clear", "drizzle"} {
+		d.campaign(id, 10, 1000)
+	}
+	require.Equal(t, 2, d.crowdOf("archived", 0, 2))
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	day, dir := d.booked(time.Now().Add(-48*time.Hour)), t.TempDir()
+	d.exec(`INSERT INTO archive (campaign, file, sha256, grants, amount, archived_at, deleted_at)
+		VALUES ('archived', 'archived.csv', 'abc', 2, 200, 1, 0)`)
+	d.exec("UPDATE transfer SET amount = amount + 1 WHERE campaign = 'broken'")
+	r := d.run("export", "--day", day, "--dir", dir)
+	require.Equal(t, exitFailed, r.code, r.err)
+	require.Contains(t, r.err, "of campaign archived: ")
+	require.Contains(t, r.err, "archived.csv")
+	require.Contains(t, r.err, "campaign broken")
+	for _, id := range []string{"clear", "drizzle"} {
+		require.FileExists(t, filepath.Join(dir, id+"-"+day+".csv"))
+		require.Contains(t, r.out, id+"-"+day+".csv")
+		require.NotContains(t, r.err, "campaign "+id)
+	}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+}

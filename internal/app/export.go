@@ -57,31 +57,40 @@ const (
 )
 
 // Export writes what campaigns moved on a day, a file for each. A file is written whole or not at all; the same day
-// again gives the same file. Where an error is Transient, the campaigns that it does not name have their files.
+// again gives the same file. The error names each campaign that has no file; unless it is an outage, the others have
+// theirs.
 func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	campaigns, err := a.toExport(ctx, e.Campaign)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDir(e.Dir); err != nil {
+		return nil, err
+	}
 	files := []Exported{}
-	var late error // of campaigns whose day may get more lines; they keep no other from its file
+	var failed, late error // of campaigns that can't be exported, and of those whose day may get more lines
 	for i := range campaigns {
 		c := &campaigns[i].Spec
 		day, err := a.dayOf(c, &e)
 		if err == nil {
 			err = a.exportDay(ctx, &e, c, &day)
 		}
+		if err != nil {
+			err = fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err)
+		}
 		switch {
 		case err == nil && day.File != "":
 			files = append(files, day)
 		case err == nil:
-		case hongbao.ClassOf(err) == hongbao.ClassTransient && !hongbao.IsOutage(err):
-			late = errors.Join(late, fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err))
+		case hongbao.IsOutage(err) || ctx.Err() != nil: // no other one would fare better
+			return files, errors.Join(failed, err, late)
+		case hongbao.ClassOf(err) == hongbao.ClassTransient:
+			late = errors.Join(late, err)
 		default:
-			return files, errors.Join(fmt.Errorf("export %s of campaign %s: %w", day.Day, day.Campaign, err), late)
+			failed = errors.Join(failed, err)
 		}
 	}
-	return files, late
+	return files, errors.Join(failed, late)
 }
 
 // toExport gives the campaigns.

@@ -29,6 +29,15 @@ func newWholeFile(dir string) (*wholeFile, error) {
 	return w, nil
 }
 
+// checkDir refuses a folder in which no file can be made.
+func checkDir(dir string) error {
+	w, err := newWholeFile(dir)
+	if err == nil {
+		err = w.drop()
+	}
+	return err
+}
+
 // keep gives the file its name, in place of one that has it, and tells the SHA-256 of what is in it.
 func (w *wholeFile) keep(name string) (string, error) {
 	err := w.file.Sync()
