@@ -167,6 +167,17 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 		return GrabAnswer{}, &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
 	}
 	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
+	if a.Outcome == hongbao.OutcomeEnded {
+		held, err := s.paid(ctx, g)
+		if err != nil {
+			return GrabAnswer{}, err
+		}
+		if len(held.Receipts) > 0 {
+			out.Outcome = string(hongbao.OutcomeAlreadyGranted)
+			out.Receipts, out.Currency = held.Receipts, held.Currency
+			return out, nil
+		}
+	}
 	if len(a.Receipts) > 0 {
 		out.Receipts = ReceiptsOf(a.Receipts)
 		out.Currency = s.windows.currency(ctx, g.Campaign) // without one amounts are in minor units

@@ -79,10 +79,11 @@ type Server struct {
 	verifier  *verifier // nil: nobody comes with a token
 	keyURL    *urlSet   // nil: serve.keys is a file, or empty
 	gateways  *gateways
-	limits    *limits     // of users
-	keys      *limits     // of API keys
-	addresses *addresses  // nil: an address may make any number of requests
-	log       *zap.Logger // bounded
+	paying    chan struct{} // one for each user of a lost campaign who is looked up
+	limits    *limits       // of users
+	keys      *limits       // of API keys
+	addresses *addresses    // nil: an address may make any number of requests
+	log       *zap.Logger   // bounded
 	// gatewayFacts are the facts that gateways with an API key send, by their names there.
 	gatewayFacts map[string]string
 
@@ -118,8 +119,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
-		keys: newLimits(cfg.KeyRate, cfg.KeyBurst),
-		log:  web.Sampled(deps.Log),
+		keys: newLimits(cfg.KeyRate, cfg.KeyBurst), paying: make(chan struct{}, maxPaid),
+		log: web.Sampled(deps.Log),
 	}
 	if cfg.AddressRate > 0 {
 		trusted, err := cfg.proxies()

@@ -134,8 +134,10 @@ type fake struct {
 	window shards.Window
 	denied atomic.Int64
 	err    error
-	hold   chan struct{} // if set, a grab waits for it
-	began  chan struct{}
+	// held is what Receipts gives, besides err.
+	held  func(user string) ([]Receipt, error)
+	hold  chan struct{} // if set, a grab waits for it
+	began chan struct{}
 }
 
 var (
@@ -197,6 +199,10 @@ func (f *fake) Receipts(_ context.Context, campaign, user string) (Receipts, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.held != nil {
+		list, err := f.held(user)
+		return Receipts{Campaign: campaign, User: user, Receipts: list, Currency: "CNY"}, err
+	}
 	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{{Packet: 1, Code: "SECRET"}}}, f.err
 }
 

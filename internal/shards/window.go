@@ -17,6 +17,9 @@ type Window struct {
 	From, To                    time.Time
 	// SoldOut: every packet of this place is granted, and no more are announced.
 	SoldOut bool
+	// Lost: Redis lost something of it, and it was ended from the ledger. A user without a receipt here may be paid all the
+	// same.
+	Lost bool
 	// Now is Redis' time, by which grabs are decided.
 	Now time.Time
 
@@ -52,12 +55,12 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	pipe := node.Pipeline()
 	open, clock := k.AskOpen(ctx, pipe), pipe.Time(ctx)
 	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "generation",
-		placesField, "dealt")
+		placesField, "dealt", LostField)
 	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
 	}
-	var text [9]string
+	var text [10]string
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
@@ -79,7 +82,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	}
 	w := Window{
 		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
-		Now: clock.Val(), places: 1,
+		Now: clock.Val(), places: 1, Lost: text[9] != "",
 	}
 	if text[7] != "" {
 		w.places, _ = strconv.ParseInt(text[7], 10, 64) // else 0, which is no number of shards
@@ -127,7 +130,7 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 	pipe := rdb.Pipeline()
 	others, stocks := make([]*redis.SliceCmd, len(places)-1), make([]*redis.IntCmd, len(places)-1)
 	for i, k := range places[1:] {
-		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "generation", "dealt")
+		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "generation", "dealt", LostField)
 		stocks[i] = pipe.LLen(ctx, k.Stock(campaign))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -136,11 +139,13 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 			State      string `redis:"state"`
 			Generation string `redis:"generation"`
 			Dealt      string `redis:"dealt"`
+			Lost       string `redis:"lost"`
 		}
 		if other.Scan(&at) != nil || at.State == "" || stocks[i].Err() != nil {
 			w.SoldOut = false
 			continue
 		}
+		w.Lost = w.Lost || at.Lost != ""
 		if w.State == stateFrozen {
 			w.State = at.State
 		}

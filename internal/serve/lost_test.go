@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// A campaign of which Redis lost something has ended. A user whom the ledger has paid holds a packet; a grab is
+// undecided while no one can say; the others get ended.
+func TestEndedCampaignsThatRedisLost(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	f := &fake{window: shards.Window{State: "refunded", Lost: true}, held: func(user string) ([]Receipt, error) {
+		switch {
+		case away.Load():
+			return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
+		case user == "u1":
+			return []Receipt{{Packet: 7, Amount: 185, Event: "1-9", Time: decided, RequestID: "first"}}, nil
+		case user == "gone":
+			return nil, ErrArchived
+		}
+		return nil, nil
+	}}
+	s := setup(t, options{fake: f})
+	grab := func(user string) *reply {
+		return s.call(t, "POST", "/v1/campaigns/ended/grabs", good, as(hs().sign(t, user)))
+	}
+	r := grab("u1")
+	require.Equal(t, http.StatusOK, r.Status, r.Text)
+	require.Equal(t, "already_granted", r.Body["outcome"])
+	require.Equal(t, "CNY", r.Body["currency"])
+	require.EqualValues(t, 7, r.Body["receipts"].([]any)[0].(map[string]any)["packet"])
+	for _, user := range []string{"u2", "gone"} {
+		r = grab(user)
+		require.Equal(t, "ended", r.Body["outcome"])
+		require.NotContains(t, r.Body, "receipts")
+	}
+	away.Store(true)
+	for _, user := range []string{"u1", "u2"} {
+		grab(user).Refused(t, "unavailable", user)
+	}
+	require.Equal(t, "sold_out", s.call(t, "POST", "/v1/campaigns/sold_out/grabs", good).Body["outcome"], "no one else asks")
+
+	whole := setup(t, options{fake: &fake{window: shards.Window{State: "closed"}, held: f.held}})
+	require.Equal(t, "ended", whole.call(t, "POST", "/v1/campaigns/ended/grabs", good).Body["outcome"],
+		"a campaign that lost nothing costs the ledger nothing")
+}
+
+// A crowd of a lost campaign asks the ledger for few users at once; the others come again.
+func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		f := &fake{window: shards.Window{Lost: true}, held: func(string) ([]Receipt, error) { return nil, nil }}
+		s := &Server{windows: newWindows(f), paying: make(chan struct{}, maxPaid), deps: Deps{Reader: &holding{f, let}}}
+		results := make(chan error, maxPaid+10)
+		for range maxPaid + 10 {
+			go func() {
+				_, err := s.paid(t.Context(), &hongbao.Grab{Campaign: "ended", User: "u1"})
+				results <- err
+			}()
+		}
+		time.Sleep(2 * paidWait) //nolint:forbidigo // the bubble's clock
+		for range 10 {
+			require.ErrorIs(t, <-results, errPaid)
+		}
+		close(let)
+		for range maxPaid {
+			require.NoError(t, <-results)
+		}
+	})
+}
+
+// holding is a Reader whose receipts wait.
+type holding struct {
+	*fake
+	let chan struct{}
+}
+
+func (h *holding) Receipts(ctx context.Context, campaign, user string) (Receipts, error) {
+	<-h.let
+	return h.fake.Receipts(ctx, campaign, user)
+}

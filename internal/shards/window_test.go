@@ -1,0 +1,33 @@
+package shards_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// A window says that Redis lost the campaign, also where only a stub is left, or where one place of several lost it.
+func TestWindowOfALostCampaign(t *testing.T) {
+	t.Parallel()
+	rdb, layout, places := over(t)
+	window := func() shards.Window {
+		t.Helper()
+		w, err := shards.WindowOver(t.Context(), rdb, layout, "rain")
+		require.NoError(t, err)
+		return w
+	}
+	require.False(t, window().Lost)
+	last := places[len(places)-1]
+	require.NoError(t, rdb.HSet(t.Context(), last.Campaign("rain"), "state", "frozen").Err())
+	require.False(t, window().Lost, "no one has ended it")
+	require.NoError(t, shards.Of(rdb, last).EndLost(t.Context(), &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15}))
+	require.True(t, window().Lost, "the home has all of it, another place lost it")
+
+	require.NoError(t, rdb.Del(t.Context(), places[0].Campaign("rain")).Err())
+	require.NoError(t, shards.Of(rdb, places[0]).EndLost(t.Context(), &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15}))
+	w := window()
+	require.True(t, w.Lost)
+	require.Equal(t, "ended", w.Status())
+}
