@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 func main() {
@@ -19,6 +23,9 @@ func main() {
 	}()
 	if err := root().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "hongbao:", err)
+		if errors.Is(err, shards.ErrFrozen) && !strings.Contains(err.Error(), "hongbao recover") {
+			fmt.Fprintln(os.Stderr, "hongbao: `hongbao recover` shows why the shard is frozen, and what opens it")
+		}
 		os.Exit(exitCode(ctx, err))
 	}
 }

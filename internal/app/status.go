@@ -95,8 +95,8 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	return out
 }
 
-// Status asks Redis how every sink stands. It only reads. A shard that can't tell is in Unread; it is an error if none
-// can.
+// Status asks Redis how every sink stands. It only reads. Unread has the shards that can't be read; it is an error if none
+// can, unless they are frozen.
 func (a *App) Status(ctx context.Context) (*Status, error) {
 	out := &Status{Sinks: []SinkStatus{}}
 	var first error
@@ -109,7 +109,7 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 			first = fmt.Errorf("status of sink %s on shard %d: %w", s.Sink, s.Unread[0].Shard, s.Unread[0].err)
 		}
 	}
-	if !told {
+	if !told && !errors.Is(first, shards.ErrFrozen) {
 		return nil, first
 	}
 	return out, nil

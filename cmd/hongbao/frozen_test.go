@@ -1,0 +1,35 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// On a deployment whose only shard is frozen, the commands print what can be read, and name the command that says more.
+func TestCommandsOnAFrozenShard(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 10, 1000)
+	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "frozen", "1").Err())
+	for _, c := range []struct {
+		args []string
+		head string
+	}{{[]string{"status"}, "SINK"}, {[]string{"sink", "list"}, "WAITING"}} {
+		r := d.refused(5, c.args, "`hongbao recover`")
+		require.Contains(t, r.out, c.head)
+		require.Contains(t, r.out+r.err, "balance")
+	}
+	d.refused(5, []string{"audit"}, "`hongbao recover`")
+	d.refused(5, []string{"campaign", "pause", "rain"}, "`hongbao recover`")
+}
