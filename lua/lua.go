@@ -22,6 +22,7 @@
 //	resolve_letter                        the end of a dead letter
 //	replay, replayed                      what a named replay covers, and where it goes on
 //	lock                                  a named lock with one owner
+//	replicas                              the most replicas that a shard's primary has had
 //	unskip                                repairs what openings by earlier builds have skipped
 //	guard                                 what stands in front of the scripts of a shard
 //	bits, fields, left, parking, stub     what others include

@@ -58,5 +58,5 @@ end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', table.concat(skipped, ','))
-redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late')
+redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas') -- of another primary, maybe
 return { 'open' }

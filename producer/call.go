@@ -201,7 +201,8 @@ func (c *call) secure(ctx context.Context) error {
 	if c.info.durability != hongbao.DurabilityFast {
 		err := shard.Durable(ctx, &shards.DurableCall{
 			Campaign: c.lane.id, Class: c.info.durability, NoWaitAOF: !c.info.waitAOF, Timeout: c.lane.p.cfg.DurabilityTimeout,
-			Users: users, Receipts: receipts,
+			Replicas: c.lane.p.cfg.Replicas,
+			Users:    users, Receipts: receipts,
 		})
 		if err != nil {
 			return afterGrant(err)

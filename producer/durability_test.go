@@ -273,3 +273,42 @@ func TestDurabilityRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
+
+// With two replicas either may be promoted: a grant of class replica is told once both have it, also by a process that
+// starts while one of them is down. A person may lower the number.
+func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.DurabilityReplica)
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
+		return err == nil && n == 2
+	}, "both replicas follow")
+	quick := func(c *producer.Config) { c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond }
+	p := b.producer(t, quick)
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+
+	require.NoError(t, second.Kill())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := b.admin.Do(t.Context(), "WAIT", 2, 10).Int()
+		return err == nil && n == 1
+	}, "the second one is gone")
+	for _, p := range []*producer.Producer{p, b.producer(t, quick)} {
+		_, err = p.Grab(t.Context(), grab("u1", "r1"))
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, "WAIT")
+	}
+	lowered := b.producer(t, func(c *producer.Config) {
+		quick(c)
+		c.Replicas = 1
+	})
+	a, err := lowered.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+}

@@ -101,6 +101,11 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 		}
 		i.waitAOF = server.NeedsWaitAOF()
 	}
+	if i.durability == hongbao.DurabilityReplica { // before the watch has seen its replicas
+		if err := l.shard.RaiseReplicas(ctx, server.Replicas); err != nil {
+			return false, fmt.Errorf("campaign %s: %w", l.id, err)
+		}
+	}
 	if slow := server.Slow(i.durability); slow != nil {
 		l.p.log.Warn("grabs of this campaign are slow", zap.String("campaign", l.id), zap.String("code", "fsync_slow"),
 			zap.Error(slow))

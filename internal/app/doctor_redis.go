@@ -95,6 +95,9 @@ func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
 	if s.Replicas == 0 {
 		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
 	}
+	if few := s.FewReplicas(a.Config.Producer.Replicas); few != nil {
+		p.add(LevelWarning, "%v", few)
+	}
 	p.memory(s)
 }
 

@@ -94,6 +94,9 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 		if err := a.checkServer(&servers[i], class); err != nil {
 			return err
 		}
+		if few := servers[i].FewReplicas(a.Config.Producer.Replicas); few != nil {
+			a.log.Warn("a failover may lose grants", zap.String("redis", a.redisAt(&servers[i])), zap.Error(few))
+		}
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (c campaignReader) held(ctx context.Context, id, user string) ([]shards.Hel
 func (c campaignReader) durable(ctx context.Context, id, user string, h *shards.Held) error {
 	shard := shards.Of(c.redis, h.Place)
 	err := shard.Durable(ctx, &shards.DurableCall{Campaign: id, Class: h.Class,
-		Timeout: c.Config.Producer.DurabilityTimeout, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
+		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
 	if shards.NoWaitAOF(err) {
 		err = c.durableByItself(ctx, shard, h.Class)
 	}

@@ -194,6 +194,12 @@ func shardCases() map[string]scriptCase {
 				return err
 			},
 		},
+		"replicas": {
+			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			call: func(ctx context.Context, b *bundle) error {
+				return shards.Of(b.rdb, b.k).RaiseReplicas(ctx, 2)
+			},
+		},
 		"unskip": {
 			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
 			prep: func(t *testing.T, b *bundle) {

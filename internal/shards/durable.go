@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +23,10 @@ type DurableCall struct {
 	// NoWaitAOF: the server does not know WAITAOF and has appendfsync always, so all is on disk before the answer.
 	NoWaitAOF bool
 	Timeout   time.Duration
-	Users     []string
-	Receipts  [][]hongbao.Receipt // of each user
+	// Replicas is how many replicas must have the receipts, for class replica; 0 for as many as the primary has had.
+	Replicas int
+	Users    []string
+	Receipts [][]hongbao.Receipt // of each user
 }
 
 // Durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset
@@ -38,36 +41,77 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if at, ok := ctx.Deadline(); ok { // Redis is told of it in ms; at least one
 		timeout = max(min(timeout, time.Until(at)), time.Millisecond)
 	}
-	wait := []any{"WAIT", 1, timeout.Milliseconds()}
-	if c.Class == hongbao.DurabilityFsync {
-		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
-	}
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
 		return err
 	}
+	wanted := int64(c.Replicas)
+	if c.Replicas == 0 {
+		wanted = max(k.state.replicas.Load(), 1)
+	}
+	for {
+		copies, had, err := k.wait(ctx, node, c, wanted, timeout)
+		if err != nil {
+			return err
+		}
+		need := wanted
+		if c.Class == hongbao.DurabilityFsync {
+			need = 1
+		} else if c.Replicas == 0 {
+			need = max(had, 1)
+			k.state.replicas.Store(need)
+		}
+		switch {
+		case copies >= need:
+			return nil
+		case need > wanted: // there are more replicas than this process knew of
+			wanted = need
+			continue
+		}
+		return hongbao.Outagef(hongbao.ClassUnknown, "%w: WAIT for durability class %q: %d of %d had them within %s",
+			ErrNotDurable, c.Class, copies, need, timeout)
+	}
+}
+
+// wait waits until so many replicas, or the disk, have the users' receipts. It returns how many have them, and how many
+// replicas the primary has had at most.
+func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
+	timeout time.Duration) (copies, most int64, err error) {
+	wait := []any{"WAIT", replicas, timeout.Milliseconds()}
+	if c.Class == hongbao.DurabilityFsync {
+		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
+	}
 	pipe := node.Pipeline()
 	held := pipe.HMGet(ctx, k.Keys.Receipts(c.Campaign), c.Users...)
+	had := pipe.HMGet(ctx, k.Keys.Meta(), replicasField)
 	cmd := pipe.Do(ctx, wait...)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("%s for durability class %q: %w", wait[0], c.Class, Classify(err))
+		return 0, 0, fmt.Errorf("%s for durability class %q: %w", wait[0], c.Class, Classify(err))
 	}
 	for i, v := range held.Val() {
 		text, _ := v.(string) // absent: nothing is held
 		if !holds(text, c.Receipts[i]) {
-			return hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server became the "+
-				"primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
+			return 0, 0, hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server "+
+				"became the primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
 		}
 	}
-	copies, err := firstInt(cmd.Val())
-	if err != nil {
-		return err
+	text, _ := had.Val()[0].(string)
+	most, _ = strconv.ParseInt(text, 10, 64) // absent: nobody has counted them yet
+	copies, err = firstInt(cmd.Val())
+	return copies, most, err
+}
+
+const replicasField = "replicas"
+
+var replicasScript = newDrainScript("replicas")
+
+// RaiseReplicas keeps how many replicas the shard's primary has, unless it has had as many before.
+func (k *Shard) RaiseReplicas(ctx context.Context, n int) error {
+	_, err := k.run(ctx, replicasScript, []string{k.Keys.Meta()}, []any{n})
+	if err == nil {
+		raise(&k.state.replicas, int64(n))
 	}
-	if copies < 1 {
-		return hongbao.Outagef(hongbao.ClassUnknown, "%w: %s: durability class %q was not reached within %s", ErrNotDurable,
-			wait[0], c.Class, timeout)
-	}
-	return nil
+	return err
 }
 
 // NoWaitAOF tells whether an error is that of a server that does not know WAITAOF.

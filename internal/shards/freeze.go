@@ -52,10 +52,11 @@ type stand struct {
 	opened, history string
 	seen            int64 // what was reported of a frozen shard
 	skipped         string
+	replicas        int // the most that the primary has had
 }
 
 // standFields are those of meta that a stand has, behind those of a head.
-var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField})
+var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
 
 func parseStand(v []any) stand {
 	s := stand{there: v[0] != nil && v[4] != nil, frozen: v[3] != nil}
@@ -64,6 +65,8 @@ func parseStand(v []any) stand {
 	seen, _ := v[6].(string)
 	s.seen, _ = strconv.ParseInt(seen, 10, 64) // absent: 0
 	s.skipped, _ = v[7].(string)
+	replicas, _ := v[8].(string)
+	s.replicas, _ = strconv.Atoi(replicas) // absent: 0
 	return s
 }
 

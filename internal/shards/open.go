@@ -31,7 +31,9 @@ var ErrStale = errors.New("the shard was opened anew since this batch was taken"
 type state struct {
 	opened atomic.Pointer[texts] // the scripts of the server that the shard was opened for; nil until it is known
 	seen   atomic.Int64          // the highest seq
-	frozen atomic.Int64          // until then, in unix ns, calls are answered ErrFrozen without asking again
+	// replicas are how many the last wait of class replica was for
+	replicas atomic.Int64
+	frozen   atomic.Int64 // until then, in unix ns, calls are answered ErrFrozen without asking again
 
 	last   atomic.Pointer[epochSeen] // of the newest epoch
 	epochs sync.Map                  // epoch to *epochSeen

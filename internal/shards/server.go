@@ -21,7 +21,9 @@ type Server struct {
 	AppendOnly      bool
 	AppendFsync     string // empty if CONFIG GET is not allowed
 	Replicas        int
-	Mode            string // standalone, cluster or sentinel
+	// MinReplicas is min-replicas-to-write; -1 if CONFIG GET is not allowed.
+	MinReplicas int
+	Mode        string // standalone, cluster or sentinel
 	// RunID is another one after each start. ReplID names the history of writes that the server is at, and ReplID2 the one
 	// that it went on from when it was promoted, all zeros for none.
 	RunID, ReplID, ReplID2 string
@@ -102,6 +104,12 @@ func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error
 	}
 	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
 		s.AppendFsync = c["appendfsync"]
+	}
+	s.MinReplicas = -1
+	if c, err := rdb.ConfigGet(ctx, "min-replicas-to-write").Result(); err == nil {
+		if n, err := strconv.Atoi(c["min-replicas-to-write"]); err == nil {
+			s.MinReplicas = n
+		}
 	}
 	if s.Mode != "cluster" {
 		return s, nil
@@ -188,6 +196,17 @@ func (s *Server) Slow(class hongbao.Durability) error {
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, `durability class "fsync" with appendfsync everysec: each answer waits for the next write to disk, up `+
 		"to a second (1.0 s at the median); set appendfsync always in redis.conf, and by CONFIG SET until the next restart")
+}
+
+// FewReplicas says that a primary which is cut off goes on to grant what durability class replica does not wait for; nil
+// if it does not, or if nothing is known. wanted is how many replicas that class waits for, 0 for all that are connected.
+func (s *Server) FewReplicas(wanted int) error {
+	if wanted = max(wanted, s.Replicas); wanted == 0 || s.MinReplicas < 0 || s.MinReplicas >= wanted {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "min-replicas-to-write is %d, and durability class replica waits for %d "+
+		"replicas: a primary that is cut off from them goes on to grant, and those grants are lost. Set min-replicas-to-write "+
+		"%d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)
 }
 
 // CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.

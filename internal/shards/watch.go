@@ -30,6 +30,8 @@ type sight struct {
 	missing, strange []int
 	// late are events that this process saw before an opening skipped them, by shard.
 	late map[int]lateEvent
+	// replicas are the most that a shard's primary is known to have had, by shard.
+	replicas map[int]int
 	// news are shards of which this process has seen more than the shard has, or was told.
 	news []int
 }
@@ -91,6 +93,10 @@ func (w *Watch) look(ctx context.Context) {
 			w.judge(now)
 		}
 		for _, i := range list {
+			if n := now.server.Replicas; n > now.replicas[i] {
+				// A frozen shard refuses, and an outage is met again: the next look tries once more.
+				_ = Of(w.Redis, w.Layout.Shard(i)).RaiseReplicas(ctx, n)
+			}
 			w.before[i] = now
 		}
 	}
@@ -148,7 +154,8 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
 	}
-	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}, late: map[int]lateEvent{}}
+	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}, late: map[int]lateEvent{},
+		replicas: map[int]int{}}
 	for i, shard := range list {
 		stand := parseStand(heads[i].Val())
 		if !stand.openFor(&s.server) {
@@ -163,7 +170,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 		if err != nil {
 			return nil, err
 		}
-		s.heads[shard] = head
+		s.heads[shard], s.replicas[shard] = head, stand.replicas
 		if k.state.seen.Load() > max(head.Seq, stand.seen) {
 			s.news = append(s.news, shard)
 		}

@@ -38,7 +38,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, layout *shards.Layout,
 	}
 	_, err = rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, k.Keys.Meta(), "opened", z.Token, "history", z.History)
-		p.HDel(ctx, k.Keys.Meta(), "frozen", "seen", "late")
+		p.HDel(ctx, k.Keys.Meta(), "frozen", "seen", "late", "replicas")
 		return nil
 	})
 	return err

@@ -1,0 +1,13 @@
+-- replicas: keeps the most replicas that were connected to the shard's primary since it was opened there. Class replica waits for so many.
+--
+-- KEYS  1 meta
+-- ARGV  1 how many are connected now
+-- Reply "ok"
+-- Cost  O(1)
+-- First write HSET: it grows memory, by a number at most. It runs when Redis is out of memory too.
+-- Repeat changes nothing. The number never falls.
+
+if tonumber(ARGV[1]) > tonumber(redis.call('HGET', KEYS[1], 'replicas') or 0) then
+	redis.call('HSET', KEYS[1], 'replicas', ARGV[1])
+end
+return { 'ok' }
