@@ -64,6 +64,16 @@ func (f *founding) asRedis(founding string) error {
 	return f.check()
 }
 
+// ofRedis is what Redis was founded as; empty if it is not open, or has no ledger.
+func (f *founding) ofRedis() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.redis == nil {
+		return ""
+	}
+	return *f.redis
+}
+
 // check refuses a ledger and a Redis that were not founded together, whatever their names. f.mu is held.
 func (f *founding) check() error {
 	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {

@@ -33,6 +33,11 @@ func (a *App) publisherConfig() publish.Config {
 	if a.measures != nil {
 		pc.Observe = a.measures.kafka
 	}
+	from := a
+	if a.parent != nil { // it has opened Redis
+		from = a.parent
+	}
+	pc.Founding = from.founded.ofRedis()
 	return pc
 }
 

@@ -32,4 +32,6 @@ const (
 	HeaderShard       = "shard"
 	HeaderSeq         = "seq"
 	HeaderEpoch       = "epoch"
+	// HeaderFounding tells a deployment from another one with the same id; absent where it was founded without a ledger.
+	HeaderFounding = "founding"
 )

@@ -142,13 +142,17 @@ func TestMessagesFollowAsyncAPI(t *testing.T) {
 	})
 	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u",
 		Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Time: decided}
-	list, _ := messageOf(t, &g)
-	require.Len(t, list, len(named), "with a trace it has every header that is named")
+	b := newBatch("/hongbao/d1")
+	b.found("aaaa")
+	b.start(numbers{}, 1)
+	require.True(t, b.add(&g, 1<<20))
+	list := firstRecord(t, b.finish()).headers
+	require.Len(t, list, len(named), "with a trace and a founding it has every header that is named")
 	require.ElementsMatch(t, slices.Collect(maps.Keys(named)), slices.Collect(maps.Keys(headerValues(list))))
 	for _, h := range list {
 		without := headerValues(list)
 		delete(without, h.Key)
-		if h.Key == "ce_traceparent" {
+		if h.Key == "ce_traceparent" || h.Key == "founding" {
 			require.NoError(t, headers.Validate(without))
 		} else {
 			require.Error(t, headers.Validate(without), "%s is required", h.Key)
@@ -163,6 +167,7 @@ func TestMessagesFollowAsyncAPI(t *testing.T) {
 func TestFencesFollowAsyncAPI(t *testing.T) {
 	t.Parallel()
 	b := newBatch("/hongbao/d1")
+	b.found("aaaa")
 	n := numbers{producer: 7, epoch: 3}
 	b.start(n, 1)
 	b.addFence(n, decided.UnixMilli())

@@ -12,6 +12,7 @@ import (
 // message encodes one message at a time: value, and the headers that differ; fixed are those that don't.
 type message struct {
 	fixedGrant, fixedFence []byte
+	fixedCount             int
 
 	fixed       []byte
 	value       []byte
@@ -24,13 +25,20 @@ type message struct {
 }
 
 func newMessage(source string) message {
-	m := message{whenMS: -1 << 62}
+	m := message{whenMS: -1 << 62, fixedCount: 4}
 	m.fixedGrant = fixedHeaders(source, cloudevent.TypeGrant)
 	m.fixedFence = fixedHeaders(source, cloudevent.TypeFence)
 	return m
 }
 
-const fixedCount = 4
+// found adds what the deployment was founded as.
+func (m *message) found(founding string) {
+	if founding != "" {
+		m.fixedGrant = appendHeader(m.fixedGrant, cloudevent.HeaderFounding, founding)
+		m.fixedFence = appendHeader(m.fixedFence, cloudevent.HeaderFounding, founding)
+		m.fixedCount++
+	}
+}
 
 func fixedHeaders(source, kind string) []byte {
 	b := appendHeader(nil, cloudevent.HeaderSpecVersion, cloudevent.SpecVersion)
@@ -71,7 +79,7 @@ func (m *message) encode(g *hongbao.Grant) {
 	m.numberHeader(cloudevent.HeaderShard, int64(g.Shard))
 	m.numberHeader(cloudevent.HeaderSeq, g.Seq)
 	m.numberHeader(cloudevent.HeaderEpoch, g.Epoch)
-	m.headerCount = fixedCount + 5
+	m.headerCount = m.fixedCount + 5
 	if g.Trace != "" {
 		m.headers = appendHeader(m.headers, cloudevent.HeaderTrace, g.Trace)
 		m.headerCount++
@@ -117,7 +125,7 @@ func (m *message) encodeFence(n numbers, ms int64) {
 	m.number = strconv.AppendInt(append(m.number, '-'), int64(n.epoch), 10)
 	m.headers = appendHeader(m.headers[:0], cloudevent.HeaderID, m.number)
 	m.headers = appendHeader(m.headers, cloudevent.HeaderTime, m.when)
-	m.headerCount = fixedCount + 2
+	m.headerCount = m.fixedCount + 2
 	m.value = append(m.value[:0], "{}"...)
 }
 

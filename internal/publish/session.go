@@ -15,6 +15,7 @@ type slot struct {
 	batch   *batch
 	// searches are those that are not at their end, by claim.
 	searches map[string]*search
+	ours     bool      // the partition has no record of another founding
 	back     time.Time // when Handle last reported that the log went back
 }
 
@@ -41,6 +42,9 @@ func (s *slot) unlock() { <-s.turn }
 
 // takeSession gives the slot's session, or opens one, and leaves the slot without: put it back with keep.
 func (p *Publisher) takeSession(ctx context.Context, s *slot) (*session, error) {
+	if err := p.checkFounding(ctx, s); err != nil {
+		return nil, err
+	}
 	open := s.session
 	s.session = nil
 	if open == nil || int(open.sequence) > math.MaxInt32-maxBatchGrants {
