@@ -135,9 +135,13 @@ func (k *check) create(ctx context.Context) error {
 }
 
 func (k *check) partitions(t kafka.Topic) {
-	if n, want := len(t.Partitions), k.l.cfg.Partitions; n != want {
+	switch n, want := len(t.Partitions), k.l.cfg.Partitions; {
+	case n < want:
 		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must "+
 			"not change", n, want)
+	case n > want: // Kafka can't take them away
+		k.warn("it has %d partitions, configured are %d: shards stay on the first %d, the others get nothing; do not raise "+
+			"kafka.partitions", n, want, want)
 	}
 	for i := range t.Partitions {
 		if r := len(t.Partitions[i].Replicas); k.replicas == 0 || r < k.replicas {

@@ -9,9 +9,11 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 func TestCheckAcceptsAndReports(t *testing.T) {
@@ -37,12 +39,12 @@ func TestCheckRefusesByName(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			require.NoError(t, b.broker.CreateTopic("odd", 3, map[string]string{setting: value}))
+			require.NoError(t, b.broker.CreateTopic("odd", 1, map[string]string{setting: value}))
 			b.cfg.Topic = "odd"
 			p, _ := b.worker(t)
 			report, err := p.Check(t.Context())
 			require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
-			require.ErrorContains(t, err, "3 partitions", "every refusal at once")
+			require.ErrorContains(t, err, "1 partitions", "every refusal at once")
 			if !strings.Contains(strings.Join(report.Skipped, " "), setting) {
 				require.ErrorContains(t, err, "\n"+setting)
 			}
@@ -151,4 +153,40 @@ func TestClientOptionsAreExplicit(t *testing.T) {
 	require.Equal(t, cfg.ClientID, tr.ClientID)
 	require.Same(t, cfg.TLS, tr.TLS)
 	require.NotNil(t, tr.Dial)
+}
+
+// Partitions that somebody added stay: Kafka can't take them away. Shards go on to the partitions that they had, and the
+// check warns, at a start as while it runs.
+func TestAddedPartitionsAreAWarning(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(3, 2, decided)))
+	admin, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+	require.NoError(t, err)
+	defer admin.Close()
+	more := kmsg.NewPtrCreatePartitionsRequest()
+	added := kmsg.NewCreatePartitionsRequestTopic()
+	added.Topic, added.Count = testTopic, 5
+	more.Topics = append(more.Topics, added)
+	res, err := more.RequestWith(t.Context(), admin)
+	require.NoError(t, err)
+	require.Zero(t, res.Topics[0].ErrorCode)
+
+	again, _ := b.worker(t)
+	report, err := again.Check(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(report.Warnings, " "), "it has 5 partitions, configured are 2")
+	require.Nil(t, again.Handle(t.Context(), b.store.grants(3, 2, decided)))
+	for partition, events := range map[int]int64{0: 0, 1: 4} {
+		n := int64(0)
+		_, err = again.Scan(t.Context(), nil, func(at int, _ int64, _ topic.Event) error {
+			if at == partition {
+				n++
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, events, n, "partition %d", partition)
+	}
 }
