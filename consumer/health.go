@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // The codes of a shard's Health.
@@ -39,6 +41,9 @@ func (c *Consumer) Health() []Health {
 
 // stands notes how the shard stands. It tells whether that is another code than before.
 func (s *shard) stands(code string, err error) (changed bool) {
+	if code != Working { // what gathers meanwhile may be of any size
+		s.perEntry = stream.MaxEntryGrants
+	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	h := &s.c.health[s.index]

@@ -174,3 +174,22 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	s.measure([]item{{entry: stream.Entry{Kind: stream.EntryGrant, Grants: make([]hongbao.Grant, 100)}}})
 	require.Equal(t, 20, s.room(), "larger ones count at once")
 }
+
+// Behind a pause or an outage large entries may have gathered, whatever the entries before it were: the next read takes
+// no more of them than a batch has.
+func TestReadsBeginSmallAfterAPause(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{SinkPaused, SinkDown, RedisDown, ShardFrozen} {
+		c, err := New(plainConfig(t))
+		require.NoError(t, err)
+		s := newShard(c, 0)
+		for range 50 {
+			s.measure([]item{{entry: stream.Entry{Kind: stream.EntryClose}}})
+		}
+		s.stands(Working, nil)
+		require.Equal(t, c.cfg.MaxEntries, s.room())
+		s.stands(code, errPaused)
+		s.stands(Working, nil)
+		require.Equal(t, c.cfg.BatchGrants/stream.MaxEntryGrants, s.room(), code)
+	}
+}
