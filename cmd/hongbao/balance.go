@@ -22,6 +22,6 @@ func balanceCmd() *cobra.Command {
 			return with(cmd, app.Needs{}, func(a *app.App) error { return a.ServeBalance(cmd.Context()) })
 		},
 	}
-	cmd.AddCommand(balanceClientCmd(), balanceFundCmd(), balanceCheckCmd())
+	cmd.AddCommand(balanceClientCmd(), balanceFundCmd(), balanceCheckCmd(), balanceMigrateCmd())
 	return cmd
 }

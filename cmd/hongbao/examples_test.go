@@ -137,6 +137,7 @@ var play = []act{
 	}},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
+	{command: "balance migrate", says: "up to date"},
 	{command: "serve", until: "serving grabs", before: func(s *stage) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "keys.json"), []byte(keySet("k1")), 0o600))
 		s.set("SERVE_LISTEN", testkit.FreeAddr(s.t), "SERVE_OPS_LISTEN", testkit.FreeAddr(s.t), "SERVE_CONTROL_LISTEN",

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -29,8 +30,11 @@ func (a *App) openBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"the database of ledger.dsn has no tables of Hongbao; let it name the right one, or "+
-				"`hongbao balance client add` makes them with the first client")
+			"the database of ledger.dsn has no tables of Hongbao: %w; let it name the right one, or "+
+				"`hongbao balance client add` makes them with the first client", ledger.ErrNotFounded)
+	}
+	if errors.Is(err, ledger.ErrOldSchema) {
+		return fmt.Errorf("%w; where no deployment uses the database, `hongbao balance migrate` does", err)
 	}
 	if err != nil {
 		return err
@@ -38,6 +42,20 @@ func (a *App) openBook(ctx context.Context) error {
 	a.ledger = l
 	a.atEnd(l.Close)
 	return nil
+}
+
+// MigrateBook makes the tables of the database that `hongbao balance` books in, or brings them up to date. It names the
+// steps that were missing.
+func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
+	cfg, err := a.ledgerConfig()
+	if err != nil {
+		return nil, err
+	}
+	steps, err := ledger.Migrate(ctx, cfg)
+	if err != nil {
+		return nil, away("ledger.dsn", err)
+	}
+	return steps, nil
 }
 
 // AddClient makes a token for a client of the balance server, and the client with its first one; and the tables, if the
@@ -50,14 +68,13 @@ func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Sco
 	}
 	sum := sha256.Sum256([]byte(text))
 	token = payment.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes}
-	cfg, err := a.ledgerConfig()
+	// Programs of an older build may use a database that has tables: it is migrated on purpose only.
+	if err = a.openBook(ctx); errors.Is(err, ledger.ErrNotFounded) {
+		if _, err = a.MigrateBook(ctx); err == nil {
+			err = a.openBook(ctx)
+		}
+	}
 	if err != nil {
-		return token, "", err
-	}
-	if _, err := ledger.Migrate(ctx, cfg); err != nil {
-		return token, "", away("ledger.dsn", err)
-	}
-	if err := a.openBook(ctx); err != nil {
 		return token, "", err
 	}
 	if !drawn {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -110,6 +111,9 @@ func (h *schema) check(steps []migration) error {
 	return nil
 }
 
+// ErrOldSchema says that the database lacks steps that this build needs. Its error is Broken.
+var ErrOldSchema = errors.New("the schema is older than this build")
+
 // checkSchema refuses a database whose tables this build can't work with.
 func (l *Ledger) checkSchema(ctx context.Context) error {
 	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
@@ -127,9 +131,8 @@ func (l *Ledger) checkSchema(ctx context.Context) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the "+
 			"right one, `hongbao init` makes them", ErrNotFounded)
 	case has.done < int64(len(steps)):
-		return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d, this build needs version %d: `hongbao init` "+
-			"brings it up to date",
-			has.done, len(steps))
+		return hongbao.Errorf(hongbao.ClassBroken, "%w: it has version %d, this build needs version %d: `hongbao init` "+
+			"brings it up to date", ErrOldSchema, has.done, len(steps))
 	}
 	return nil
 }

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+)
+
+func balanceMigrateCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "migrate", Short: "Bring the tables up to date where no deployment uses the database",
+		Long: "Makes the tables of the database of ledger.dsn, or brings them up to date after an upgrade, and names the steps " +
+			"that were\n" +
+			"missing. It is for a database that only `hongbao balance` uses; that of a deployment is brought up to date by " +
+			"`hongbao init`.\n" +
+			"Programs of an older build may not know the new tables: upgrade them first, or stop them.",
+		Example: "  hongbao balance migrate --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd, app.Needs{}, func(a *app.App) error {
+				steps, err := a.MigrateBook(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, struct {
+					Steps []string `json:"tables_made"`
+				}{append([]string{}, steps...)}, func(w io.Writer) error {
+					text := "the tables are up to date"
+					if len(steps) > 0 {
+						text = "tables made: " + strings.Join(steps, ", ")
+					}
+					_, err := fmt.Fprintln(w, text)
+					return err
+				})
+			})
+		},
+	}
+}
