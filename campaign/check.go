@@ -36,8 +36,9 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 		}
 	}
 	if p.present("name", c.Name) && (len(c.Name) > maxNameBytes || !utf8.ValidString(c.Name) ||
-		strings.IndexFunc(c.Name, unicode.IsControl) >= 0) {
-		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters", c.Name, maxNameBytes)
+		strings.IndexFunc(c.Name, controls) >= 0) {
+		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters, also none that change the "+
+			"direction of text", c.Name, maxNameBytes)
 	}
 	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.KindRedPacket && c.Kind != hongbao.KindCoupon {
 		p.add("kind", "kind_unknown", "%.80q; give red_packet or coupon", c.Kind)
@@ -328,3 +329,7 @@ func checkZone(name string) error {
 	}
 	return nil
 }
+
+// controls reports whether a character controls how text is shown. Those of text direction can make a name look like
+// another one, or turn around what stands beside it.
+func controls(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -33,7 +33,7 @@
 //	duplicate_field                 the key stands twice in one map
 //	required                        the field is absent or empty
 //	id_invalid                      id: not a campaign id
-//	name_invalid                    name: 1 to 200 bytes of UTF-8 without control characters
+//	name_invalid                    name: 1 to 200 bytes of UTF-8 without control characters, also none of text direction
 //	kind_unknown                    kind: not red_packet or coupon
 //	currency_unknown                currency: not an upper-case ISO 4217 code in use
 //	currency_required               a coupon has an amount but no currency

@@ -73,6 +73,8 @@ var changes = []change{
 	{"id hash tag", "id: spring-2027", `id: "{1}"`, "id", "id_invalid"},
 	{"id star", "id: spring-2027", `id: "*"`, "id", "id_invalid"},
 	{"name with a line", "name: Spring rain 春", `name: "a\n{\"level\":\"error\"}"`, "name", "name_invalid"},
+	{"name that turns text around", "Spring rain 春", "rain \u202e001", "name", "name_invalid"},
+	{"name with an isolate", "Spring rain 春", "\u2066rain", "name", "name_invalid"},
 	{"name too long", "Spring rain 春", strings.Repeat("春", 67), "name", "name_invalid"},
 	{"kind", "red_packet", "lottery", "kind", "kind_unknown"},
 	{"lower-case currency", "CNY", "cny", "currency", "currency_unknown"},
