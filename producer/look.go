@@ -81,7 +81,8 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	open := l.shard.AskOpen(ctx, pipe)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
 		"places", "walk", "hash", "state", "to")
-	if _, err := pipe.Exec(ctx); err != nil {
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := cmd.Err(); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
 	}
 	if err := cmp.Or(belongs(l.p.cfg.Deployment), open()); err != nil {

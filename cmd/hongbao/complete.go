@@ -30,7 +30,7 @@ const (
 var byWord = map[string]completer{
 	"CAMPAIGN": offerCampaigns, "SINK": offerSinks, "LETTER": offerLetters, "KEY": offerKeys, "CLIENT": offerClients,
 	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(app.HealthCommands()),
-	"FILE": nil, "FOLDER": nil, "USER": offerNothing,
+	"CLAIM": offerClaims, "FILE": nil, "FOLDER": nil, "USER": offerNothing,
 }
 
 // byFlag are the completers of flags that mean the same in every command.
@@ -158,6 +158,17 @@ func offerLetters(cmd *cobra.Command, _ string) (ids []string, err error) {
 		for i := range page.Letters {
 			l := &page.Letters[i]
 			ids = append(ids, fmt.Sprintf("%s\t%s, %.60q", l.ID, l.Class, l.Reason))
+		}
+		return err
+	})
+	return ids, err
+}
+
+func offerClaims(cmd *cobra.Command, _ string) (ids []string, err error) {
+	err = with(cmd, app.Needs{}, func(a *app.App) error {
+		list, err := a.ListClaims(cmd.Context())
+		for i := range list {
+			ids = append(ids, fmt.Sprintf("%s\t%d grants, sent %s", list[i].ID, list[i].Grants, list[i].Sent.Format(time.RFC3339)))
 		}
 		return err
 	})

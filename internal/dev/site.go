@@ -98,7 +98,7 @@ func (s *Site) curls() []string {
 	return []string{
 		`curl -s -H 'Authorization: Bearer ` + s.GatewayKey + `' -H 'Content-Type: application/json' -d ` +
 			`'{"grabs": [{"user": "u1", "request_id": "r1"}]}' ` + campaign + `/grabs:batch`,
-		`curl -s -H 'Authorization: Bearer ` + s.Key + `' '` + campaign + `/grabs?user=u1'`,
+		`curl -s -H 'Authorization: Bearer ` + s.GatewayKey + `' '` + campaign + `/grabs?user=u1'`,
 		`curl -s ` + campaign,
 		`curl -s ` + s.Metrics + `/metrics`,
 	}

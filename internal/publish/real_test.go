@@ -179,6 +179,42 @@ func isProduce(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 0
 }
 
+// isFetch knows a request for records by its key.
+func isFetch(request []byte) bool {
+	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 1
+}
+
+// No answer in the time of one attempt does not end a long reading; none in the time of two does.
+func TestASlowFetchEndsNoScan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
+	b := real(t, broker)
+	b.cfg.Brokers = []string{broker.Proxy.Addr}
+	p, _ := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	cfg := b.cfg
+	cfg.AttemptTime = 2 * time.Second
+	log, err := NewLog(cfg)
+	require.NoError(t, err)
+	t.Cleanup(log.Close)
+	scan := func() (ScanReport, error) {
+		return log.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+	}
+	broker.Proxy.SwallowAnswers(1000, isFetch)
+	back := time.AfterFunc(cfg.AttemptTime*3/2, func() { broker.Proxy.SwallowAnswers(0, nil) })
+	defer back.Stop()
+	r, err := scan()
+	require.Greater(t, broker.Proxy.Fired().Swallowed, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 20, r.Events)
+	broker.Proxy.SwallowAnswers(1000, isFetch)
+	_, err = scan()
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+}
+
 // The broker dies between send and complete, and forgets by the records' times when it reloads: a batch that was
 // stamped with the grabs' time, over a day ago, would be stored twice here.
 func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {

@@ -185,13 +185,10 @@ func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
 func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record) error) error {
 	empty := 0
 	for at := b.start; at < b.end; {
-		var set kafka.RecordReader
-		asked, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
-		err := l.ask(asked, "reading "+l.where(partition), func(ctx context.Context) (err error) {
-			set, err = l.fetch(ctx, partition, at)
-			return err
-		})
-		cancel()
+		set, err := l.page(ctx, partition, at)
+		if hongbao.IsOutage(err) && ctx.Err() == nil { // one slow answer must not end a long reading
+			set, err = l.page(ctx, partition, at)
+		}
 		if err != nil {
 			return err
 		}
@@ -209,6 +206,17 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 		}
 	}
 	return nil
+}
+
+// page fetches records from an offset on, with repeats within the time of an attempt.
+func (l *Log) page(ctx context.Context, partition int, at int64) (set kafka.RecordReader, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
+	defer cancel()
+	err = l.ask(ctx, "reading "+l.where(partition), func(ctx context.Context) (err error) {
+		set, err = l.fetch(ctx, partition, at)
+		return err
+	})
+	return set, err
 }
 
 func (l *Log) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
