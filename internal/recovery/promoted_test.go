@@ -61,6 +61,17 @@ func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
 	return other
 }
 
+// The replicas have the opening before it is reported: a failover right after it finds the new epoch.
+func TestReplicasHaveTheOpening(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
+	require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "opened", "another").Err())
+	w.opens(t)
+	require.Contains(t, w.rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_wait:")
+}
+
 // A server that was demoted and promoted again has the same run and still knows the scripts. What it lost meanwhile
 // freezes the shard although nobody calls who has seen the events that are gone.
 func TestDemotedAndPromotedWithLoss(t *testing.T) {

@@ -240,5 +240,9 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 		return false, err
 	}
 	k.state.frozen.Store(0)
+	if server.Replicas > 0 {
+		// A failover before they have it opens the shard once more, in a later epoch: nothing depends on the answer.
+		_ = conn.Wait(ctx, server.Replicas, time.Second).Err()
+	}
 	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })
 }

@@ -3,7 +3,9 @@ package shards
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,20 +56,29 @@ type Watch struct {
 	// Alarm is called once for each change that may cost money; nil for none.
 	Alarm func(code string, err error)
 
-	before map[int]*sight // by shard
+	mu     sync.Mutex
+	before map[int]*sight                 // by shard
+	busy   map[redis.UniversalClient]bool // servers that are being looked at
 }
 
-// Run looks until ctx ends. A server that does not answer is asked again at the next look.
+// lookTime bounds one look at one server.
+const lookTime = 5 * time.Second
+
+// Run looks until ctx ends. A server that does not answer is asked again at the next look, and delays no other one.
 func (w *Watch) Run(ctx context.Context) error {
 	every := w.Every
 	if every == 0 {
 		every = time.Second
 	}
-	w.before = map[int]*sight{}
+	w.before, w.busy = map[int]*sight{}, map[redis.UniversalClient]bool{}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	for {
-		w.look(ctx)
+		for node, list := range w.idleNodes(ctx) {
+			looks.Go(func() { w.look(ctx, node, list) })
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -76,29 +87,50 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// look looks at each server once.
-func (w *Watch) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// idleNodes are the servers at which nobody looks now, each with its shards. Each is busy from here on.
+func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	for node, list := range w.nodes(ctx) {
-		now, err := w.see(ctx, node, list)
-		if err != nil { // calls to it fail as well, and say so
-			if cluster, ok := w.Redis.(*redis.ClusterClient); ok {
-				cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
-			}
-			continue
+	nodes := w.nodes(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(nodes, func(node redis.UniversalClient, _ []int) bool { return w.busy[node] })
+	for node := range nodes {
+		w.busy[node] = true
+	}
+	return nodes
+}
+
+// look looks at one server once.
+func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int) {
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.busy, node)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	now, err := w.see(ctx, node, list)
+	if err != nil { // calls to it fail as well, and say so
+		if cluster, ok := w.Redis.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
 		}
-		w.freeze(ctx, now)
-		if w.Alarm != nil {
-			w.judge(now)
+		return
+	}
+	w.freeze(ctx, now)
+	for _, i := range list {
+		if n := now.server.Replicas; n > now.replicas[i] {
+			// A frozen shard refuses, and an outage is met again: the next look tries once more.
+			_ = Of(w.Redis, w.Layout.Shard(i)).RaiseReplicas(ctx, n)
 		}
-		for _, i := range list {
-			if n := now.server.Replicas; n > now.replicas[i] {
-				// A frozen shard refuses, and an outage is met again: the next look tries once more.
-				_ = Of(w.Redis, w.Layout.Shard(i)).RaiseReplicas(ctx, n)
-			}
-			w.before[i] = now
-		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Alarm != nil {
+		w.judge(now)
+	}
+	for _, i := range list {
+		w.before[i] = now
 	}
 }
 
@@ -183,7 +215,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	return s, nil
 }
 
-// judge raises the alarms for what changed for the worse since the look before.
+// judge raises the alarms for what changed for the worse since the look before. w.mu is held.
 func (w *Watch) judge(now *sight) {
 	raised := map[string]bool{}
 	alarm := func(code, format string, args ...any) {
