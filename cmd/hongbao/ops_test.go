@@ -193,7 +193,7 @@ func TestProcessesWaitForRedis(t *testing.T) {
 			require.Equal(t, http.StatusOK, status)
 			require.NoError(t, server.Restart())
 			testkit.Eventually(t, 60*time.Second, func() bool {
-				res, err := http.Get("http://" + ops + "/readyz") //nolint:noctx // a test's
+				res, err := http.Get("http://" + ops + "/readyz")
 				if err != nil {
 					return false // it opens its listener once more
 				}

@@ -48,7 +48,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	d.refused(2, []string{"recover", "--without", "ledger"}, "only kafka can be left out")
 	d.refused(1, append(by, "--shard", "0", "--expect", "0123456789ab"), "nothing was done")
 	d.refused(2, append(by, "--shard", "1", "--expect", "0123456789ab"), "has the shards 0 to 0")
-	require.EqualValues(t, []int64{4, 10}, []int64{effects(t, d)[0].Paid, effects(t, d)[0].Packets})
+	require.Equal(t, []int64{4, 10}, []int64{effects(t, d)[0].Paid, effects(t, d)[0].Packets})
 	accepted := d.acceptLoss("somebody flushed it")
 	require.Contains(t, accepted, "shard 0 is opened")
 	require.Contains(t, accepted, "campaign rain stays frozen")

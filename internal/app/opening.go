@@ -49,7 +49,7 @@ func (a *App) awaitRedis(ctx context.Context) error {
 		err := a.openRedis(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the process was told to stop
 		case err == nil || !hongbao.IsOutage(err):
 			return err
 		case tries == 0:

@@ -93,7 +93,8 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 			continue
 		}
 		const what = "a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list`"
-		if away := a.app.pauseFor(ctx, &grants[i], what, zap.NamedError("reason", err)); away != nil {
+		g := &grants[i] //nolint:gosec // there is an error for each grant
+		if away := a.app.pauseFor(ctx, g, what, zap.NamedError("reason", err)); away != nil {
 			errs[i] = away
 		}
 	}

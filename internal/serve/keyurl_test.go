@@ -45,6 +45,9 @@ func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(*text)), Request: r}, nil
 }
 
+// sleep lets the clock of a bubble go on.
+func sleep(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the bubble's clock
+
 // inBubble runs a key set with a provider until the test of the bubble ends.
 func inBubble(t *testing.T, test func(t *testing.T, p *provider, k *urlSet, alarms *observer.ObservedLogs)) {
 	t.Helper()
@@ -70,10 +73,10 @@ func TestTheFirstKeySetComesLate(t *testing.T) {
 		_, err := k.find(t.Context(), "old", "EdDSA")
 		require.ErrorIs(t, err, errNoKeys)
 		require.False(t, k.ready())
-		time.Sleep(2 * time.Second)
+		sleep(2 * time.Second)
 		require.NotZero(t, alarms.FilterField(zap.String("code", "keys_unread")).Len())
 		p.put(old)
-		time.Sleep(firstEvery + time.Millisecond)
+		sleep(firstEvery + time.Millisecond)
 		require.True(t, k.ready())
 		_, err = k.find(t.Context(), "old", "EdDSA")
 		require.NoError(t, err)
@@ -90,7 +93,7 @@ func TestJunkTokensHideNoNewKey(t *testing.T) {
 		jwk(t, edKey.Public(), "new", "EdDSA"))
 	inBubble(t, func(t *testing.T, p *provider, k *urlSet, alarms *observer.ObservedLogs) {
 		p.put(old)
-		time.Sleep(firstEvery + time.Millisecond)
+		sleep(firstEvery + time.Millisecond)
 		p.delay.Store(int64(200 * time.Millisecond))
 		before := p.asked.Load()
 		var junk sync.WaitGroup
@@ -98,10 +101,10 @@ func TestJunkTokensHideNoNewKey(t *testing.T) {
 		junk.Go(func() {
 			for i := 0; sending.Err() == nil; i++ {
 				junk.Go(func() { _, _ = k.find(sending, fmt.Sprint("junk", i), "EdDSA") })
-				time.Sleep(20 * time.Millisecond) // 50 a second
+				sleep(20 * time.Millisecond) // 50 a second
 			}
 		})
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		p.put(both)
 		rotated := time.Now()
 		for {
@@ -110,7 +113,7 @@ func TestJunkTokensHideNoNewKey(t *testing.T) {
 				break
 			}
 			require.Less(t, time.Since(rotated), unknownEvery+time.Second)
-			time.Sleep(100 * time.Millisecond)
+			sleep(100 * time.Millisecond)
 		}
 		stop()
 		junk.Wait()
@@ -126,18 +129,18 @@ func TestOnlyDueFetchesRaiseAlarms(t *testing.T) {
 	old := set(t, jwk(t, edKey.Public(), "old", "EdDSA"))
 	inBubble(t, func(t *testing.T, p *provider, k *urlSet, alarms *observer.ObservedLogs) {
 		p.put(old)
-		time.Sleep(firstEvery + time.Millisecond)
+		sleep(firstEvery + time.Millisecond)
 		alarms.TakeAll()
 		p.text.Store(nil)
 		for range 29 { // until shortly before the next fetch is due
-			time.Sleep(unknownEvery)
+			sleep(unknownEvery)
 			_, err := k.find(t.Context(), "new", "EdDSA")
 			require.ErrorIs(t, err, errNoKeys, "the newest set may have the key")
 			_, err = k.find(t.Context(), "old", "EdDSA")
 			require.NoError(t, err)
 		}
 		require.Zero(t, alarms.Len())
-		time.Sleep(2 * unknownEvery)
+		sleep(2 * unknownEvery)
 		require.Equal(t, 1, alarms.FilterField(zap.String("code", "keys_unread")).Len())
 		p.delay.Store(int64(time.Hour))
 		began := time.Now()

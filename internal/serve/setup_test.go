@@ -236,7 +236,7 @@ type server struct {
 // connections returns how many connections of a listener are open.
 func (s *server) connections(listener string) int64 {
 	n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
-	return n.(*atomic.Int64).Load() //nolint:forcetypeassert // only these are stored
+	return n.(*atomic.Int64).Load()
 }
 
 // options of a server; what is nil is as it should be.
@@ -273,7 +273,7 @@ func setup(t *testing.T, o options) *server {
 		Metrics: o.metrics}
 	deps.Connections = func(listener string, by int) {
 		n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
-		n.(*atomic.Int64).Add(int64(by)) //nolint:forcetypeassert // only these are stored
+		n.(*atomic.Int64).Add(int64(by))
 	}
 	if deps.GatewayKeyFile = o.gatewayKeys; o.gatewayKeys == nil && cfg.GatewayKeys != "" {
 		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))

@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"testing"
@@ -18,7 +19,7 @@ func (stalled) Close() error             { return nil }
 // A body that was announced and does not arrive takes no memory.
 func TestABodyTakesMemoryAsItArrives(t *testing.T) {
 	const announced, tries = 1 << 20, 100
-	r := httptest.NewRequest("POST", "/", nil)
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.Body, r.ContentLength = stalled{}, announced
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
