@@ -119,20 +119,23 @@ func (a *App) tellShards(sink, who, why string,
 	if who == "" || why == "" || len(who) > maxWords || len(why) > maxWords {
 		return out, Usage("who changes a sink, and why, are required, with at most %d bytes each", maxWords)
 	}
-	var errs []error
-	for i := range a.space.Len() {
-		changed, now, err := do(shards.Of(a.redis, a.space.Shard(i)))
+	changed, now := make([]bool, a.space.Len()), make([]shards.SinkControl, a.space.Len())
+	var failed []error
+	for i, err := range shards.Each(a.space.Len(), func(i int) (err error) {
+		changed[i], now[i], err = do(shards.Of(a.redis, a.space.Shard(i)))
+		return err
+	}) {
 		if err != nil {
-			errs = append(errs, fmt.Errorf("shard %d: %w", i, err))
+			failed = append(failed, fmt.Errorf("shard %d: %w", i, err))
 			continue
 		}
-		out.Changed = out.Changed || changed
-		out.Pause.add(&now)
-		out.Limit.add(&now)
+		out.Changed = out.Changed || changed[i]
+		out.Pause.add(&now[i])
+		out.Limit.add(&now[i])
 	}
-	if len(errs) > 0 {
-		return out, fmt.Errorf("sink %s: %d of %d shards were not told, run this again: %w", sink, len(errs),
-			a.space.Len(), errors.Join(errs...))
+	if len(failed) > 0 {
+		return out, fmt.Errorf("sink %s: %d of %d shards were not reached, run this again: %w", sink, len(failed),
+			a.space.Len(), errors.Join(failed...))
 	}
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,8 @@ func setup(t *testing.T) *bundle {
 // mortal is a client whose process dies at one of its scripts: none comes after it. The last one has run, or not.
 type mortal struct {
 	client *redis.Client
-	lives  int // scripts that are left
+	mu     sync.Mutex // scripts come at once
+	lives  int        // scripts that are left
 	ran    bool
 }
 
@@ -70,12 +72,16 @@ func (m *mortal) die(run func() error, cmds ...redis.Cmder) error {
 	if !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" }) {
 		return run()
 	}
-	if m.lives--; m.lives >= 0 {
+	m.mu.Lock()
+	m.lives--
+	alive, last := m.lives >= 0, m.lives < 0 && m.ran
+	m.ran = m.ran && !last
+	m.mu.Unlock()
+	if alive {
 		return run()
 	}
-	if m.ran {
+	if last {
 		_ = run()
-		m.ran = false
 	}
 	for _, cmd := range cmds {
 		cmd.SetErr(errKilled)

@@ -86,20 +86,21 @@ func (s *Store) move(ctx context.Context, id, to, from string) error {
 	if err != nil {
 		return err
 	}
+	set := func(k shards.Keys) error {
+		return onPlace(shards.Of(s.cfg.Redis, k).SetState(ctx, id, to, from), places, k)
+	}
 	if len(places) > 1 {
-		for _, k := range places {
-			state, _, err := shards.Of(s.cfg.Redis, k).CampaignState(ctx, id)
-			if err == nil && !slices.Contains([]string{to, from, Frozen, ""}, state) {
-				err = shards.Of(s.cfg.Redis, k).SetState(ctx, id, to, from) // says why not
-				return onPlace(err, places, k)
+		states := make([]string, len(places))
+		for i, err := range shards.Each(len(places), func(i int) (err error) {
+			states[i], _, err = shards.Of(s.cfg.Redis, places[i]).CampaignState(ctx, id)
+			return err
+		}) {
+			if err == nil && !slices.Contains([]string{to, from, Frozen, ""}, states[i]) {
+				return set(places[i]) // says why not
 			}
 		}
 	}
-	var errs []error
-	for _, k := range places {
-		errs = append(errs, onPlace(shards.Of(s.cfg.Redis, k).SetState(ctx, id, to, from), places, k))
-	}
-	return errors.Join(errs...)
+	return shards.EachOf(places, set)
 }
 
 // onPlace says on which place something failed, where there are several.

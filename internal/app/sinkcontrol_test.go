@@ -1,0 +1,111 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// hung is a hook of a client: calls about one shard hang until a call about another one was answered.
+type hung struct {
+	first, last string // parts of their keys
+	passed      chan struct{}
+	once        sync.Once
+}
+
+func newHung(first, last shards.Keys) *hung {
+	tag := func(k shards.Keys) string {
+		head, _, _ := strings.Cut(k.Meta(), "}")
+		return head + "}"
+	}
+	return &hung{first: tag(first), last: tag(last), passed: make(chan struct{})}
+}
+
+func (h *hung) wait(ctx context.Context, text string, call func() error) error {
+	if strings.Contains(text, h.first) {
+		select {
+		case <-h.passed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Second):
+			return errors.New("the call about the other shard did not come")
+		}
+	}
+	err := call()
+	if strings.Contains(text, h.last) {
+		h.once.Do(func() { close(h.passed) })
+	}
+	return err
+}
+
+// DialHook implements redis.Hook.
+func (h *hung) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (h *hung) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h.wait(ctx, fmt.Sprint(cmd.Args()...), func() error { return next(ctx, cmd) })
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (h *hung) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var all strings.Builder
+		for _, cmd := range cmds {
+			fmt.Fprint(&all, cmd.Args()...)
+		}
+		return h.wait(ctx, all.String(), func() error { return next(ctx, cmds) })
+	}
+}
+
+// A sink and a campaign are paused on every shard at once: one that hangs keeps no other one waiting.
+func TestPausesGoToAllShardsAtOnce(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 4)
+	a.Config.Deployment.Sinks, a.Config.Ledger.DSN = []string{"balance"}, ""
+	plain := a.redis
+	through := func(h *hung) {
+		opts := plain.(*redis.Client).Options()
+		client := redis.NewClient(opts)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		client.AddHook(h)
+		a.redis = client
+	}
+	through(newHung(a.space.Shard(0), a.space.Shard(3)))
+	out, err := a.tellShards("balance", "ann", "maintenance", func(k *shards.Shard) (bool, shards.SinkControl, error) {
+		return k.PauseSink(t.Context(), "balance", "ann", "maintenance")
+	})
+	require.NoError(t, err)
+	require.True(t, out.Changed)
+	require.Equal(t, 4, out.Pause.PausedShards)
+
+	places := a.space.Places("rain", 4)
+	through(newHung(places[1], places[3])) // the home says where the others are
+	store, err := a.store()
+	require.NoError(t, err)
+	require.NoError(t, store.Pause(t.Context(), "rain"))
+	a.redis = plain
+	for _, k := range places {
+		state, _, err := shards.Of(plain, k).CampaignState(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Equal(t, "paused", state)
+	}
+}
