@@ -1,5 +1,5 @@
 -- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since, or that was opened without
--- an event that somebody had seen. It keeps the highest seq that anybody saw. It is the one script that a server runs without the shard being open.
+-- an event that somebody had seen. It keeps the highest seq that anybody saw. Like found and open, it runs although the shard is not open.
 --
 -- KEYS  1 meta
 -- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 the server's master_replid if it was ever
@@ -27,6 +27,10 @@ if m[3] or seen > 0 then -- else nobody has ever used this Redis, and nothing is
 	redis.call('HSET', KEYS[1], 'frozen', since, 'seen', string.format('%.0f', seen))
 end
 if late > 0 then
+	if seen <= tonumber(m[3] or 0) then -- a worker of an earlier build goes by seen only, and would open the shard
+		seen = tonumber(m[3] or 0) + 1
+		redis.call('HSET', KEYS[1], 'seen', string.format('%.0f', seen))
+	end
 	redis.call('HSET', KEYS[1], 'late', string.format('%.0f', late))
 end
 return { 'frozen', string.format('%.0f', math.max(0, now - since)), m[3] or '', m[5] or '', string.format('%.0f', seen),

@@ -9,8 +9,9 @@
 --       star, and so is the one with the late event
 --       11 number of sinks  12... for each campaign on how many shards it is; then fields and values that mark a shard without
 --       meta as the deployment's, in turn
--- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped
--- Cost  O(sinks + campaigns)
+-- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped, or one that is known
+--       would not be
+-- Cost  O(sinks + campaigns + ranges that were skipped before)
 -- First write XADD: it grows memory, by one entry and a stub for each campaign that is gone. Everything is checked before it.
 --       It runs when Redis is out of memory too: a frozen shard refuses acks and trims, which make room.
 -- Repeat answers "open" and changes nothing.

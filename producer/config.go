@@ -38,7 +38,7 @@ type Config struct {
 	// How long one grab is repeated while its outcome is undecided; 0s for not at all.
 	UndecidedTimeout time.Duration `knob:"producer.undecided_timeout" default:"1s" want:"0s to 1m"`
 	// How many replicas must have a grant of durability class replica before it is answered. 0: the most that its primary
-	// has had, at least 1; that number never falls by itself.
+	// has had since its shard was opened, at least 1.
 	Replicas int `knob:"producer.replicas" default:"0" want:"0 to 16 replicas"`
 	// Wait for a replica, or for the disk, in campaigns that ask for it.
 	DurabilityTimeout time.Duration `knob:"producer.durability_timeout" default:"1s" want:"1ms to 1m"`

@@ -3,8 +3,8 @@ package recovery
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,19 +76,11 @@ func New(cfg Config) *Recoverer {
 
 // Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
-	broken := make([]int, r.cfg.Space.Len())
-	for i := range broken {
-		broken[i] = i
-	}
-	again := time.NewTimer(0)
-	defer again.Stop()
+	var repairing sync.WaitGroup // by itself: a server that hangs keeps no shard of another one frozen
+	repairing.Go(func() { r.repairAll(ctx) })
+	defer repairing.Wait()
 	for {
 		select {
-		case <-again.C:
-			broken = slices.DeleteFunc(broken, func(shard int) bool { return r.repaired(ctx, shard) })
-			if len(broken) > 0 {
-				again.Reset(repairPause)
-			}
 		case shard := <-frozen:
 			if err := r.Tend(ctx, shard); err != nil && ctx.Err() == nil {
 				r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
@@ -113,9 +105,14 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	}
 	began := time.Now()
 	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
-		v, err := r.verdict(ctx, shard)
-		if err != nil || !v.Frozen {
+		v := &Verdict{Shard: shard}
+		if err := r.checkServer(ctx, v); err != nil {
 			return err
+		}
+		if v.Refused == "" { // else the ledger and the topic need not be asked
+			if v, err = r.verdict(ctx, shard); err != nil || !v.Frozen {
+				return err
+			}
 		}
 		if v.Refused != "" {
 			r.next[shard] = time.Now().Add(settingsPause)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -16,11 +18,25 @@ import (
 // repairPause is how long a worker waits before it tries again to repair a shard that is frozen or does not answer.
 const repairPause = 5 * time.Second
 
+// repairAll repairs each shard once.
+func (r *Recoverer) repairAll(ctx context.Context) {
+	left := make([]int, r.cfg.Space.Len())
+	for i := range left {
+		left[i] = i
+	}
+	for {
+		left = slices.DeleteFunc(left, func(shard int) bool { return r.repaired(ctx, shard) })
+		if len(left) == 0 || !retry.Pause(ctx, repairPause) {
+			return
+		}
+	}
+}
+
 // repaired repairs a shard if it needs that, and reports whether it is done.
 func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 	done, err := r.repair(ctx, shard)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, shards.ErrFrozen) {
-		r.cfg.Log.Warn("a shard could not be checked for openings that skip nothing, it is tried again",
+		r.cfg.Log.Warn("checking a shard for openings that skipped nothing failed; the worker tries again",
 			zap.Int("shard", shard), zap.Error(err))
 	}
 	return done && err == nil

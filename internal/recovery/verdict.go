@@ -255,9 +255,10 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 const chunk = 1 << 16
 
 // skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was
-// lost. It is above everything known, also where that ends at a boundary, as after an earlier opening.
+// lost. At least half a chunk is skipped: a witness that has seen more than anyone knows, and reports it late, has seen a
+// seq that was skipped, and none that was granted again.
 func (v *Verdict) skipTo() int64 {
-	n := (v.Known()+1)/chunk + 1
+	n := (v.Known()+chunk/2)/chunk + 1
 	if v.Lost() {
 		n++
 	}

@@ -19,6 +19,9 @@ func AskBelongs(ctx context.Context, rdb redis.UniversalClient, pipe redis.Pipel
 	fields := []string{deploymentField, shardsField}
 	meta := pipe.HMGet(ctx, k.Meta(), fields...)
 	return func(deployment string) error {
+		if err := meta.Err(); err != nil {
+			return fmt.Errorf("read %s: %w", k.Meta(), Classify(err))
+		}
 		key, has := k.Meta(), meta.Val()
 		if has[0] == nil {
 			var err error

@@ -76,6 +76,17 @@ func (st *state) saw(epoch, seq int64) {
 	raise(&e.seq, seq)
 }
 
+// sawStand notes the head that was read with standFields. A head that can't be read is not one that was seen.
+func (st *state) sawStand(v []any) {
+	seq, _ := v[0].(string)
+	epoch, _ := v[1].(string)
+	s, errSeq := strconv.ParseInt(seq, 10, 64)
+	e, errEpoch := strconv.ParseInt(epoch, 10, 64)
+	if errSeq == nil && errEpoch == nil {
+		st.saw(e, s)
+	}
+}
+
 func raise(to *atomic.Int64, n int64) {
 	for {
 		was := to.Load()
@@ -249,8 +260,12 @@ func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func()
 func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), standFields...)
 	return func() error {
-		s := parseInfo(server.Val())
-		if stand := parseStand(meta.Val()); !stand.openFor(&s) {
+		if err := meta.Err(); err != nil { // a slot that moves has some keys on the other node already
+			return fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
+		}
+		s, stand := parseInfo(server.Val()), parseStand(meta.Val())
+		k.state.sawStand(meta.Val())
+		if !stand.openFor(&s) {
 			return frozenError(k.Keys.Meta() + " is frozen or gone, or was not opened for this server: what Redis says of " +
 				"campaigns may be the past, until a worker has opened it")
 		}
@@ -305,6 +320,7 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if err != nil {
 		return "", "", fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 	}
+	k.state.sawStand(m)
 	if stand := parseStand(m); stand.openFor(&server) {
 		return server.RunID, "", nil
 	}

@@ -17,7 +17,7 @@ func TestFewReplicas(t *testing.T) {
 		connected, min, wanted int
 		few                    bool
 	}{
-		{0, 0, 0, false}, {1, 0, 0, true}, {1, 1, 0, false}, {2, 1, 0, true}, {2, 1, 1, true}, {1, 1, 2, true},
+		{0, 0, 0, false}, {1, 0, 0, true}, {1, 1, 0, false}, {2, 1, 0, true}, {2, 1, 1, false}, {1, 1, 2, true},
 		{2, 2, 0, false}, {2, -1, 0, false}, {0, 0, 1, true},
 	} {
 		err := (&shards.Server{Replicas: c.connected, MinReplicas: c.min}).FewReplicas(c.wanted)

@@ -139,7 +139,7 @@ func parseInfo(text string) Server {
 		AppendOnly: info["aof_enabled"] == "1", Mode: info["redis_mode"],
 		RunID: info["run_id"], ReplID: info["master_replid"], ReplID2: info["master_replid2"],
 	}
-	s.Replicas, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
+	s.Replicas = onlineReplicas(info)
 	s.Memory, _ = strconv.ParseInt(info["used_memory"], 10, 64)
 	s.MaxMemory, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
 	s.MachineMemory, _ = strconv.ParseInt(info["total_system_memory"], 10, 64)
@@ -147,6 +147,24 @@ func parseInfo(text string) Server {
 		s.WritesFail = s.WritesFail || info[last] == "err"
 	}
 	return s
+}
+
+// onlineReplicas counts the replicas that receive each write. One that still copies everything is in another state, and so
+// is a backup by redis-cli --rdb. A server that lists none by itself has its own count.
+func onlineReplicas(info map[string]string) (online int) {
+	listed := false
+	for name, value := range info {
+		if strings.HasPrefix(name, "slave") && strings.Contains(value, "state=") {
+			listed = true
+			if strings.Contains(value, "state=online") {
+				online++
+			}
+		}
+	}
+	if !listed {
+		online, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
+	}
+	return online
 }
 
 // Check refuses what contradicts the durability class, with every reason at once. Broken: do not run on this server.
@@ -201,7 +219,10 @@ func (s *Server) Slow(class hongbao.Durability) error {
 // FewReplicas says that a primary which is cut off goes on to grant what durability class replica does not wait for; nil
 // if it does not, or if nothing is known. wanted is how many replicas that class waits for, 0 for all that are connected.
 func (s *Server) FewReplicas(wanted int) error {
-	if wanted = max(wanted, s.Replicas); wanted == 0 || s.MinReplicas < 0 || s.MinReplicas >= wanted {
+	if wanted == 0 {
+		wanted = s.Replicas
+	}
+	if wanted == 0 || s.MinReplicas < 0 || s.MinReplicas >= wanted {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "min-replicas-to-write is %d, and durability class replica waits for %d "+
