@@ -79,7 +79,8 @@ type Limit struct {
 // Durability is what "you won" means when Redis fails right after the answer.
 type Durability string
 
-// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: one replica has it (WAIT 1).
+// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: as many replicas have it as the
+// primary has had (WAIT).
 // DurabilityFsync: it is on disk (WAITAOF 1 0, or appendfsync always).
 const (
 	DurabilityFast    Durability = "fast"

@@ -83,8 +83,8 @@ func (s *shard) known(items []item) *shards.Progress {
 	return a.progress
 }
 
-// neighbours gives the ranges of grants that the items have, one for as many items as lie close together; of tells for
-// each item in which range it is. What else an item claims is not looked up: until the head has refuted it, it may be
+// neighbours gives the ranges of grants that the items have, one for items that lie close together; of gives for
+// each item the index of its range. What else an item claims is not looked up: until the head has refuted it, it may be
 // any number.
 func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	of = make([]int, len(items))

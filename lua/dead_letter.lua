@@ -8,7 +8,7 @@
 -- Cost  O(1)
 -- First write XADD: it grows memory. Behind its own fields the letter of a grant (v 2; v 1 had the whole entry) has an
 --       entry of this grant alone, as entry.<version>: with the entry's campaign, epoch and time. The letter of a whole
---       entry has the entry's fields, as entry.<field>; of one with more than 1,000 fields as one JSON array, entry_json:
+--       entry has the entry's fields, as entry.<field>; more than 1,000 fields are one JSON array, entry_json:
 --       Lua's unpack takes fewer than 8,000.
 -- Repeat writes nothing; it acks the entry if that is still to be done.
 

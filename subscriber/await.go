@@ -28,7 +28,7 @@ func (s *session) awaitTopic(ctx context.Context) {
 		}
 		if ctx.Err() == nil && time.Since(said) >= sayAgain {
 			said = time.Now()
-			message := "asking for the topic failed; it is tried again"
+			message := "the broker did not say whether the topic exists; the subscriber asks again"
 			if errors.Is(err, kafka.UnknownTopicOrPartition) {
 				message = "the topic does not exist: waiting for it; `hongbao work` creates it where kafka.create_topic is true"
 			}

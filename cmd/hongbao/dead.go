@@ -200,7 +200,7 @@ func (f *decideFlags) print(cmd *cobra.Command, ids []string, r *deadletter.Repo
 		if err := r.Write(w); err != nil || !f.dryRun || len(ids) > 0 {
 			return err
 		}
-		_, err := fmt.Fprintf(w, "The same with --expect %d, without --dry-run, decides them.\n", r.Matched)
+		_, err := fmt.Fprintf(w, "Run it with --expect %d and without --dry-run to decide them.\n", r.Matched)
 		return err
 	})
 }

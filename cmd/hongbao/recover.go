@@ -31,7 +31,9 @@ func recoverCmd() *cobra.Command {
 			"not paid. It changes nothing without --accept-loss.\n\n" +
 			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest of what was shown. New " +
 			"grants get event\n" +
-			"numbers behind everything known. Campaigns that Redis has lost, or of which others know more than Redis, stay " +
+			"numbers behind everything known. Campaigns that Redis has lost, or that others know more about, and all open ones if " +
+			"no one knows whose\n" +
+			"a lost event is, stay " +
 			"frozen:\n" +
 			"`hongbao campaign refund-lost` ends them.\n\n" +
 			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then lost, too.",
@@ -156,7 +158,7 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss) {
 		}
 	}
 	if s.Digest != "" && !s.Opened {
-		fmt.Fprintf(b, "  to open it without all of this: hongbao recover --accept-loss --shard %d --expect %s --by NAME --why "+
+		fmt.Fprintf(b, "  to accept this loss: hongbao recover --accept-loss --shard %d --expect %s --by NAME --why "+
 			"TEXT\n", s.Shard, s.Digest)
 	}
 }

@@ -281,7 +281,7 @@ func TestLedgersOfOthersAreRefused(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 
 	d.set("LEDGER_DSN", "postgres://u:"+password+"@127.0.0.1:1/d")
-	for _, command := range [][]string{{"campaign", "list"}, {"work"}, {"config", "check", "--connect"}} {
+	for _, command := range [][]string{{"campaign", "list"}, {"config", "check", "--connect"}} {
 		d.refused(5, command, "127.0.0.1:1")
 	}
 }
@@ -290,7 +290,7 @@ func TestLedgersOfOthersAreRefused(t *testing.T) {
 func TestUnfitTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
-	bad := testkit.Kafka(t).Topic(t, 3, map[string]string{
+	bad := testkit.Kafka(t).Topic(t, 1, map[string]string{
 		"unclean.leader.election.enable": "true", "cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime",
 		"max.message.bytes": "1000",
 	})
@@ -303,9 +303,12 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 	// A worker with another sink that can be reached works for that one.
 	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"},
 		{"tail"}} {
-		with("KAFKA_TOPIC", bad).refused(1, command, "3 partitions, configured are 2", "unclean", "compact", "CreateTime",
+		with("KAFKA_TOPIC", bad).refused(1, command, "1 partitions, configured are 2", "unclean", "compact", "CreateTime",
 			"max.message.bytes", bad)
 		with("KAFKA_TOPIC", d.topic+"-none").refused(1, command, "does not exist", "create it with 2 partitions")
+		if command[0] == "work" { // it waits for a broker that is down
+			continue
+		}
 		with("KAFKA_BROKERS", "127.0.0.1:1", "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "500ms").refused(5,
 			command, "127.0.0.1:1")
 	}
@@ -319,12 +322,12 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 		"no topic is looked at")
 }
 
-// A worker that finds a server out of reach when it starts ends with exit code 5: what started it starts it again.
+// A command that can't reach Redis ends with exit code 5. Workers and servers wait: TestProcessesWaitForRedis.
 func TestUnreachableRedisIsAnError(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.set("REDIS_ADDRS", "127.0.0.1:1")
-	for _, command := range [][]string{{"work"}, {"audit"}, {"grab", "rain", "u"}, {"config", "check", "--connect"}} {
+	for _, command := range [][]string{{"audit"}, {"grab", "rain", "u"}, {"config", "check", "--connect"}} {
 		d.refused(5, command, "redis at 127.0.0.1:1", "can't be reached")
 	}
 }

@@ -137,8 +137,8 @@ func expected(digest, expect string) error {
 	case digest:
 		return nil
 	case "":
-		return Usage("--expect is missing: run the command without acting, read all that it shows, and give its digest")
+		return Usage("--expect is missing: run it without --accept-loss or --amount, and give the digest that it prints")
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "what there is to see has changed, or was not read: its digest is %s, not "+
-		"%.40q; nothing was done. Run the command without acting, and read it again", digest, expect)
+	return hongbao.Errorf(hongbao.ClassConflict, "the report has changed since --expect was read: its digest is %s, not "+
+		"%.40q; nothing was done. Run it without --accept-loss or --amount, and read its report", digest, expect)
 }

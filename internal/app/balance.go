@@ -30,8 +30,8 @@ func (a *App) openBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"the database of ledger.dsn has no tables of Hongbao: %w; let it name the right one, or "+
-				"`hongbao balance client add` makes them with the first client", ledger.ErrNotFounded)
+			"the database of ledger.dsn has no tables of Hongbao: %w; correct ledger.dsn, or run "+
+				"`hongbao balance client add`, which makes them with the first client", ledger.ErrNotFounded)
 	}
 	if errors.Is(err, ledger.ErrOldSchema) {
 		return fmt.Errorf("%w; where no deployment uses the database, `hongbao balance migrate` does", err)

@@ -109,7 +109,7 @@ func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(con
 		return do(ctx)
 	})
 	if err != nil && !began {
-		err = hongbao.Outagef(hongbao.ClassTransient, "another process decides about dead letters of sink %s: %w", sink, err)
+		err = hongbao.Outagef(hongbao.ClassTransient, "sink %s: another process decides letters; try again: %w", sink, err)
 	}
 	return err
 }

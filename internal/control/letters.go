@@ -28,7 +28,7 @@ type lettersBody struct {
 	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
 	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`
 	All      bool      `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
-	Expect   int64     `json:"expect,omitempty" minimum:"0" doc:"Needed with filters or all, except in a dry run: its matched. Another number of letters is refused."`
+	Expect   int64     `json:"expect,omitempty" minimum:"0" doc:"Number of letters that filters or all pick: the matched of a dry run. Required with them, except in a dry run."`
 	After    string    `json:"after,omitempty" doc:"The next of an answer 202: goes on there. Not with letter."`
 	Why      string    `json:"why" doc:"Kept with each letter, as is the caller's key."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
@@ -150,7 +150,7 @@ func letterChange(name, summary, description string, action access.Action,
 		error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
-		description: description + " Give a letter, or filters; all letters need all. Begin with dry_run; its matched is the expect of the decision.",
+		description: description + " Give letter, filters or all. Send a dry run first, then the decision with its matched as expect.",
 		action:      action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {
@@ -223,6 +223,6 @@ func (c *call) expected(pick *deadletter.Pick, named bool) {
 		n := f.number("expect", 0, math.MaxInt32)
 		pick.Expect = &n
 	case !named && !dryRun:
-		f.fail("expect is required with filters or all: it is what a dry run gives as matched")
+		f.fail("expect is required with filters or all: send a dry run, and give its matched as expect")
 	}
 }

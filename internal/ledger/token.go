@@ -30,7 +30,7 @@ func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error 
 			return nil, err
 		case found:
 			return nil, hongbao.Errorf(hongbao.ClassConflict,
-				"the token is there already: revoked, or of a client; take a new one")
+				"the ledger has this token already, revoked or of another client; make a new one")
 		}
 		// If another one stores it meanwhile, this fails with errAgain.
 		return []stmt{{sql: `INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4)`,

@@ -64,7 +64,7 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	case it.last.outage:
 		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 	case it.last.late:
-		return hongbao.Heldf("credit %s %s, since its turn did not come: %w", it.credit.Reference, how, it.last.err)
+		return hongbao.Heldf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
 	case it.last.waits:
 		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with "+
 			"all: %w",

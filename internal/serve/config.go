@@ -50,7 +50,7 @@ type Config struct {
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
 	// Grabs and reads with one API key on average; a batch counts as its grabs.
 	KeyRate int `knob:"serve.key_rate,common" default:"10000" want:"1 to 1_000_000 grabs a second"`
-	// Grabs and reads with one API key at once; a batch may have 128.
+	// Grabs and reads with one API key at once; at least 128, the size of the largest batch.
 	KeyBurst int `knob:"serve.key_burst" default:"20000" want:"128 to 1_000_000 grabs"`
 	// Requests of one address on average, whoever sends them; an IPv6 address counts by its first 64 bits. 0: any number.
 	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`
@@ -58,7 +58,7 @@ type Config struct {
 	AddressBurst int `knob:"serve.address_burst" default:"200" want:"1 to 1_000_000 requests"`
 	// Networks of proxies that write into X-Forwarded-For where a request comes from, as 10.0.0.0/8.
 	TrustedProxies []string `knob:"serve.trusted_proxies"`
-	// Topics that a replay by the administration API or the console may write to, besides the deployment's own. Empty:
+	// Other topics that a replay by the administration API or the console may write to. Empty:
 	// none; `hongbao replay` may write to any.
 	ReplayTopics []string `knob:"serve.replay_topics"`
 	// Web pages that may read answers, as https://app.example.com.

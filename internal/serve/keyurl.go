@@ -105,7 +105,7 @@ func (k *urlSet) fetch(ctx context.Context, byCaller bool) {
 	if err != nil {
 		found = before.keys
 		if !byCaller && ctx.Err() == nil {
-			k.log.Error("the key set can't be read; tokens are checked with the keys that were read before",
+			k.log.Error("the key set can't be read; keys of an earlier fetch stay in force, if there are any",
 				zap.String("code", "keys_unread"), zap.Error(err))
 		}
 	}
