@@ -40,15 +40,15 @@ func claimListCmd() *cobra.Command {
 
 func writeClaims(w io.Writer, list []app.OpenClaim) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CLAIM\tGRANTS\tEVENTS\tSENT\tTOPIC\tPARTITION\tFROM OFFSET\tOWNER\tUNTIL")
+	fmt.Fprintln(t, "CLAIM\tGRANTS\tEVENTS\tSENT\tTOPIC\tPARTITION\tFROM OFFSET\tOWNER\tUNTIL\tSETTLE FROM")
 	for i := range list {
 		c := &list[i]
 		events := c.Events[0]
 		if n := len(c.Events); n > 1 {
 			events += fmt.Sprintf(" and %d runs", n-1)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID, c.Grants, events, c.Sent.Format(time.RFC3339), c.Topic,
-			c.Partition, c.Offset, c.Owner, c.Until.Format(time.RFC3339))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", c.ID, c.Grants, events, c.Sent.Format(time.RFC3339), c.Topic,
+			c.Partition, c.Offset, c.Owner, c.Until.Format(time.RFC3339), c.SettleFrom.Format(time.RFC3339))
 	}
 	return t.Flush()
 }
@@ -64,8 +64,9 @@ func claimSettleCmd() *cobra.Command {
 them, say published too, and then run ` + "`hongbao replay NAME --to kafka --missing`" + `, which sends the rest.
 --as unpublished: the topic has none of its grants. They are sent again.
 
-Dead letters of its grants are requeued by the same command. It refuses a claim that a worker may still be sending. The
-journal keeps who and why.`,
+Dead letters of its grants are requeued by the same command. It refuses a claim that a worker may still be sending, and
+one that is younger than publisher.producer_expiration: workers can settle it by themselves until then. The journal
+keeps who and why.`,
 		Example: "  hongbao claim settle kafka/0/w1.5f0c.7 --as published --by ann --why \"all 20 are at offsets 810 to 829\"",
 		Args:    exactly(1, "one CLAIM"),
 		RunE: func(cmd *cobra.Command, args []string) error {

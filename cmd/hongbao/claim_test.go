@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// claimed leaves an open claim of events 1 and 2 of shard 0, whose owner is at work until then.
-func (d *deployment) claimed(until time.Time) string {
+// claimed leaves an open claim of events 1 and 2 of shard 0, sent at that time, whose owner is at work until then.
+func (d *deployment) claimed(sent, until time.Time) string {
 	d.t.Helper()
 	k := d.space.Shard(0)
 	entries, err := d.rdb.XRange(d.t.Context(), k.Events(), "-", "+").Result()
 	require.NoError(d.t, err)
-	text := fmt.Sprintf("5 %d w9\n1-2\n1 77 0 0 0 %d 0 %s 1-2@%s..%s", until.UnixMilli(), until.UnixMilli(), d.topic,
+	text := fmt.Sprintf("5 %d w9\n1-2\n1 77 0 0 0 %d 0 %s 1-2@%s..%s", until.UnixMilli(), sent.UnixMilli(), d.topic,
 		entries[0].ID, entries[1].ID)
 	require.NoError(d.t, d.rdb.HSet(d.t.Context(), k.Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
 	return "kafka/0/w9.1"
@@ -42,9 +42,16 @@ func TestClaimIsSettled(t *testing.T) {
 			settle := []string{"claim", "settle", "kafka/0/w9.1", "--by", "ann", "--why", "looked at the topic", "--as"}
 			as := map[bool]string{true: "published", false: "unpublished"}[published]
 			d.refused(1, append(settle, as), "is not open", "hongbao claim list")
-			id := d.claimed(time.Now().Add(time.Hour))
+			now := time.Now().UTC().Truncate(time.Second)
+			old := now.Add(-25 * time.Hour)
+			id := d.claimed(old, now.Add(time.Hour))
 			d.refused(4, append(settle, as), "worker w9 has claim "+id)
-			d.claimed(time.Now().Add(-time.Hour))
+			d.claimed(now.Add(-time.Hour), now.Add(-time.Hour)) // the lease is over, and workers can still look for the batch
+			from := now.Add(23 * time.Hour).Format(time.RFC3339)
+			require.Contains(t, d.ok("claim", "list"), from)
+			d.refused(4, append(settle, as), "settle claim "+id, "run this again from "+from)
+			require.Contains(t, d.ok("claim", "list"), id, "the claim stays")
+			d.claimed(old, now.Add(-time.Hour))
 			list := decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
 			require.Len(t, list, 1)
 			require.Equal(t, id, list[0].ID)

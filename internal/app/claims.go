@@ -36,6 +36,9 @@ type OpenClaim struct {
 	Partition int       `json:"partition"`
 	Offset    int64     `json:"offset"`
 	Sent      time.Time `json:"sent"`
+	// SettleFrom is when a person may settle it. Workers can settle it by themselves before, and a suspended one may still
+	// send it.
+	SettleFrom time.Time `json:"settle_from"`
 
 	claim stream.Claim
 	shard int
@@ -59,7 +62,7 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 			batch, _ := publish.ReadPayload(c.Payload) // one that can't be read can be settled all the same
 			out := OpenClaim{ID: configs.SinkKafka + "/" + strconv.Itoa(i) + "/" + c.ID, Owner: c.Owner,
 				Until: c.Until, Topic: batch.Topic, Partition: batch.Partition, Offset: batch.Offset, Sent: batch.Sent,
-				claim: c.Claim, shard: i}
+				SettleFrom: batch.Sent.Add(a.Config.Publisher.ProducerExpiration), claim: c.Claim, shard: i}
 			for _, r := range c.Events {
 				out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
 				out.Grants += r.Len()
@@ -100,6 +103,12 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 	c, err := a.findClaim(ctx, o.ID)
 	if err != nil {
 		return nil, err
+	}
+	if time.Now().Before(c.SettleFrom) { // without a fence record, which only workers write, a late copy would be appended
+		return nil, hongbao.Errorf(hongbao.ClassTransient,
+			"settle claim %s: it is younger than publisher.producer_expiration (%v), so workers still settle it by themselves "+
+				"and one that was suspended may still send it: let the workers run; if it is open then, run this again from %s on",
+			c.ID, a.Config.Publisher.ProducerExpiration, c.SettleFrom.Format(time.RFC3339))
 	}
 	e := about(ctx, access.SettleClaim, "")
 	e.Sink = configs.SinkKafka
