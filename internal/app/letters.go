@@ -81,7 +81,7 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who deadlet
 	if dryRun {
 		return a.eachSink(ctx, &pick, true, drop)
 	}
-	if err := letters.CheckExpected(ctx, pick); err != nil {
+	if err := letters.CheckExpected(ctx, &pick); err != nil {
 		return nil, err
 	}
 	var report *deadletter.Report
@@ -177,10 +177,10 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	sinks = sinks[max(0, slices.Index(sinks, first)):]
 	var out []deadletter.Pick
 	for _, sink := range sinks {
-		one := deadletter.Pick{IDs: ids[sink], Filter: pick.Filter}
-		one.Filter.Sinks = []string{sink}
-		if sink == first {
-			one.After = pick.After
+		one := *pick // with what was counted
+		one.IDs, one.Filter.Sinks = ids[sink], []string{sink}
+		if sink != first {
+			one.After = ""
 		}
 		if len(pick.IDs) == 0 || len(one.IDs) > 0 {
 			out = append(out, one)
@@ -212,7 +212,7 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, e
 	if o.DryRun {
 		return a.requeueAll(ctx, letters, &o)
 	}
-	if err := letters.CheckExpected(ctx, o.Pick); err != nil {
+	if err := letters.CheckExpected(ctx, &o.Pick); err != nil {
 		return nil, err
 	}
 	err = a.recorded(ctx, aboutLetters(ctx, access.RequeueLetters, &o.Pick, o.By),

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -54,4 +55,31 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 900}, again, "a replay may have a rate of its own")
 	again = a.boundsOf(t.Context(), "topic:other", 0, 0)
 	require.Equal(t, delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}, again, "another topic is no sink")
+}
+
+// A letter that is written after the letters of a filter were counted stays.
+func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
+	k := a.space.Shard(0)
+	bury := func() {
+		require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Dead("kafka"),
+			Values: []string{"seq", "1", "class", "permanent"}}).Err())
+	}
+	bury()
+	bury()
+	looks, expect := 0, int64(2)
+	pick := deadletter.Pick{Expect: &expect, Filter: deadletter.Filter{Sinks: []string{"kafka"}, Sees: func(string) bool {
+		if looks++; looks == 2 { // the last one that is counted
+			bury()
+		}
+		return true
+	}}}
+	report, err := a.DropLetters(t.Context(), pick, deadletter.Decider{By: "ann", Why: "test"}, false)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, report.Resolved)
+	require.EqualValues(t, 1, a.redis.XLen(t.Context(), k.Dead("kafka")).Val())
 }

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,13 +96,20 @@ func eachRaw(after string, read func(first string, n int) ([]shards.RawEntry, er
 // Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after
 // is an id of the stream; "" begins.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
+	return l.eachIn(ctx, place{sink, shard}, span{after, "+"}, fn)
+}
+
+// span is a part of a stream: behind after, up to last.
+type span struct{ after, last string }
+
+func (l *Letters) eachIn(ctx context.Context, p place, s span, fn func([]Letter) error) error {
 	read := func(first string, n int) ([]shards.RawEntry, error) {
-		return l.shard(shard).Letters(ctx, sink, first, "+", n)
+		return l.shard(p.shard).Letters(ctx, p.sink, first, s.last, n)
 	}
-	return eachRaw(after, read, func(raw []shards.RawEntry) error {
+	return eachRaw(s.after, read, func(raw []shards.RawEntry) error {
 		page := make([]Letter, len(raw))
 		for i := range raw {
-			page[i] = parse(sink, shard, raw[i].ID, raw[i].Values)
+			page[i] = parse(p.sink, p.shard, raw[i].ID, raw[i].Values)
 		}
 		return fn(page)
 	})
@@ -152,7 +160,7 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	if limit < 1 || limit > MaxListed {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
 	}
-	err = l.each(ctx, f, after, func(_ context.Context, letters []Letter, _ string) error {
+	err = l.each(ctx, &Pick{Filter: f, After: after}, func(_ context.Context, letters []Letter, _ string) error {
 		for i := range letters {
 			if len(page) == limit {
 				next = page[limit-1].ID
@@ -174,20 +182,27 @@ func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
 	return shards.WithEpoch(ctx, head.Epoch), err
 }
 
-// each calls fn for pages of letters that the filter picks, each of one sink and shard, and the ID of the last letter
-// that it has looked at.
-func (l *Letters) each(ctx context.Context, f Filter, after string, fn workPage) error {
+// each calls fn for pages of letters that the pick's filter picks, each of one sink and shard, and the ID of the last
+// letter that it has looked at.
+func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
+	f := &pick.Filter
 	if err := f.check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
-	places, err := l.places(f.Sinks, after)
+	places, after, err := l.places(f.Sinks, pick.After)
 	for i := 0; i < len(places) && err == nil; i++ {
-		p := &places[i]
+		p, s := places[i], span{last: "+"}
+		if i == 0 {
+			s.after = after
+		}
+		if pick.counted != nil {
+			s.last = cmp.Or(pick.counted[p], "0-0") // it had no letters then
+		}
 		var at context.Context
 		if at, err = l.at(ctx, p.shard); err != nil {
 			break
 		}
-		err = l.Each(at, p.sink, p.shard, p.after, func(page []Letter) error {
+		err = l.eachIn(at, p, s, func(page []Letter) error {
 			if len(page) == 0 {
 				return nil
 			}
@@ -201,40 +216,37 @@ func (l *Letters) each(ctx context.Context, f Filter, after string, fn workPage)
 // workPage works on some letters of one sink and shard. last is the ID of the last letter up to which these are all.
 type workPage func(ctx context.Context, letters []Letter, last string) error
 
-// place is a stream of dead letters, after an id of it.
+// place is a stream of dead letters.
 type place struct {
 	sink  string
 	shard int
-	after string
 }
 
-// places lists the streams of the sinks, from the one of a letter on.
-func (l *Letters) places(sinks []string, after string) ([]place, error) {
-	var all []place
+// places lists the streams of the sinks, from the one of a letter on, and gives the letter's id there.
+func (l *Letters) places(sinks []string, after string) (all []place, id string, err error) {
 	for _, sink := range sinks {
 		for shard := range l.layout.Len() {
-			all = append(all, place{sink: sink, shard: shard})
+			all = append(all, place{sink, shard})
 		}
 	}
 	if after == "" {
-		return all, nil
+		return all, "", nil
 	}
 	sink, shard, id, err := ParseID(after)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	at := slices.Index(all, place{sink: sink, shard: shard})
+	at := slices.Index(all, place{sink, shard})
 	if at < 0 {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent,
 			"after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
 	}
-	all[at].after = id
-	return all[at:], nil
+	return all[at:], id, nil
 }
 
 // CheckAfter refuses a letter after which nobody can go on: its sink or shard is not among those of the filter.
 func (l *Letters) CheckAfter(f *Filter, after string) error {
-	_, err := l.places(f.Sinks, after)
+	_, _, err := l.places(f.Sinks, after)
 	return err
 }
 

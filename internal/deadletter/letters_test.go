@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -326,4 +327,42 @@ func TestLettersThatAreGoneAreReported(t *testing.T) {
 	require.NoError(t, report.Write(&text))
 	require.Contains(t, text.String(), "1 were gone: another decision ended them first")
 	require.Contains(t, text.String(), "They were delivered all the same")
+}
+
+// A letter that is written between the count and the work is not decided: no one has expected it.
+func TestOnlyCountedLettersAreDecided(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for _, requeue := range []bool{false, true} {
+			t.Run(fmt.Sprintf("after %t, requeue %t", after, requeue), func(t *testing.T) {
+				t.Parallel()
+				w := deadlettertest.Setup(t)
+				w.Add(t, 10)
+				w.Bury(t, 0, 3, hongbao.ClassPermanent)
+				w.Bury(t, 0, 4, hongbao.ClassPermanent)
+				l := w.Letters()
+				n := int64(2)
+				pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}, Expect: &n}
+				if after {
+					pick.After, n = deadlettertest.List(t, l, deadletter.Filter{})[0].ID, 1
+				}
+				require.NoError(t, l.CheckExpected(t.Context(), &pick))
+				w.Bury(t, 0, 7, hongbao.ClassPermanent)
+				w.Bury(t, 1, 5, hongbao.ClassPermanent) // the first of its shard
+				var report *deadletter.Report
+				var err error
+				if requeue {
+					cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}
+					report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
+				} else {
+					report, err = l.Drop(t.Context(), pick, ann, false)
+				}
+				require.NoError(t, err)
+				require.Empty(t, report.Next)
+				require.Equal(t, n, report.Resolved)
+				left := deadlettertest.List(t, l, deadletter.Filter{})
+				require.Equal(t, "0-7 1-5", idsOf(left[len(left)-2:]))
+			})
+		}
+	}
 }

@@ -39,11 +39,15 @@ type Pick struct {
 	After string
 	// Expect is how many letters a person expects the filter to pick; nil if they were not asked.
 	Expect *int64
+
+	// counted has, for each stream, the last letter that CheckExpected has counted; nil if it has counted none.
+	counted map[place]string
 }
 
 // CheckExpected compares the letters that a filter picks with the number that the person who decides expects. Behind
-// Pick.After there may be fewer: some are decided already.
-func (l *Letters) CheckExpected(ctx context.Context, pick Pick) error {
+// Pick.After there may be fewer: some are decided already. The pick ends with the letters that were counted: later ones
+// stay, whatever is written until the work is done.
+func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	if len(pick.IDs) > 0 {
 		return nil
 	}
@@ -51,11 +55,15 @@ func (l *Letters) CheckExpected(ctx context.Context, pick Pick) error {
 		return hongbao.Errorf(hongbao.ClassPermanent,
 			"decide dead letters by a filter: the number of letters is missing: a dry run counts them")
 	}
-	n := int64(0)
-	err := l.each(ctx, pick.Filter, pick.After, func(_ context.Context, letters []Letter, _ string) error {
+	n, counted := int64(0), map[place]string{}
+	all := Pick{Filter: pick.Filter, After: pick.After}
+	err := l.each(ctx, &all, func(_ context.Context, letters []Letter, last string) error {
 		n += int64(len(letters))
-		return nil
+		sink, shard, id, err := ParseID(last)
+		counted[place{sink, shard}] = id
+		return err
 	})
+	pick.counted = counted
 	if err == nil && n != *pick.Expect && (pick.After == "" || n > *pick.Expect) {
 		err = hongbao.Errorf(hongbao.ClassPermanent,
 			"the filter picks %d letters, not the %d expected, and nothing was done: look at them with a dry run", n,
@@ -78,7 +86,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 	fn func(ctx context.Context, letters []Letter) error) error {
 	r.Next = pick.Start()
 	if len(pick.IDs) == 0 {
-		err := l.each(ctx, pick.Filter, pick.After, func(ctx context.Context, letters []Letter, last string) error {
+		err := l.each(ctx, &pick, func(ctx context.Context, letters []Letter, last string) error {
 			err := fn(ctx, letters)
 			if err == nil {
 				r.passed(last)
