@@ -64,14 +64,17 @@ func (f *founding) asRedis(founding string) error {
 	return f.check()
 }
 
-// ofRedis is what Redis was founded as; empty if it is not open, or has no ledger.
-func (f *founding) ofRedis() string {
+// known is what Redis, or the ledger if Redis is not open, was founded as; empty if neither is open, or there is no ledger.
+func (f *founding) known() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.redis == nil {
-		return ""
+	switch {
+	case f.redis != nil:
+		return *f.redis
+	case f.ledger != nil:
+		return *f.ledger
 	}
-	return *f.redis
+	return ""
 }
 
 // check refuses a ledger and a Redis that were not founded together, whatever their names. f.mu is held.

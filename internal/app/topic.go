@@ -37,7 +37,7 @@ func (a *App) publisherConfig() publish.Config {
 	if a.parent != nil { // it has opened Redis
 		from = a.parent
 	}
-	pc.Founding = from.founded.ofRedis()
+	pc.Founding = from.founded.known()
 	return pc
 }
 

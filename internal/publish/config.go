@@ -42,8 +42,9 @@ type Config struct {
 
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string `form:"name"`
-	// Founding tells the deployment from others with the same name; empty if it has none. It is a header of every record,
-	// and a partition whose last record has another one takes none of ours.
+	// Founding tells the deployment from others with the same name; empty if it has none, or if a Log does not know it. It
+	// is a header of every record, and a partition whose last record has another one takes none of ours. Readers pass over
+	// records that have another one.
 	Founding string
 	// Worker names this worker in the claims. A Log needs none.
 	Worker string

@@ -13,12 +13,14 @@ import (
 // and control records may stand behind it.
 const lastRecords = 100
 
-// checkFounding looks once, before the first batch of a process for a partition, whose the last record there is. Two
-// deployments with one id would give two grants the same name.
+// checkFounding looks whose the last record of a partition is: before the first batch of each session, and again after
+// each MaxClaimAge, since two deployments that start at once both find no record of the other. Two deployments with one id
+// would give two grants the same name.
 func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
-	if s.ours || p.cfg.Founding == "" {
+	if p.cfg.Founding == "" || s.session != nil && !p.tooOld(s.checked) {
 		return nil
 	}
+	checked := p.now()
 	b, err := p.ends(ctx, s.partition)
 	if err != nil {
 		return err
@@ -38,8 +40,15 @@ func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 			"%s has records of another deployment with the same id (founding %.80q, ours is %.80q): give one of the two another "+
 				"deployment.id or kafka.topic", p.where(s.partition), last, p.cfg.Founding)
 	}
-	s.ours = true
+	s.checked = checked
 	return nil
+}
+
+// anothers tells whether a record is of another deployment, whatever its source. A record without a founding is not, and a
+// Log that does not know its own founding can't tell.
+func (l *Log) anothers(r *record) bool {
+	f := foundingOf(r.headers)
+	return f != "" && l.cfg.Founding != "" && f != l.cfg.Founding
 }
 
 func foundingOf(headers []kafka.Header) string { return valueOf(headers, cloudevent.HeaderFounding) }

@@ -2,11 +2,14 @@ package publish
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // founded makes a worker of a deployment that was founded as this, with claims of its own.
@@ -44,6 +47,97 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 	again, againStore := b.founded(t, "aaaa")
 	againStore.shard(0).next = 100
 	require.Nil(t, again.Handle(t.Context(), againStore.grants(0, 2, decided)))
+}
+
+// Two deployments that start side by side both find no other one; the check is made again, so one of them stops.
+func TestAnotherFoundingIsRefusedLater(t *testing.T) {
+	t.Parallel()
+	for name, newSession := range map[string]bool{"new session": true, "busy session": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			old, oldStore := b.founded(t, "")
+			require.Nil(t, old.Handle(t.Context(), oldStore.grants(0, 3, decided)))
+			ours, ourStore := b.founded(t, "aaaa")
+			theirs, theirStore := b.founded(t, "bbbb")
+			began, later := time.Now(), time.Duration(0)
+			theirs.now = func() time.Time { return began.Add(later) }
+			ourStore.granted = func(stream.Claim) { // it has made its check, and has not sent yet
+				ourStore.granted = nil
+				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)))
+			}
+			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)))
+			if newSession {
+				theirs.slots[0].session = nil
+			} else {
+				later = b.cfg.MaxClaimAge * 2 / 3
+				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "it has checked a short time ago")
+				require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)))
+				later *= 2 // not idle for long enough to ask for the end of the log
+			}
+			for range 2 {
+				errs := theirs.Handle(t.Context(), theirStore.grants(0, 4, decided))
+				requireClass(t, errs, 4, hongbao.ClassBroken, false)
+				require.ErrorContains(t, errs[0], "deployment.id")
+			}
+			ours.slots[0].session = nil
+			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last one goes on")
+		})
+	}
+}
+
+// rogue makes a worker that publishes under another founding and checks none.
+func (b *bench) rogue(t *testing.T) (*Publisher, *store) {
+	t.Helper()
+	p, s := b.founded(t, "")
+	p.slots[0].batch.found("bbbb")
+	return p, s
+}
+
+// A claim is not completed by the records of another deployment with the same id and the same seqs.
+func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.Founding = "aaaa"
+	g, _ := orphan(t, b, 20, lost)
+	theirs, theirStore := b.rogue(t)
+	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 20, decided)))
+	last, lastStore := b.founded(t, "")
+	last.slots[0].batch.found("aaaa")
+	require.Nil(t, last.Handle(t.Context(), lastStore.grants(2, 1, decided)), "the last record is ours")
+	p, _ := forgetful(t, b)
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.Zero(t, p.Stats().FoundInLog)
+	require.EqualValues(t, 1, p.Stats().LetGo)
+	report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+	require.NoError(t, err)
+	require.EqualValues(t, 3+1+20, report.Events)
+	require.EqualValues(t, 20+1, report.Foreign, "theirs, and the fence record")
+}
+
+// Readers pass over the records of another founding, if they know their own.
+func TestReadingPassesOverAnotherFounding(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old, oldStore := b.founded(t, "")
+	require.Nil(t, old.Handle(t.Context(), oldStore.grants(0, 10, decided)))
+	ours, ourStore := b.founded(t, "aaaa")
+	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 10, decided), 10)))
+	theirs, theirStore := b.rogue(t)
+	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 50, decided)))
+	unknown, _ := b.founded(t, "")
+	for _, c := range []struct {
+		p                        *Publisher
+		events, foreign, highest int64
+	}{{ours, 20, 50, 20}, {unknown, 70, 0, 50}} {
+		report, err := c.p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, c.events, report.Events)
+		require.Equal(t, c.foreign, report.Foreign)
+		highest, err := c.p.HighestSeq(t.Context(), 0, time.Time{})
+		require.NoError(t, err)
+		require.Equal(t, c.highest, highest)
+	}
 }
 
 // shifted raises the seqs of grants, so that they are behind others.

@@ -26,7 +26,7 @@ func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64
 	var highest int64
 	err = l.read(ctx, partition, b, func(r *record) error {
 		e, err := topic.DecodeMessage(r.headers, r.key, r.value)
-		if err != nil || e.Source != l.source || e.Grant.Shard != shard {
+		if err != nil || e.Source != l.source || l.anothers(r) || e.Grant.Shard != shard {
 			return nil //nolint:nilerr // a record that can't be read was not encoded here
 		}
 		highest = max(highest, e.Grant.Seq)

@@ -133,7 +133,7 @@ func (s *partitionScan) one(r *record) error {
 	s.next = r.offset + 1
 	e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 	switch {
-	case errors.Is(err, topic.ErrForeign) || err == nil && e.Source != s.l.source:
+	case errors.Is(err, topic.ErrForeign) || s.l.anothers(r) || err == nil && e.Source != s.l.source:
 		s.report.Foreign++
 		return nil
 	case err != nil:

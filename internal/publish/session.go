@@ -15,7 +15,7 @@ type slot struct {
 	batch   *batch
 	// searches are those that are not at their end, by claim.
 	searches map[string]*search
-	ours     bool      // the partition has no record of another founding
+	checked  time.Time // when the last record of the partition was not of another founding
 	back     time.Time // when Handle last reported that the log went back
 }
 
