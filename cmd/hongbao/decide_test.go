@@ -90,7 +90,7 @@ func TestDeadLetters(t *testing.T) {
 
 	who := []string{"--by", "ann", "--why", "the account is open again"}
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),
-		"4 letters would be requeued.\nRun it with --expect 4, without --dry-run, decides them")
+		"4 letters would be requeued.\nRun it with --expect 4 and without --dry-run to decide them")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
 		who...)...), "1 letters would be requeued")
 	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after goes with filters")
