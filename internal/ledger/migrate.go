@@ -25,6 +25,9 @@ type migration struct {
 	name    string
 	script  string
 	sum     string
+	// index, if not empty, is made before the step on a database that has tables: its name and what it is on. A store that
+	// is an indexer makes it while others write.
+	index string
 	// lowest is the first version of the schema whose builds can work with what this step makes: older ones are
 	// refused from then on. The script's first line says it.
 	lowest int64
@@ -51,8 +54,46 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 		if _, err := fmt.Sscanf(steps[i].script, "-- lowest: %d\n", &steps[i].lowest); err != nil {
 			return nil, fmt.Errorf("migration %s: want \"-- lowest: VERSION\" as its first line: %w", e.Name(), err)
 		}
+		steps[i].readHead()
 	}
 	return steps, nil
+}
+
+// readHead reads what else the head of a script says. A script that does the same in another way than when it was released
+// keeps its sum: databases and older builds have it.
+func (m *migration) readHead() {
+	for line := range strings.Lines(m.script) {
+		if sum, ok := strings.CutPrefix(line, "-- sum: "); ok {
+			m.sum = strings.TrimSpace(sum)
+		} else if index, ok := strings.CutPrefix(line, "-- index: "); ok {
+			m.index = strings.TrimSpace(index)
+		}
+	}
+}
+
+// indexer is a store that can make an index while others write to the table, but not in a transaction. A repeat changes
+// nothing.
+type indexer interface {
+	index(ctx context.Context, index string) error
+}
+
+// makeIndexes makes the indexes of the steps that a database with tables does not have.
+func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
+	store, ok := l.store.(indexer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	for _, m := range missing {
+		if m.index == "" {
+			continue
+		}
+		if err := store.index(ctx, m.index); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
 }
 
 // migrator is a store that can't change the schema in a transaction, and has its own way to do it only once.
@@ -160,6 +201,11 @@ func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, e
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
 		return m.migrate(tctx, steps)
+	}
+	if has.done > 0 {
+		if err := l.makeIndexes(ctx, steps[has.done:]); err != nil {
+			return nil, err
+		}
 	}
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		done, err = l.missing(ctx, t, steps)

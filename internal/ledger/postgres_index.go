@@ -1,0 +1,47 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/retry"
+)
+
+// index makes an index by CREATE INDEX CONCURRENTLY, so that workers write meanwhile. One that was killed leaves an invalid
+// index behind, which is dropped first.
+//
+// The lock of the migrations is polled: CREATE INDEX waits for every older statement, also for one that would wait for the
+// lock.
+func (p *postgres) index(ctx context.Context, index string) error {
+	pooled, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
+	}
+	conn := pooled.Hijack() // its settings and its lock end with it
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	name, _, _ := strings.Cut(index, " ")
+	err = retry.Poll(ctx, 50*time.Millisecond, func() (locked bool, err error) {
+		err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(7166473318640)`).Scan(&locked)
+		return locked, err
+	})
+	invalid := false
+	if err == nil {
+		err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_index
+			WHERE indexrelid = to_regclass($1) AND NOT indisvalid)`, name).Scan(&invalid)
+	}
+	sql := []string{"SET lock_timeout = 0", "CREATE INDEX CONCURRENTLY IF NOT EXISTS " + index}
+	if invalid {
+		sql = []string{sql[0], "DROP INDEX CONCURRENTLY " + name, sql[1]}
+	}
+	for _, s := range sql {
+		if err == nil {
+			_, err = conn.Exec(ctx, s)
+		}
+	}
+	if err != nil {
+		return postgresError(fmt.Errorf("make index %s: %w", name, err), false)
+	}
+	return nil
+}
