@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -375,45 +374,4 @@ func TestWorkSurvivesTheBrokersDeath(t *testing.T) {
 	w.says("the sink works again")
 	w.stop(syscall.SIGTERM)
 	d.agrees(4000)
-}
-
-// A deployment without a ledger has workers all the same: they bring grants to the topic until they are told to stop.
-func TestWorkWithoutALedger(t *testing.T) {
-	t.Parallel()
-	d := setup(t, options{kafka: true})
-	d.campaign("rain", 10, 1000)
-	d.set("DEPLOYMENT_SINKS", "kafka", "LEDGER_DSN", "")
-	w := d.start("work")
-	w.says(`"working"`)
-	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
-	testkit.Eventually(t, 30*time.Second, func() bool { return len(d.records()) == 5 }, "all are published")
-	w.stop(syscall.SIGTERM)
-}
-
-// A second deployment with the same id and its own Redis and ledger, as a copied configuration makes it, publishes
-// nothing into the first one's topic.
-func TestASecondDeploymentWithTheSameID(t *testing.T) {
-	t.Parallel()
-	first := setup(t, options{kafka: true})
-	second := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
-	for _, d := range []*deployment{first, second} {
-		d.topic = first.topic
-		d.set("KAFKA_TOPIC", first.topic)
-	}
-	second.set("DEPLOYMENT_ID", first.id(), "DEPLOYMENT_KEY_PREFIX", "copy", "LEDGER_DSN", filepath.Join(t.TempDir(), "copy.db"))
-	second.ok("init")
-	first.campaign("rain", 10, 1000)
-	second.campaign("rain", 10, 1000)
-	for _, user := range []string{"u1", "u2"} {
-		first.ok("grab", "rain", user)
-		second.ok("grab", "rain", user)
-	}
-	w := first.start("work")
-	testkit.Eventually(t, 30*time.Second, func() bool { return len(first.records()) == 2 }, "the first one publishes")
-	copied := second.start("work")
-	copied.says("has records of another deployment with the same id")
-	require.Len(t, first.records(), 2, "the second one publishes nothing")
-	w.stop(syscall.SIGTERM)
-	copied.Signal(syscall.SIGTERM)
-	copied.wait(30 * time.Second)
 }
