@@ -148,7 +148,7 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss) {
 			"been told that they won, and nothing pays them. --json lists them\n", u.Campaign, u.Grants, u.Amount)
 	}
 	if s.Unknown > 0 {
-		fmt.Fprintf(b, "  up to %d more events were seen and are neither in the ledger nor in the topic: no one knows whose they "+
+		fmt.Fprintf(b, "  up to %d more events were seen that the ledger has not paid and the topic lacks: no one knows whose they "+
 			"are\n", s.Unknown)
 	}
 	if s.Lost() {

@@ -72,7 +72,7 @@ type unpaidSearch struct {
 
 	mu    sync.Mutex
 	page  []hongbao.Grant
-	found map[string]*Unpaid // by campaign
+	found map[string]*Unpaid // by campaign; nil for an archived one, whose grants were paid and are in a file
 }
 
 func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
@@ -93,10 +93,19 @@ func (s *unpaidSearch) ask(ctx context.Context) error {
 	s.page = s.page[:0]
 	for i := range lacks {
 		g := &lacks[i]
-		u := s.found[g.Campaign]
-		if u == nil {
-			u = &Unpaid{Campaign: g.Campaign}
+		u, known := s.found[g.Campaign]
+		if !known {
+			_, archived, err := s.ledger.Archived(ctx, g.Campaign)
+			if err != nil {
+				return err
+			}
+			if !archived {
+				u = &Unpaid{Campaign: g.Campaign}
+			}
 			s.found[g.Campaign] = u
+		}
+		if u == nil {
+			continue
 		}
 		u.List = append(u.List, UnpaidGrant{g.EventID(), g.Packet, g.User, g.Amount, g.Time.UTC()})
 	}
@@ -107,6 +116,9 @@ func (s *unpaidSearch) ask(ctx context.Context) error {
 func (s *unpaidSearch) list() []Unpaid {
 	var all []Unpaid
 	for _, u := range s.found {
+		if u == nil {
+			continue
+		}
 		slices.SortFunc(u.List, func(a, b UnpaidGrant) int {
 			return cmp.Or(cmp.Compare(a.Packet, b.Packet), cmp.Compare(a.Event, b.Event))
 		})

@@ -224,8 +224,10 @@ func (a *App) end(ctx context.Context, id string, books closing.Ledger,
 // is the digest that LostStanding gave; a repeat needs none.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
 	shown, err := a.LostStanding(ctx, o.Campaign)
-	if err == nil && shown.Refunded == nil && len(shown.Waiting.Steps(o.Campaign)) == 0 {
-		err = expected(shown.Digest, expect)
+	if err == nil && shown.Refunded == nil {
+		if err = shown.Settled(); err == nil {
+			err = expected(shown.Digest, expect)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -20,17 +20,20 @@ import (
 
 // recoverer opens the ledger and, unless it is left out, the topic by connections of its own.
 func (a *App) recoverer(ctx context.Context, withoutTopic bool) (*recovery.Recoverer, error) {
+	cfg := recovery.Config{Redis: a.redis, Space: a.space, Sinks: a.Config.Deployment.Sinks, Log: a.log,
+		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
+	if a.has(configs.SinkKafka) && !withoutTopic { // first: it may be down for hours, and the ledger's connections stay open
+		topic, err := a.openTopic(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Topic = topic
+	}
 	l, err := a.newLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cfg := recovery.Config{Redis: a.redis, Space: a.space, Ledger: l, Sinks: a.Config.Deployment.Sinks, Log: a.log,
-		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
-	if a.has(configs.SinkKafka) && !withoutTopic {
-		if cfg.Topic, err = a.openTopic(ctx); err != nil {
-			return nil, err
-		}
-	}
+	cfg.Ledger = l
 	return recovery.New(cfg), nil
 }
 
@@ -87,8 +90,8 @@ type ShardLoss struct {
 	Effects []Effect `json:"effects,omitempty"`
 	// Unpaid are the lost grants that the topic has and the ledger lacks.
 	Unpaid []Unpaid `json:"unpaid,omitempty"`
-	// Unknown is how many lost events were seen that neither the ledger nor the topic has. Each may be a grant that a user
-	// was told of; a close, and a number that an earlier opening skipped, count too.
+	// Unknown is how many lost events were seen that the ledger has not paid and the topic lacks. Each may be a grant that a
+	// user was told of. A grant in quarantine or pending, a close, and a number that an earlier opening skipped count too.
 	Unknown int64 `json:"unknown_events,omitempty"`
 	// Digest names all of this; it is empty if there is nothing to accept. Opened says that the loss was accepted now.
 	Digest string `json:"digest,omitempty"`
@@ -187,8 +190,19 @@ func (a *App) cost(ctx context.Context, s *ShardLoss, withoutTopic bool) error {
 		s.Unknown -= s.Unpaid[i].Grants
 	}
 	s.Unknown = max(s.Unknown, 0)
-	s.Digest, err = digestOf(s)
+	s.Digest, err = digestOf(s.loss())
 	return err
+}
+
+// loss is what a person accepts. The money of campaigns and those that can be loaded again are shown only: other shards
+// go on granting, and others create campaigns.
+func (s *ShardLoss) loss() any {
+	return struct {
+		Shard                                         int
+		Redis, Ledger, Topic, Seen, Late, Epoch, More int64
+		Campaigns                                     []recovery.Doubt
+		Unpaid                                        []Unpaid
+	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Epoch, s.Unknown, s.Campaigns, s.Unpaid}
 }
 
 // accept opens the shard that a person names, if it is as they were shown it.

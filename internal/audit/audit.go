@@ -100,6 +100,7 @@ type decided struct {
 	digest   uint64
 	campaign string
 	packet   int64
+	time     time.Time
 }
 
 func newRun(cfg *Config, opts Options) *run {
@@ -226,7 +227,7 @@ func (r *run) decided(g *hongbao.Grant) {
 		return
 	}
 	if c := r.campaigns[g.Campaign]; c == nil || !c.inRedisOn(g.Shard) {
-		r.shards[g.Shard].decided[g.Seq] = decided{r.digest(g.User, g.Amount, g.Shard, g.Seq), g.Campaign, g.Packet}
+		r.shards[g.Shard].decided[g.Seq] = decided{r.digest(g.User, g.Amount, g.Shard, g.Seq), g.Campaign, g.Packet, g.Time}
 	}
 }
 

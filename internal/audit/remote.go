@@ -113,7 +113,8 @@ func (r *run) onlyDecided() map[string][]hongbao.Grant {
 			}
 			if f := c.facts.find(d.packet); f == nil || f.from&whoGotIt == 0 {
 				left[d.campaign] = append(left[d.campaign],
-					hongbao.Grant{Campaign: d.campaign, Packet: d.packet, Shard: s.Index(), Seq: seq})
+					hongbao.Grant{Campaign: d.campaign, Packet: d.packet, Shard: s.Index(), Seq: seq,
+						Time: d.time})
 			}
 		}
 	}

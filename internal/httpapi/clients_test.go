@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +151,31 @@ func TestTokensOfALedgerThatHangs(t *testing.T) {
 		hangs = false
 		_, err = list.current(gone)
 		require.NoError(t, err, "the caller's own end does not end the reading for all")
+	})
+}
+
+// While no list was ever read, callers share one reading: none waits for those before it.
+func TestTheFirstListOfALedgerThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var readings atomic.Int64
+		list := tokens{source: func(ctx context.Context) ([]payment.ClientToken, error) {
+			readings.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		began, ended := time.Now(), make(chan error, 200)
+		for range cap(ended) {
+			go func() {
+				_, err := list.current(t.Context())
+				ended <- err
+			}()
+		}
+		for range cap(ended) {
+			require.Error(t, <-ended)
+		}
+		require.LessOrEqual(t, time.Since(began), readTime)
+		require.EqualValues(t, 1, readings.Load())
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
@@ -29,7 +31,8 @@ const (
 type tokens struct {
 	source func(context.Context) ([]payment.ClientToken, error)
 	list   atomic.Pointer[tokenList]
-	mu     sync.Mutex // held by the one who reads
+	first  singleflight.Group
+	mu     sync.Mutex // held while the list is read again
 }
 
 type tokenList struct {
@@ -43,7 +46,7 @@ func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	have := t.list.Load()
 	switch {
 	case have == nil:
-		t.mu.Lock()
+		return t.wait(ctx)
 	case time.Since(have.read) < tokensAge:
 		return have, nil
 	case !t.mu.TryLock():
@@ -53,13 +56,30 @@ func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	if newer := t.list.Load(); newer != have {
 		return newer, nil
 	}
-	now := time.Now()                                                        // before it is read: what is revoked meanwhile may be in it
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime) // it is for all callers
-	defer cancel()
-	all, err := t.source(ctx)
-	if err != nil && have != nil {
+	list, err := t.read(ctx)
+	if err != nil {
 		return have.unlessOld(err)
 	}
+	return list, nil
+}
+
+// wait reads the first list, once for all who want it now. Each waits no longer than for one reading.
+func (t *tokens) wait(ctx context.Context) (*tokenList, error) {
+	select {
+	case first := <-t.first.DoChan("", func() (any, error) { return t.read(ctx) }):
+		list, _ := first.Val.(*tokenList)
+		return list, first.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read reads the list for all callers: it does not end with the one who began it.
+func (t *tokens) read(ctx context.Context) (*tokenList, error) {
+	now := time.Now() // before it is read: a token that is revoked meanwhile may be in it
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime)
+	defer cancel()
+	all, err := t.source(ctx)
 	if err != nil {
 		return nil, err
 	}

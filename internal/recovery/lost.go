@@ -100,6 +100,16 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 	return steps
 }
 
+// Settled refuses a refund while grants of the campaign may still be paid.
+func (e *Ending) Settled() error {
+	steps := e.Waiting.Steps(e.Campaign)
+	if len(steps) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassTransient, "refund campaign %s: %w; nothing was moved: %s", e.Campaign,
+		payment.ErrSettling, strings.Join(steps, "; "))
+}
+
 // Standing tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
 // refund are its end.
 func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
@@ -331,10 +341,8 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 	if err != nil {
 		return payment.Refund{}, err
 	}
-	if steps := at.Waiting.Steps(o.Campaign); len(steps) > 0 {
-		return payment.Refund{}, hongbao.Errorf(hongbao.ClassTransient, "refund campaign %s: %w; nothing was moved: %s",
-			o.Campaign, payment.ErrSettling,
-			strings.Join(steps, "; "))
+	if err := at.Settled(); err != nil {
+		return payment.Refund{}, err
 	}
 	if o.Closes, err = at.closes(ctx); err != nil {
 		return payment.Refund{}, err

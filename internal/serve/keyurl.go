@@ -153,10 +153,14 @@ func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
 		}
 		if err != nil {
 			bad = errors.Join(bad, fmt.Errorf("key %.80q: %w", m.KID, err))
-			out[m.KID] = usableKey{}
+			if _, known := out[m.KID]; !known {
+				out[m.KID] = usableKey{}
+			}
 			continue
 		}
-		out[m.KID] = usableKey{string(m.ALG), key}
+		if out[m.KID].key == nil { // the first of several with one kid
+			out[m.KID] = usableKey{string(m.ALG), key}
+		}
 		usableOnes++
 	}
 	if usableOnes == 0 {

@@ -185,8 +185,10 @@ func TestPublicKeys(t *testing.T) {
 		want int // keys, usable or not
 		err  string
 	}{
-		"a secret beside a key":    {string(set(t, jwk(t, secret, "hs", "HS256"), jwk(t, edKey.Public(), "ed", "EdDSA"))), 2, ""},
-		"a key without algorithm":  {string(set(t, jwk(t, ecKey().Public(), "any", ""), jwk(t, edKey.Public(), "ed", "EdDSA"))), 2, ""},
+		"a secret beside a key":   {string(set(t, jwk(t, secret, "hs", "HS256"), jwk(t, edKey.Public(), "ed", "EdDSA"))), 2, ""},
+		"a key without algorithm": {string(set(t, jwk(t, ecKey().Public(), "any", ""), jwk(t, edKey.Public(), "ed", "EdDSA"))), 2, ""},
+		"an unusable key under a kid that is taken": {string(set(t, jwk(t, edKey.Public(), "ed", "EdDSA"),
+			jwk(t, ecKey().Public(), "ed", ""))), 1, ""},
 		"a key of an unknown kind": {`{"keys":[{"kty":"AKP","kid":"x","alg":"ML-DSA-44"}]}`, 0, "no keys that can be used here"},
 		"only a secret":            {string(set(t, jwk(t, secret, "hs", "HS256"))), 0, "must not be published"},
 		"no keys":                  {`{"keys":[]}`, 0, "no keys that can be used here"},

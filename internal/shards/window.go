@@ -17,8 +17,8 @@ type Window struct {
 	From, To                    time.Time
 	// SoldOut: every packet of this place is granted, and no more are announced.
 	SoldOut bool
-	// Lost: Redis lost something of it, and it was ended from the ledger. A user without a receipt here may be paid all the
-	// same.
+	// Lost: Redis lost something of it: it is frozen, or was ended from the ledger. A user without a receipt here may be
+	// paid all the same.
 	Lost bool
 	// Now is Redis' time, by which grabs are decided.
 	Now time.Time
@@ -64,7 +64,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
-	frozen := open()
+	lost, frozen := text[9] != "" || text[0] == stateFrozen, open()
 	if text[0] == "" && frozen != nil {
 		return Window{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
 	}
@@ -82,7 +82,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	}
 	w := Window{
 		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
-		Now: clock.Val(), places: 1, Lost: text[9] != "",
+		Now: clock.Val(), places: 1, Lost: lost,
 	}
 	if text[7] != "" {
 		w.places, _ = strconv.ParseInt(text[7], 10, 64) // else 0, which is no number of shards
@@ -145,7 +145,7 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 			w.SoldOut = false
 			continue
 		}
-		w.Lost = w.Lost || at.Lost != ""
+		w.Lost = w.Lost || at.Lost != "" || at.State == stateFrozen
 		if w.State == stateFrozen {
 			w.State = at.State
 		}

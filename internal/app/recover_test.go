@@ -1,0 +1,44 @@
+package app
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/recovery"
+)
+
+// The digest of a loss names what a person accepts. It stays while other shards go on paying, and campaigns come.
+func TestDigestOfALoss(t *testing.T) {
+	t.Parallel()
+	digest := func(change func(*ShardLoss)) string {
+		t.Helper()
+		s := &ShardLoss{Verdict: &recovery.Verdict{Shard: 1, Redis: 5, Ledger: 9, Seen: 9,
+			Campaigns: []recovery.Doubt{{Campaign: "rain", Why: "Redis has lost it"}}},
+			Effects: []Effect{{Campaign: "rain", Paid: 4}}, Unpaid: []Unpaid{{Campaign: "rain", Grants: 2}}}
+		change(s)
+		d, err := digestOf(s.loss())
+		require.NoError(t, err)
+		require.Len(t, d, 12)
+		return d
+	}
+	shown := digest(func(*ShardLoss) {})
+	for name, change := range map[string]func(*ShardLoss){
+		"another shard pays": func(s *ShardLoss) { s.Effects[0].Paid++ },
+		"a campaign comes":   func(s *ShardLoss) { s.Unloaded = []string{"snow"} },
+	} {
+		require.Equal(t, shown, digest(change), name)
+	}
+	for name, change := range map[string]func(*ShardLoss){
+		"another shard":       func(s *ShardLoss) { s.Shard++ },
+		"more was seen":       func(s *ShardLoss) { s.Seen++ },
+		"a late witness":      func(s *ShardLoss) { s.Late = 3 },
+		"another campaign":    func(s *ShardLoss) { s.Campaigns[0].Campaign = "snow" },
+		"another announced":   func(s *ShardLoss) { s.Unpaid[0].Grants++ },
+		"more is not known":   func(s *ShardLoss) { s.Unknown++ },
+		"another opening":     func(s *ShardLoss) { s.Epoch++ },
+		"the ledger is ahead": func(s *ShardLoss) { s.Ledger++ },
+	} {
+		require.NotEqual(t, shown, digest(change), name)
+	}
+}
