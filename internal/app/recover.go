@@ -127,7 +127,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	for _, v := range verdicts {
 		s := &ShardLoss{Verdict: v}
 		if v.Frozen && (v.Lost() || opts.WithoutTopic) {
-			if err := a.cost(ctx, s, opts.WithoutTopic); err != nil {
+			if err := a.cost(ctx, r, s, opts.WithoutTopic); err != nil {
 				return nil, err
 			}
 			lost++
@@ -155,7 +155,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 }
 
 // cost finds what it costs to open a shard without what it has lost.
-func (a *App) cost(ctx context.Context, s *ShardLoss, withoutTopic bool) error {
+func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, withoutTopic bool) error {
 	for _, d := range s.Campaigns {
 		c, _, err := a.ledger.Campaign(ctx, d.Campaign)
 		if err != nil {
@@ -174,12 +174,9 @@ func (a *App) cost(ctx context.Context, s *ShardLoss, withoutTopic bool) error {
 		return err
 	}
 	if !withoutTopic {
-		last, err := shards.Of(a.redis, a.space.Shard(s.Shard)).LastEntry(ctx)
+		last, err := r.LastEntry(ctx, s.Shard)
 		if err != nil {
 			return err
-		}
-		if !last.IsZero() {
-			last = last.Add(-recovery.ClockSkew)
 		}
 		s.Unpaid, err = a.unpaid(ctx, last, func(g *hongbao.Grant) bool { return g.Shard == s.Shard && g.Seq > s.Redis })
 		if err != nil {

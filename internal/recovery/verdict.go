@@ -106,7 +106,7 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 		return err
 	}
 	if r.cfg.Topic != nil {
-		since, err := r.lastEntry(ctx, v.Shard)
+		since, err := r.LastEntry(ctx, v.Shard)
 		if err != nil {
 			return err
 		}
@@ -120,9 +120,9 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 // ClockSkew is by how much the clocks of Redis and Kafka may differ.
 const ClockSkew = time.Minute
 
-// lastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
+// LastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
 // where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
-func (r *Recoverer) lastEntry(ctx context.Context, shard int) (time.Time, error) {
+func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
 	at, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).LastEntry(ctx)
 	if err != nil || at.IsZero() {
 		return time.Time{}, err
