@@ -18,6 +18,43 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
+// After a failover the primary has fewer replicas than this process remembers. Its first WAIT is for too many, and its
+// answer, which says how many there are, must come before the client or the call gives up.
+func TestReplicaClassAfterAnOpening(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.DurabilityReplica)
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
+		return err == nil && n == 2
+	}, "both replicas follow")
+	opts := b.server.Options()
+	opts.ReadTimeout = time.Second
+	impatient := redis.NewClient(opts)
+	t.Cleanup(func() { require.NoError(t, impatient.Close()) })
+	p := b.producer(t, func(c *producer.Config) {
+		c.Redis, c.CallTimeout, c.DurabilityTimeout = impatient, 5*time.Second, 4*time.Second
+	})
+	_, err := p.Grab(t.Context(), grab("u0", "r0"))
+	require.NoError(t, err)
+	replicas := func() string { return b.admin.HGet(t.Context(), b.k.Meta(), "replicas").Val() }
+	require.Equal(t, "2", replicas())
+
+	require.NoError(t, second.Kill())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		servers, err := shards.Inspect(t.Context(), b.admin)
+		return err == nil && servers[0].Replicas == 1
+	}, "the second one is gone")
+	require.NoError(t, b.admin.HDel(t.Context(), b.k.Meta(), "replicas").Err()) // as open.lua does
+	_, err = p.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+}
+
 func (b *bundle) loadClass(t *testing.T, class hongbao.Durability) {
 	t.Helper()
 	c := spec("rain", 10)

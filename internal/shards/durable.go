@@ -37,10 +37,7 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if c.Class == hongbao.DurabilityFast || c.Class == hongbao.DurabilityFsync && c.NoWaitAOF {
 		return nil
 	}
-	timeout := c.Timeout
-	if at, ok := ctx.Deadline(); ok { // Redis is told of it in ms; at least one
-		timeout = max(min(timeout, time.Until(at)), time.Millisecond)
-	}
+	end := time.Now().Add(c.Timeout)
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
 		return err
@@ -50,7 +47,8 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 		wanted = max(k.state.replicas.Load(), 1)
 	}
 	for {
-		copies, had, err := k.wait(ctx, node, c, wanted, timeout)
+		step := max(min(waitStep, time.Until(end)), time.Millisecond) // Redis is told of it in ms
+		copies, had, err := k.wait(ctx, node, c, wanted, step)
 		if err != nil {
 			return err
 		}
@@ -59,19 +57,24 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 			need = 1
 		} else if c.Replicas == 0 {
 			need = max(had, 1)
+			wanted = need
 			k.state.replicas.Store(need)
 		}
-		switch {
-		case copies >= need:
+		if copies >= need {
 			return nil
-		case need > wanted: // there are more replicas than this process knew of
-			wanted = need
+		}
+		if time.Now().Before(end) {
 			continue
 		}
 		return hongbao.Outagef(hongbao.ClassUnknown, "%w: WAIT for durability class %q: %d of %d had them within %s",
-			ErrNotDurable, c.Class, copies, need, timeout)
+			ErrNotDurable, c.Class, copies, need, c.Timeout)
 	}
 }
+
+// waitStep is how long one WAIT takes at most. It is short, so that its answer comes before the client's read timeout and
+// before the call's deadline: after a failover this process may wait for more replicas than there are, and the answer is
+// what says so.
+const waitStep = 100 * time.Millisecond
 
 // wait waits until so many replicas, or the disk, have the users' receipts. It returns how many have them, and how many
 // replicas the primary has had at most.
