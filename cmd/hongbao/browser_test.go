@@ -142,6 +142,12 @@ func (b *browser) sees(selector, text string) {
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").includes(%q)`, selector, text)))
 }
 
+// seesOnly waits until the element has this text and no other, without loading the page again.
+func (b *browser) seesOnly(selector, text string) {
+	b.t.Helper()
+	get(b, chromedp.Poll[bool](fmt.Sprintf(`document.querySelector(%q)?.innerText.trim() === %q`, selector, text)))
+}
+
 // seesTimes waits until the page shows a text so often, without loading it again.
 func (b *browser) seesTimes(n int, selector, text string) {
 	b.t.Helper()

@@ -134,9 +134,11 @@ func TestConsolePages(t *testing.T) {
 	v.sees("/letters", "No dead letter is there.")
 	v.sees("/quarantine?all=1", "No grant is in quarantine.")
 	v.sees("/jobs", "No replay was begun.")
-	v.sees("/campaigns/rain", "Nobody has audited yet.")
+	v.sees("/campaigns/rain", "No audit has begun since this campaign was created.")
 	d.ok("audit")
 	v.sees("/campaigns/rain", "agreed")
+	d.ok("campaign", "create", spec(t, "later", 20, 2_000))
+	v.sees("/campaigns/later", "No audit has begun since this campaign was created.")
 
 	require.Equal(t, http.StatusSeeOther, v.told(http.MethodPost, "/campaigns/rain/pause"))
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
@@ -190,7 +192,7 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	require.NotContains(t, page, "how campaign rain stands")
 	v.sees("/campaigns/broken", "Not read", "Redis could not tell how campaign broken stands")
 	next := v.events("/")
-	next("event: live")
+	next("event: partial")
 	next("Open")
 
 	for keys := d.rdb.Scan(t.Context(), 0, d.prefix+"*", 1000).Iterator(); keys.Next(t.Context()); {
@@ -242,7 +244,7 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 		v.sees(to, turn.shows)
 	}
 	for range 2 * 5 { // for longer than the key of an open page is checked again
-		next("event: live")
+		next("event: partial")
 	}
 	ledger.Delay(time.Hour) // and now it takes what it is asked, and never answers
 	ledger.Refuse(false)

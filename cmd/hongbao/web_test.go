@@ -67,6 +67,37 @@ func TestConsoleComesBack(t *testing.T) {
 	b.check("")
 }
 
+// A page says that it is old while Redis or its own server hangs, and why it ends once its key is revoked.
+func TestConsoleSaysThatItIsOld(t *testing.T) {
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	d := setup(t, options{redis: server})
+	key, control := d.key("viewer"), testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	d.ok("campaign", "create", spec(t, "rain", 20, 2_000))
+	d.ok("campaign", "load", "rain")
+	b := newBrowser(t, "http://"+control)
+	b.logIn(key)
+	b.open("/campaigns/rain")
+	b.sees("#status", "Live")
+
+	require.NoError(t, server.Stop())
+	b.sees("#status", "could not be read")
+	require.NoError(t, server.Cont())
+	b.seesOnly("#status", "Live")
+	g.Signal(syscall.SIGSTOP)
+	b.sees("#status", "the server has said nothing since")
+	g.Signal(syscall.SIGCONT)
+	b.seesOnly("#status", "Live")
+	b.open("/sinks")
+	b.seesOnly("#status", "Live")
+	require.NoError(t, server.Stop())
+	b.sees("#status", "Not up to date")
+	require.NoError(t, server.Cont())
+	b.seesOnly("#status", "Live")
+	d.ok("key", "revoke", strings.Split(key, "_")[1])
+	b.sees("#status", "Your session is over")
+}
+
 // creates checks, creates and loads a campaign by the form. What is wrong stands beside the text, which stays.
 func (b *browser) creates(path string) {
 	b.t.Helper()
@@ -117,6 +148,10 @@ func (b *browser) watchesLive(d *deployment, g *grabber) {
 	b.check("campaigns")
 	b.press("#c-spring-rain")
 	b.sees("#status", "Live")
+	b.do(chromedp.WaitVisible("#rates .u-legend"))
+	require.Regexp(b.t, `a second, [0-9:]+ UTC to [0-9:]+ UTC, 60 s$`,
+		get(b, chromedp.Evaluate[string](`document.getElementById("rates").getAttribute("aria-label")`)))
+	b.sees("#rates", "Time, UTC")
 	w := d.start("work")
 	for wave := range 6 {
 		for i := range 5 * (wave + 1) {

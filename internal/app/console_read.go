@@ -167,7 +167,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 	if last, err := s.LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
-	} else {
+	} else if last.Started.After(stored.Created) { // an earlier one says nothing of this campaign
 		out.Audit = console.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
 			At: last.Started}
 	}

@@ -137,16 +137,13 @@ func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.C
 	return nil
 }
 
-// job shows one. Who has a scope sees his own, and those about campaigns in it.
+// job shows one.
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	for _, j := range c.jobs.all() {
-		if strconv.Itoa(j.ID) == r.PathValue("id") &&
-			(!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {
-			c.show(w, r, http.StatusOK, "job", page{Title: j.What, Caller: who, View: &j})
-			return
-		}
+	if _, ok := c.viewOf(r.URL.Path, who); !ok {
+		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
+		return
 	}
-	c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
+	c.watchable(w, r, who)
 }
 
 // replay delivers grants again.

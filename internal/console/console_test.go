@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -222,7 +223,7 @@ func TestLettersAreWorkedOnByFilterAndWithAReason(t *testing.T) {
 func TestVerdictOfTheLastAudit(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "Nobody has audited")
+	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "No audit has begun")
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/audits", url.Values{}).Code)
 	f.live.Audit = Verdict{Differences: 3, At: audited}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
@@ -383,4 +384,34 @@ func TestHead(t *testing.T) {
 		require.Equal(t, f.ask(t, "nobody", path, nil).Code, head("nobody", path), path)
 	}
 	require.Equal(t, http.StatusMethodNotAllowed, head("viewer", "/events?page=/"))
+}
+
+// A job's page shows its end without being loaded again, to whom it may be shown.
+func TestAJobsPageIsLive(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	going := make(chan struct{})
+	j, err := f.jobs.start(Job{What: "Requeue", By: "key-operator", Campaign: "rain"}, func(context.Context, *Job) error {
+		<-going
+		return nil
+	})
+	require.NoError(t, err)
+	path := fmt.Sprint("/jobs/", j.ID)
+	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), `data-page="`+path+`"`)
+	v, ok := f.viewOf(path, &access.Caller{Key: "key-viewer", Role: access.RoleViewer})
+	require.True(t, ok)
+	look := func() string {
+		now, err := v.load(t.Context())
+		require.NoError(t, err)
+		text, err := f.render(v.live, page{View: now})
+		require.NoError(t, err)
+		return text
+	}
+	require.Contains(t, look(), "It is running.")
+	close(going)
+	<-j.ended
+	require.Contains(t, look(), "Done in")
+	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer:other", path, nil).Code)
+	_, ok = f.viewOf("/jobs/4711", &access.Caller{Role: access.RoleViewer})
+	require.False(t, ok)
 }

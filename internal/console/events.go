@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +74,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 			if view, ok = c.viewOf(page, who); !ok {
 				return
 			}
-			err = out.comment()
+			err = out.send("still", "") // the page knows by it that the server works
 		case <-r.Context().Done():
 			return
 		}
@@ -85,9 +86,14 @@ func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, f
 	if now.err != nil {
 		return out.send("trouble", c.explain(now.err))
 	}
-	html, err := c.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: v.filter(now.data, who)})
+	seen := v.filter(now.data, who)
+	html, err := c.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
+	event := "live"
+	if partial(seen) {
+		event = "partial"
+	}
 	if err == nil {
-		err = out.send("live", html)
+		err = out.send(event, html)
 	}
 	if err != nil || len(now.rates) == 0 {
 		return err
@@ -97,6 +103,20 @@ func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, f
 		rates = rates[len(rates)-1:]
 	}
 	return out.sendJSON("rates", rates)
+}
+
+// partial reports whether a part of what a page shows could not be read. The page says which, and why.
+func partial(data any) bool {
+	unread := func(c Campaign) bool { return c.State == Unread }
+	switch x := data.(type) {
+	case Campaigns:
+		return x.Note != "" || slices.ContainsFunc(x.List, unread)
+	case Audited:
+		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
+	case []Sink:
+		return slices.ContainsFunc(x, func(s Sink) bool { return len(s.Unread) > 0 })
+	}
+	return false
 }
 
 // stream writes server-sent events.
@@ -133,9 +153,6 @@ func (s *stream) sendJSON(event string, v any) error {
 	}
 	return s.send(event, string(text))
 }
-
-// comment keeps the connection alive.
-func (s *stream) comment() error { return s.write(": \n\n") }
 
 func (s *stream) write(text string) error {
 	if err := s.control.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {

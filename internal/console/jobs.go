@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -134,6 +135,16 @@ func (s *jobs) all() []Job {
 		list[i] = *j
 	}
 	return list
+}
+
+// find gives a job as it is now; nil for none. A caller with a scope sees his own, and those about campaigns in it.
+func (s *jobs) find(id string, who *access.Caller) *Job {
+	for _, j := range s.all() {
+		if strconv.Itoa(j.ID) == id && (!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {
+			return &j
+		}
+	}
+	return nil
 }
 
 // lastAudit is the last one that this process ran; nil for none.

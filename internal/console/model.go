@@ -148,7 +148,7 @@ func (l *Live) answered() (n int64) {
 	return n
 }
 
-// Verdict is what the last whole audit said, whoever ran it; At is zero if there was none.
+// Verdict is what the last whole audit said, whoever ran it; At is zero if none began since the campaign was created.
 type Verdict struct {
 	Agrees      bool
 	Unread      bool // nobody could say

@@ -138,6 +138,23 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 	})
 }
 
+// While reading a page takes long, or fails, the browser is told that the server works, and what of the page is old.
+func TestAPageKnowsThatItIsOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := setup(t, nil)
+		stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
+		f.live.LedgerUnread = true
+		r, ended := f.watch(t.Context(), "/campaigns/rain")
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		require.Zero(t, r.count("live"), "a part of it was not read")
+		require.Greater(t, r.count("partial"), 50)
+		require.InDelta(t, time.Minute/checkAgain, r.count("still"), 1)
+		stop()
+		<-ended
+	})
+}
+
 // A look at which the ledger or Redis did not tell is no fall to nothing, and the next one no rise.
 func TestRatesOfWholeLooksOnly(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,18 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 		return view{"Replays and jobs", "jobs", "jobs-live",
 			c.work, everything}, who.May(access.ReadSinks) == nil
 	}
+	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
+		j := c.jobs.find(id, who)
+		if j == nil {
+			return view{}, false
+		}
+		return view{j.What, "job", "job-live", func(context.Context) (any, error) {
+			if now := c.jobs.find(id, &access.Caller{}); now != nil { // viewOf has checked the scope
+				return now, nil
+			}
+			return j, nil // others have taken its place in the list
+		}, everything}, true
+	}
 	id, ok := strings.CutPrefix(path, "/campaigns/")
 	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
 		return view{}, false

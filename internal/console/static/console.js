@@ -6,6 +6,8 @@
   const status = document.getElementById("status");
   const say = (text) => { if (status.textContent !== text) status.textContent = text; };
 
+  const time = (at) => new Date(at).toISOString().slice(11, 19) + " UTC";
+
   // The chart of grants a second; its colours are those of the page.
   const place = document.getElementById("rates");
   const rates = [[], [], [], []];
@@ -19,14 +21,22 @@
     return c;
   };
   const draw = () => {
-    if (!place || typeof uPlot === "undefined") return;
+    if (!place || typeof uPlot === "undefined" || !rates[0].length) return;
     if (chart) { chart.destroy(); chart = null; }
     const axis = { stroke: colour("--dim"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { stroke: colour("--edge") } };
     chart = new uPlot({
       width: place.clientWidth, height: 220, legend: { live: true }, cursor: { y: false },
-      scales: { x: { range: (u, min, max) => [Math.min(min, max - 60), max] }, y: { range: (u, min, max) => [0, Math.max(max, 1)] } },
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      // by the data itself: of a single point uPlot makes an axis of years
+      scales: { x: { range: () => [Math.min(rates[0][0], rates[0].at(-1) - 60), rates[0].at(-1)] },
+        y: { range: (u, min, max) => [0, Math.max(max, 1)] } },
       axes: [axis, { ...axis, size: 60 }],
-      series: [{ label: "Time" },
+      hooks: { setScale: [(u, key) => {
+        const { min, max } = u.scales.x;
+        if (key === "x" && min != null) place.setAttribute("aria-label",
+          `Chart: granted, paid and answered a second, ${time(min * 1000)} to ${time(max * 1000)}, ${Math.round(max - min)} s`);
+      }] },
+      series: [{ label: "Time, UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
         { label: "Granted a second", stroke: colour("--bar"), width: 2 },
         { label: "Paid a second", stroke: colour("--line"), width: 2, dash: [6, 4] },
         { label: "Grabs a second, by this server", stroke: colour("--gold"), width: 2, dash: [2, 3] }],
@@ -41,9 +51,8 @@
     }
     if (chart) chart.setData(rates); else draw();
     const last = (n) => (rates[n].at(-1) ?? 0).toLocaleString("en", { maximumFractionDigits: 1 });
-    const at = new Date((rates[0].at(-1) ?? 0) * 1000).toISOString().slice(11, 19);
     document.getElementById("rates-now").textContent =
-      `At ${at} UTC, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
+      `At ${time((rates[0].at(-1) ?? 0) * 1000)}, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
   };
   if (place) {
     new ResizeObserver(() => { if (chart) chart.setSize({ width: place.clientWidth, height: 220 }); }).observe(place);
@@ -87,27 +96,48 @@
   const url = "/events?page=" + encodeURIComponent(live.dataset.page);
   const over = () => say("Your session is over. Log in again.");
   let source, timer, wait = 2000;
+  let heard = 0, read = 0; // when the server said anything last, and when it sent this page as it was then
   const connect = () => {
     source = new EventSource(url);
-    source.addEventListener("live", (e) => { wait = 2000; replace(e.data); say("Live"); });
-    source.addEventListener("rates", (e) => add(JSON.parse(e.data)));
-    source.addEventListener("trouble", (e) => say("Not up to date: " + e.data));
-    source.addEventListener("ending", () => say("This server is ending. Connecting again."));
-    source.addEventListener("over", () => { source.close(); over(); });
+    heard = Date.now();
+    const on = (name, does) => source.addEventListener(name, (e) => { heard = Date.now(); does(e); });
+    const show = (text) => (e) => { wait = 2000; read = heard; replace(e.data); say(text); };
+    on("live", show("Live"));
+    on("partial", show("Live, but for what this page says could not be read"));
+    on("still", () => {});
+    on("rates", (e) => add(JSON.parse(e.data)));
+    on("trouble", (e) => { read = 0; say("Not up to date: " + e.data); });
+    on("ending", () => { read = 0; say("This server is ending. Connecting again."); });
+    on("over", () => { source.close(); read = heard = 0; over(); });
     source.addEventListener("error", () => {
+      read = 0;
       say("The connection is lost. Connecting again.");
       if (source.readyState === EventSource.CLOSED) retry();
     });
   };
   const retry = () => {
+    heard = 0;
     timer = setTimeout(async () => {
       const stop = new AbortController(); // an EventSource does not tell the status, so this asks for it
+      const impatient = setTimeout(() => stop.abort(), 10000);
       const status = await fetch(url, { signal: stop.signal }).then((r) => r.status, () => 0);
+      clearTimeout(impatient);
       stop.abort();
       if (status === 401) over(); else if (status === 404) say("Not live: load the page again."); else connect();
     }, wait * (1 + Math.random() / 2));
     wait = Math.min(wait * 2, 30000);
   };
+  // A connection to a server that hangs stays open and says nothing. A server that works sends something every 4 s, and
+  // the page itself unless reading it takes long.
+  setInterval(() => {
+    const now = Date.now();
+    if (heard && now - heard > 10000) {
+      say("Not up to date: the server has said nothing since " + time(heard) + ". Connecting again.");
+      source.close();
+      read = 0;
+      retry();
+    } else if (read && now - read > 10000) say("Not up to date: this page is as it was at " + time(read) + ".");
+  }, 1000);
   connect();
   addEventListener("pagehide", () => { clearTimeout(timer); source.close(); });
   addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
