@@ -205,6 +205,7 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	page = v.sees("/", "Grabs are refused: campaign rain", "Grabs are refused: campaign waits")
 	require.Equal(t, 3, strings.Count(page, ">Frozen</span>"), page)
 	v.sees("/campaigns/rain", "Frozen", "Grabs are refused")
+	v.sees("/sinks", "balance", "Shard 0 did not tell", "hongbao recover")
 }
 
 // With the ledger away for longer than a key is believed otherwise, the pages show what Redis has, and a pause ends on a

@@ -262,13 +262,15 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	pick *deadletter.Pick) (_ *deadletter.Report, err error) {
 	sink := pick.Filter.Sinks[0]
 	to := a.boundsOf(ctx, sink, o.Rate, o.Patience)
-	if sink == configs.SinkKafka {
+	switch {
+	case o.DryRun: // it counts, though the topic or the remote is away
+	case sink == configs.SinkKafka:
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)
 		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, &shards.Reader{Redis: a.redis, Layout: a.space})
-	} else if a.Config.Settlement.Kind == configs.SettleRemote {
+	case a.Config.Settlement.Kind == configs.SettleRemote:
 		to.Handler, err = a.atRemote(ctx, false, Word{})
-	} else {
+	default:
 		to.Handler, err = a.handler(ctx, sink)
 	}
 	if err != nil {

@@ -57,6 +57,26 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.Equal(t, delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}, again, "another topic is no sink")
 }
 
+// A dry run of a requeue counts the letters also while the topic is away: it delivers nothing there.
+func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
+	a.worker, a.Config.Publisher.Brokers = "test", []string{testkit.FreeAddr(t)}
+	require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: a.space.Shard(0).Dead("kafka"),
+		Values: []string{"seq", "1", "class", "permanent"}}).Err())
+	o := Requeue{DryRun: true, By: deadletter.Decider{By: "ann", Why: "test"},
+		Pick: deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}}
+	report, err := a.Requeue(t.Context(), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, report.Matched)
+	o.DryRun, o.Pick.Expect = false, &report.Matched
+	_, err = a.Requeue(t.Context(), o)
+	require.ErrorContains(t, err, "kafka")
+}
+
 // A letter that is written after the letters of a filter were counted stays.
 func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 	t.Parallel()
