@@ -83,6 +83,11 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, text, "u2")
 	require.Contains(t, text, "the account is closed")
 	first := page.Letters[0]
+	control := testkit.FreeAddr(t)
+	d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("viewer")}
+	trail := v.sees("/trail?campaign=rain&user=u0", "Dead letter "+first.ID+": ", "the account is closed")
+	require.NotContains(t, trail, "Finished", "nothing was delivered")
 	shown := decided[deadletter.Letter](t, d.ok("dead", "show", first.ID))
 	require.Equal(t, first, shown)
 	require.Equal(t, "u0", shown.Grant.User)
@@ -108,6 +113,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
 		"1 of 1 letters were dropped")
+	v.sees("/trail?campaign=rain&user="+rest.Letters[0].Grant.User, "Its dead letter was dropped by bob: paid by hand")
 	report := decided[deadletter.Report](t,
 		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2", "--rate", "100", "--json"}, who...)...))
 	require.Equal(t, int64(2), report.Resolved)

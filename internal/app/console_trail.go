@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -59,17 +60,28 @@ func (s *consoleSource) tell(step *TrailStep, currency string, unread map[string
 	}
 	add("Entry of the stream", "redis", step.Entry != nil, entry,
 		"The stream has it no more: an entry is trimmed once every sink has finished it.")
+	missing := map[string]string{}
 	for _, sink := range step.Sinks {
-		add("Sink "+sink.Sink, "redis", sink.Finished, "Finished: delivered, or made a dead letter.", "Not finished yet.")
+		switch {
+		case sink.Letter != "":
+			missing[sink.Sink] = fmt.Sprintf("Sink %s made it a dead letter, %s, which waits for a decision.", sink.Sink, sink.Letter)
+			add("Sink "+sink.Sink, "redis", false, "", fmt.Sprintf("Dead letter %s: %s", sink.Letter, sink.Reason))
+		case sink.Dropped != "":
+			missing[sink.Sink] = "Its dead letter was dropped by " + sink.Dropped
+			add("Sink "+sink.Sink, "redis", false, "", "Its dead letter was dropped by "+sink.Dropped)
+		default:
+			add("Sink "+sink.Sink, "redis", sink.Finished, "Finished.", "Not finished yet.")
+		}
 	}
-	add("Row of the ledger", "ledger", step.Ledger != nil, paid,
-		"The packet is not paid. If sink balance has finished it, look at the dead letters and the quarantine.")
+	add("Row of the ledger", "ledger", step.Ledger != nil, paid, "The packet is not paid. "+cmp.Or(missing[configs.SinkBalance],
+		"If sink balance has finished it, look at the quarantine."))
 	if s.has(configs.SinkKafka) {
 		record := ""
 		if r := step.Topic; r != nil {
 			record = fmt.Sprintf("Partition %d, offset %d.", r.Partition, r.Offset)
 		}
-		add("Record of the topic", "topic", step.Topic != nil, record, "The topic does not have it.")
+		add("Record of the topic", "topic", step.Topic != nil, record,
+			"The topic does not have it. "+missing[configs.SinkKafka])
 	}
 	return t
 }

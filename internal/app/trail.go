@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -70,6 +71,9 @@ type TrailRecord struct {
 type TrailSink struct {
 	Sink     string `json:"sink" doc:"Its name."`
 	Finished bool   `json:"finished" doc:"True once it has settled or published the grant, or made it a dead letter."`
+	Letter   string `json:"letter,omitempty" doc:"Id of its dead letter, which waits for a decision; absent if it has none."`
+	Reason   string `json:"reason,omitempty" doc:"Why it is a dead letter; absent if it is none."`
+	Dropped  string `json:"dropped,omitempty" doc:"Who dropped its dead letter, and why; absent if no one did."`
 }
 
 // TrailOf is a question for a trail: by user, or by packet if that is not 0.
@@ -85,8 +89,8 @@ const maxScans = 2
 // ErrBusy says that nothing was done, since too many others do the same.
 var ErrBusy = errors.New("too many searches through all receipts are under way: ask again, or ask by user")
 
-// topicTime bounds how long a trail searches the topic.
-const topicTime = 5 * time.Second
+// topicTime bounds how long a trail searches the topic, lettersTime how long it searches the dead letters.
+const topicTime, lettersTime = 5 * time.Second, 5 * time.Second
 
 // Trail follows grants through all stores. It needs Redis; the ledger is opened if there is one.
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
@@ -103,6 +107,9 @@ func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	t.followAll(ctx)
 	if err := t.topic(ctx); err != nil {
 		t.unread("topic", err)
+	}
+	if err := t.letters(ctx); err != nil {
+		t.unread("redis", err)
 	}
 	for _, g := range t.grants {
 		t.out.Steps = append(t.out.Steps, g.TrailStep)
@@ -273,7 +280,7 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 			return err
 		}
 		if err == nil {
-			p.Sinks = append(p.Sinks, TrailSink{sink, done.Has(g.Seq)})
+			p.Sinks = append(p.Sinks, TrailSink{Sink: sink, Finished: done.Has(g.Seq)})
 		}
 	}
 	e, found, err := shard.EntryOf(ctx, g.Seq, g.Time)
@@ -281,6 +288,52 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 		p.Entry = &TrailEntry{e.ID, e.Epoch, len(e.Grants)}
 	}
 	return err
+}
+
+// letters looks for the dead letters of grants that a sink has finished and that are not where it delivers to.
+func (t *trailSearch) letters(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lettersTime)
+	defer cancel()
+	letters := deadletter.New(t.app.redis, t.app.space)
+	type place struct {
+		sink  string
+		shard int
+	}
+	wanted := map[place]map[int64]*TrailSink{}
+	for _, p := range t.grants {
+		for i := range p.Sinks {
+			x := &p.Sinks[i]
+			if !x.Finished || x.Sink == configs.SinkBalance && p.Ledger != nil || x.Sink == configs.SinkKafka && p.Topic != nil {
+				continue
+			}
+			at := place{x.Sink, p.grant.Shard}
+			if wanted[at] == nil {
+				wanted[at] = map[int64]*TrailSink{}
+			}
+			wanted[at][p.grant.Seq] = x
+		}
+	}
+	for at, of := range wanted {
+		err := letters.EachResolved(ctx, at.sink, at.shard, func(r *deadletter.Resolved) {
+			if x := of[r.Seq]; x != nil && r.Decision == shards.Dropped {
+				x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)
+			}
+		})
+		if err == nil {
+			err = letters.Each(ctx, at.sink, at.shard, "", func(page []deadletter.Letter) error {
+				for i := range page {
+					if x := of[page[i].Seq]; x != nil {
+						x.Letter, x.Reason = page[i].ID, page[i].Reason
+					}
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("search the dead letters of sink %s: %w", at.sink, err)
+		}
+	}
+	return nil
 }
 
 // topic searches the topic from when the first of the grants was decided.
