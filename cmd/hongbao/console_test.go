@@ -255,3 +255,23 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	require.NotContains(t, page, "Nothing is paid yet")
 	require.Positive(t, ledger.Fired().Cut)
 }
+
+// A campaign in which users grab stands first, however many drafts were created after it, and each can be found.
+func TestConsoleListsWhatRunsFirst(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	control := testkit.FreeAddr(t)
+	d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("viewer")}
+	d.campaign("rain", 20, 2_000)
+	for i := range 101 {
+		d.ok("campaign", "create", spec(t, fmt.Sprintf("draft-%03d", i), 1, 100))
+	}
+	page := v.sees("/", `id="c-rain"`, "Open", "Next page")
+	require.Less(t, strings.Index(page, `id="c-rain"`), strings.Index(page, `id="c-draft-`))
+	require.Equal(t, 101, strings.Count(page, `id="c-`))
+	next := v.sees("/?page=2", "Page before", `id="c-rain"`, `id="c-draft-000"`)
+	require.NotContains(t, next, "Next page")
+	require.NotContains(t, v.sees("/?q=DRAFT-05", `id="c-draft-050"`, `id="c-draft-059"`), `id="c-draft-060"`)
+	v.sees("/?q=nothing", "No campaign was found here.")
+}

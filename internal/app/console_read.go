@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,11 @@ import (
 )
 
 const (
-	// consoleCampaigns are shown in the list; a campaign that is older has its page all the same.
+	// consoleCampaigns are on a page of the list. The first page has those of the newest openCampaigns that run now, too;
+	// which these are is asked once in openTime.
 	consoleCampaigns = 100
+	openCampaigns    = 2000
+	openTime         = 10 * time.Second
 	// consoleLedgerTime bounds a page's first question to the ledger, so that one that never answers leaves time for Redis.
 	consoleLedgerTime = 2 * time.Second
 )
@@ -31,38 +35,109 @@ type consoleSource struct {
 	shapes shapes
 
 	mu     sync.Mutex
-	listed []ledger.StoredCampaign // as the ledger had them last
-	more   bool
+	listed found // the first page, as the ledger had it last
+
+	openMu sync.Mutex
+	open   []ledger.StoredCampaign // in Redis, and not over
+	openAt time.Time               // when they were asked for
 }
 
-// list gives the newest campaigns, and says what is wrong with the list. While the ledger is away it is the last one.
-func (s *consoleSource) list(ctx context.Context) (list []ledger.StoredCampaign, more bool, note string) {
+// found is a page of the ledger's campaigns.
+type found struct {
+	list []ledger.StoredCampaign
+	more bool
+}
+
+// list gives a page of campaigns, and says what is wrong with it. The first one has all that run now. While the ledger
+// is away it is as it was.
+func (s *consoleSource) list(ctx context.Context, q console.Search) (page found, note string) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
-	l, err := s.sharedLedger(ctx)
-	var found []ledger.StoredCampaign
-	if err == nil {
-		found, err = l.NewestCampaigns(ctx, consoleCampaigns+1)
-	}
+	page, err := s.ask(ctx, q)
+	first := q == console.Search{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		return s.listed, s.more, ledgerAway(err)
+	switch {
+	case err != nil && first:
+		return s.listed, ledgerAway(err)
+	case err != nil:
+		return found{}, ledgerAway(err)
+	case first:
+		s.listed = page
 	}
-	s.more = len(found) > consoleCampaigns
-	s.listed = found[:min(len(found), consoleCampaigns)]
-	return s.listed, s.more, ""
+	return page, ""
+}
+
+func (s *consoleSource) ask(ctx context.Context, q console.Search) (page found, err error) {
+	l, err := s.sharedLedger(ctx)
+	if err != nil {
+		return page, err
+	}
+	page.list, err = l.NewestCampaigns(ctx, ledger.CampaignSearch{Text: q.Text, Skip: q.Page * consoleCampaigns,
+		Limit: consoleCampaigns + 1})
+	if err != nil || len(page.list) <= consoleCampaigns {
+		return page, err
+	}
+	page.list, page.more = page.list[:consoleCampaigns], true
+	if (q != console.Search{}) {
+		return page, nil
+	}
+	running, err := s.running(ctx, l)
+	for i := range running {
+		same := func(c ledger.StoredCampaign) bool { return c.Spec.ID == running[i].Spec.ID }
+		if !slices.ContainsFunc(page.list, same) {
+			page.list = append(page.list, running[i])
+		}
+	}
+	return page, err
+}
+
+// running are the loaded campaigns whose window is open. Redis is asked seldom which are loaded: drafts may be many.
+func (s *consoleSource) running(ctx context.Context, l *ledger.Ledger) (list []ledger.StoredCampaign, err error) {
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	if time.Since(s.openAt) > openTime {
+		all, err := l.NewestCampaigns(ctx, ledger.CampaignSearch{Unrefunded: true, Limit: openCampaigns})
+		if err != nil {
+			return nil, err
+		}
+		s.open, s.openAt = s.loaded(ctx, all), time.Now()
+	}
+	now := time.Now()
+	for i := range s.open {
+		if c := &s.open[i].Spec; !now.Before(c.From) && now.Before(c.To) && len(list) < consoleCampaigns {
+			list = append(list, s.open[i])
+		}
+	}
+	return list, nil
+}
+
+// loaded leaves out the campaigns that are not in Redis, and those whose window is over.
+func (s *consoleSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (list []ledger.StoredCampaign) {
+	now := time.Now()
+	all = slices.DeleteFunc(all, func(c ledger.StoredCampaign) bool { return !now.Before(c.Spec.To) })
+	errs := shards.Each(len(all), func(i int) error {
+		_, err := shards.WindowOver(ctx, s.redis, s.space, all[i].Spec.ID)
+		return err
+	})
+	for i, err := range errs {
+		if !errors.Is(err, shards.ErrNotInRedis) {
+			list = append(list, all[i])
+		}
+	}
+	return list
 }
 
 func ledgerAway(err error) string {
 	return fmt.Sprintf("The ledger can't be read, so what it knows is missing or old: %v", err)
 }
 
-// Campaigns lists the newest campaigns as they stand in Redis and in the ledger. They are asked for at once: one whose
+// Campaigns lists campaigns as they stand in Redis and in the ledger. They are asked for at once: one whose
 // server is away holds up no other.
-func (s *consoleSource) Campaigns(ctx context.Context) (console.Campaigns, error) {
-	list, more, note := s.list(ctx)
-	out := console.Campaigns{List: make([]console.Campaign, len(list)), More: more, Note: note}
+func (s *consoleSource) Campaigns(ctx context.Context, q console.Search) (console.Campaigns, error) {
+	page, note := s.list(ctx, q)
+	list := page.list
+	out := console.Campaigns{Search: q, List: make([]console.Campaign, len(list)), More: page.more, Note: note}
 	var asking sync.WaitGroup
 	for i := range list {
 		asking.Go(func() {
@@ -71,7 +146,16 @@ func (s *consoleSource) Campaigns(ctx context.Context) (console.Campaigns, error
 		})
 	}
 	asking.Wait()
-	slices.SortStableFunc(out.List, func(a, b console.Campaign) int { return b.From.Compare(a.From) })
+	now := time.Now()
+	waits := func(c *console.Campaign) int {
+		if c.Runs(now) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out.List, func(a, b console.Campaign) int {
+		return cmp.Or(waits(&a)-waits(&b), b.From.Compare(a.From))
+	})
 	return out, nil
 }
 

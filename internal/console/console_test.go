@@ -89,7 +89,7 @@ func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 	_, err := f.jobs.start(Job{What: "Audit"}, func(context.Context, *Job) error { return nil })
 	require.NoError(t, err)
 	reached := regexp.MustCompile(`<(a|button|summary|input|select|textarea)\b[^>]*>|<[^>]* tabindex="0"[^>]*>`)
-	for path, n := range map[string]int{"/": 3, "/campaigns/rain": 2, "/sinks": 3, "/jobs": 3} {
+	for path, n := range map[string]int{"/": 4, "/campaigns/rain": 2, "/sinks": 3, "/jobs": 3} {
 		v, ok := f.viewOf(path, &who)
 		require.True(t, ok)
 		data, err := v.load(t.Context())
@@ -414,4 +414,30 @@ func TestAJobsPageIsLive(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer:other", path, nil).Code)
 	_, ok = f.viewOf("/jobs/4711", &access.Caller{Role: access.RoleViewer})
 	require.False(t, ok)
+}
+
+// A page of a search is watched by its own path, and what is no page is not found.
+func TestCampaignsAreSearchedByPages(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	first := f.ask(t, "viewer", "/", nil).Body.String()
+	require.Contains(t, first, `data-page="/"`)
+	require.Contains(t, first, `href="/?page=2"`)
+	require.NotContains(t, first, "Page before")
+	second := f.ask(t, "viewer", "/?page=2&q=spring+%25", nil).Body.String()
+	require.Contains(t, second, `data-page="/?page=2&amp;q=spring&#43;%25"`)
+	require.Contains(t, second, `value="spring %"`)
+	require.Contains(t, second, `href="/?q=spring&#43;%25"`)
+	require.NotContains(t, second, "Next page")
+	v, ok := f.viewOf("/?page=2&q=spring+%25", &access.Caller{Role: access.RoleViewer})
+	require.True(t, ok)
+	data, err := v.load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Search{Text: "spring %", Page: 1}, data.(Campaigns).Search)
+	for _, path := range []string{"/?page=0", "/?page=x", "/?page=10001", "/?q=" + strings.Repeat("x", 101), "/?q=%ff"} {
+		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
+	}
+	for path, s := range map[string]Search{"/": {}, "/?page=2": {Page: 1}, "/?q=a": {Text: "a"}} {
+		require.Equal(t, path, s.Path())
+	}
 }

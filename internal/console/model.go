@@ -2,7 +2,11 @@ package console
 
 import (
 	"context"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
@@ -13,8 +17,8 @@ import (
 
 // Source reads what the pages show. Its methods may be called at once.
 type Source interface {
-	// Campaigns are all, those that began last first.
-	Campaigns(ctx context.Context) (Campaigns, error)
+	// Campaigns are a page of those that were found, those that run now first.
+	Campaigns(ctx context.Context, s Search) (Campaigns, error)
 	// Campaign gives one; ErrNotFound if there is none.
 	Campaign(ctx context.Context, id string) (*Live, error)
 	Sinks(ctx context.Context) ([]Sink, error)
@@ -98,6 +102,15 @@ type Campaign struct {
 	Places []Place
 }
 
+// Runs reports whether users grab in it now, or would if it were not paused, frozen or sold out.
+func (c *Campaign) Runs(now time.Time) bool {
+	switch c.State {
+	case "created", "loading", "closed", "refunded":
+		return false
+	}
+	return !now.Before(c.From) && now.Before(c.To)
+}
+
 // Unread is the state of a campaign of which Redis could not tell: the counts are the ledger's.
 const Unread = "unread"
 
@@ -108,11 +121,63 @@ type Place struct {
 	Packets, Granted, Left int64
 }
 
-// Campaigns is the list. Note says what could not be read.
+// Search picks a page of campaigns, those whose id, name or sponsor has a text in it. The first page is 0.
+type Search struct {
+	Text string
+	Page int
+}
+
+// Path is that of the page.
+func (s Search) Path() string {
+	q := url.Values{}
+	if s.Text != "" {
+		q.Set("q", s.Text)
+	}
+	if s.Page > 0 {
+		q.Set("page", strconv.Itoa(s.Page+1))
+	}
+	if len(q) == 0 {
+		return "/"
+	}
+	return "/?" + q.Encode()
+}
+
+// maxSearched and maxPage bound a search.
+const maxSearched, maxPage = 100, 10_000
+
+// parseSearch reads what Path writes; false if it is another page's.
+func parseSearch(path string) (s Search, ok bool) {
+	u, err := url.Parse(path)
+	if err != nil || u.Path != "/" {
+		return s, false
+	}
+	s.Text = strings.TrimSpace(u.Query().Get("q"))
+	if page := u.Query().Get("page"); page != "" {
+		if s.Page, err = strconv.Atoi(page); err != nil {
+			return s, false
+		}
+		s.Page--
+	}
+	return s, len(s.Text) <= maxSearched && utf8.ValidString(s.Text) && s.Page >= 0 && s.Page < maxPage
+}
+
+// Campaigns is a page of the list. Note says what could not be read.
 type Campaigns struct {
+	Search
 	List []Campaign
 	More bool
 	Note string
+}
+
+// Next and Before are the paths of the neighbours of a page.
+func (c Campaigns) Next() string { return Search{c.Text, c.Page + 1}.Path() }
+
+// Before is empty on the first page.
+func (c Campaigns) Before() string {
+	if c.Page == 0 {
+		return ""
+	}
+	return Search{c.Text, c.Page - 1}.Path()
 }
 
 // Live is one campaign as it stands now.

@@ -38,11 +38,11 @@ type books struct {
 	after   string // which the last requeue was given
 }
 
-func (b *books) Campaigns(context.Context) (Campaigns, error) {
+func (b *books) Campaigns(_ context.Context, s Search) (Campaigns, error) {
 	b.looks.Add(1)
 	other := b.live.Campaign
 	other.ID, other.Name = "other", "<b>Other</b>"
-	return Campaigns{List: []Campaign{b.live.Campaign, other}}, b.err
+	return Campaigns{Search: s, More: s.Page == 0, List: []Campaign{b.live.Campaign, other}}, b.err
 }
 
 func (b *books) Campaign(_ context.Context, id string) (*Live, error) {

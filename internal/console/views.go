@@ -24,10 +24,11 @@ func everything(data any, _ *access.Caller) any { return data }
 
 // viewOf finds the page of a path; false if there is none, or the caller may not see it.
 func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
-	switch path {
-	case "/":
+	if s, ok := parseSearch(path); ok {
 		return view{"Campaigns", "campaigns", "campaigns-live",
-			func(ctx context.Context) (any, error) { return c.source.Campaigns(ctx) }, visible}, true
+			func(ctx context.Context) (any, error) { return c.source.Campaigns(ctx, s) }, visible}, true
+	}
+	switch path {
 	case "/sinks":
 		if who.May(access.ReadSinks) != nil {
 			return view{}, false
@@ -113,7 +114,11 @@ func (c *Console) withAudit(data any, _ *access.Caller) any {
 
 // watchable answers with a page that changes while it is watched.
 func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	v, ok := c.viewOf(r.URL.Path, who)
+	path := r.URL.Path
+	if path == "/" {
+		path = r.URL.RequestURI()
+	}
+	v, ok := c.viewOf(path, who)
 	if !ok {
 		c.fail(w, r, http.StatusNotFound, "There is no such page, or your key is not for this campaign.")
 		return

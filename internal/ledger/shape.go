@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"strings"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -50,9 +51,26 @@ func steps(what, sql, campaign string, from, width int64) question[Step] {
 	}}
 }
 
-// NewestCampaigns lists up to limit campaigns, those that were created last first.
-func (l *Ledger) NewestCampaigns(ctx context.Context, limit int) ([]StoredCampaign, error) {
+// CampaignSearch picks campaigns of a list: up to Limit, behind the first Skip.
+type CampaignSearch struct {
+	// Text is a part of the specification: of the id, the name or the sponsor, in upper or lower case; empty for all.
+	Text string
+	// Unrefunded leaves out the campaigns that have come to their end.
+	Unrefunded  bool
+	Skip, Limit int
+}
+
+var likeEscapes = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
+
+// NewestCampaigns lists campaigns, those that were created last first.
+func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]StoredCampaign, error) {
+	without := "" // a state; no campaign is in the empty one
+	if s.Unrefunded {
+		without = string(StateRefunded)
+	}
 	return question[StoredCampaign]{"list the ledger's newest campaigns",
-		`SELECT ` + campaignColumns + ` FROM campaign ORDER BY created_at DESC, id LIMIT $1`, []any{int64(limit)},
+		`SELECT ` + campaignColumns + ` FROM campaign WHERE lower(spec) LIKE $1 ESCAPE '!' AND state <> $2
+		ORDER BY created_at DESC, id LIMIT $3 OFFSET $4`,
+		[]any{"%" + likeEscapes.Replace(strings.ToLower(s.Text)) + "%", without, int64(s.Limit), int64(s.Skip)},
 		scanCampaign}.all(ctx, l)
 }

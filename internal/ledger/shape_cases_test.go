@@ -40,9 +40,24 @@ func testShape(t *testing.T, f *fixture) {
 		require.True(t, i == 0 || amounts[i-1].From < s.From, "in their order")
 	}
 	require.Len(t, amounts, len(count))
-	list, err := f.ledger.NewestCampaigns(t.Context(), 1)
+	list, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Limit: 1})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Contains(t, []string{"rain", "other"}, list[0].Spec.ID)
 	require.Equal(t, hongbao.Amount(0), list[0].Refunded)
+	for text, ids := range map[string][]string{`"ID":"RAIN"`: {"rain"}, `"id":"other"`: {"other"}, "": {"other", "rain"}, "r%n": nil,
+		"r_in": nil, "!": nil, "'": nil} {
+		list, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Text: text, Unrefunded: true, Limit: 10})
+		require.NoError(t, err)
+		var found []string
+		for i := range list {
+			found = append(found, list[i].Spec.ID)
+		}
+		require.ElementsMatch(t, ids, found, text)
+	}
+	all, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Limit: 10})
+	require.NoError(t, err)
+	second, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Skip: 1, Limit: 10})
+	require.NoError(t, err)
+	require.Equal(t, all[1:], second)
 }
