@@ -58,8 +58,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 
 	b.open("/")
 	b.tabsTo("#c-rain")
-	d.ok("campaign", "create", spec(t, "snow", 20, 2_000))
-	b.sees("#live", "snow")
+	d.campaign("snow", 20, 2_000)
+	b.seesTimes(2, "#live", "Open")
 	require.Equal(t, "c-snow", get(b, chromedp.Evaluate[string](`document.querySelector("#live a").id`)), "it is above")
 	require.True(t, b.at("#c-rain"), "the focus has moved with the link")
 }
