@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -302,6 +304,13 @@ func sinksAway(t *testing.T) {
 	p.fires("sink_down", "grants_wait")
 	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "the broker is gone")
 	p.fires("sink_paused")
+	db, err := sql.Open("sqlite", d.dsn)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at)
+		VALUES (999, '0999_future.sql', 'x', 999, 1)`)
+	require.NoError(t, errors.Join(err, db.Close()))
+	require.Equal(t, 1, d.crowdOf("rain", 5, 1))
+	p.fires("newer_schema")
 	w.Kill()
 	p.fires("process_down")
 }

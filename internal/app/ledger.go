@@ -86,6 +86,7 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 // ledgerConfig refuses a ledger that nobody has named: a file in the working directory would be another one each time.
 func (a *App) ledgerConfig() (ledger.Config, error) {
 	cfg := a.Config.LedgerConfig()
+	cfg.Log = a.log
 	if a.measures != nil {
 		cfg.Observe = a.measures.ledger
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
@@ -148,6 +150,46 @@ func testNewerSchema(t *testing.T, f *fixture) {
 	require.ErrorContains(t, err, "the schema has version 99 (0099_future.sql)")
 	require.ErrorContains(t, err, "upgrade this program")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+	newerSchemaStopsWriting(t, f)
+	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version = 99`})
+	f.settles(t, grantsOf("rain", 1, 2)...)
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
+}
+
+// newerSchemaStopsWriting has a ledger that was open before the schema changed write in every way: its first statement
+// inserts, reads, or goes out with COMMIT, alone or within Together.
+func newerSchemaStopsWriting(t *testing.T, f *fixture) {
+	refused := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, ErrNewerSchema)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+		require.True(t, hongbao.IsOutage(err), "no attempt is counted")
+	}
+	core, logs := observer.New(zap.ErrorLevel)
+	f.ledger.log.Store(zap.New(core))
+	for range 2 {
+		errs := f.Handle(t.Context(), []hongbao.Grant{grant("rain", 2), grant("rain", 3)}) // 3 belongs into quarantine
+		require.Len(t, errs, 2)
+		refused(errs[0])
+		refused(errs[1])
+	}
+	alarms := logs.FilterField(zap.String("code", "newer_schema"))
+	require.Equal(t, 1, alarms.Len(), "once a minute")
+	require.Empty(t, f.open(t), "nothing went to quarantine")
+	refused(f.ledger.Disown(t.Context(), "snow", "ann", "why"))
+	refused(f.ledger.EndSession(t.Context(), "hash"))
+	_, err := f.ledger.CreateCampaign(t.Context(), testCampaign(t, "snow", 2))
+	refused(err)
+	refused(f.ledger.Together(t.Context(), func(ctx context.Context) error {
+		return f.ledger.EndSession(ctx, "hash")
+	}))
+	refused(f.ledger.Together(t.Context(), func(ctx context.Context) error {
+		_, err := f.ledger.CreateCampaign(ctx, testCampaign(t, "snow", 2))
+		return err
+	}))
+	_, found, err := f.ledger.Campaign(t.Context(), "snow")
+	require.NoError(t, err, "it still reads")
+	require.False(t, found)
 }
 
 // What reads never makes tables: they would look like a ledger in which nobody was paid.

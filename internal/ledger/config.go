@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao/internal/knob"
 )
 
@@ -44,6 +46,8 @@ type Config struct {
 	// Observe, if not nil, is told of each transaction that has ended: its kind is read or write, and again says that it
 	// lost against another one and runs again. It must be quick, and is called at once by many.
 	Observe func(kind string, took time.Duration, again bool, err error) `json:"-"`
+	// Log, if not nil, gets the alarms; else they go to the log of the first Settler.
+	Log *zap.Logger `json:"-"`
 	// UnsafeAllow names the settings that Open would refuse and shall accept all the same, of UnsafeSettings. The
 	// ledger may then forget money that it has confirmed.
 	UnsafeAllow []string

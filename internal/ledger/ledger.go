@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
@@ -19,6 +21,10 @@ type Ledger struct {
 	store   store
 	dialect *dialect
 	known   campaignCache
+	// refuseNewer, if not empty, is the dialect's for this build.
+	refuseNewer string
+	log         atomic.Pointer[zap.Logger] // Config.Log, else that of the first Settler, else nil
+	newer       alarms
 }
 
 // Open connects to a ledger that is there, and checks the server's settings and the schema; it makes and changes
@@ -29,9 +35,11 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.checkSchema(ctx); err != nil {
+	version, err := l.checkSchema(ctx)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the %s ledger: %w", config.Driver, err), l.store.close())
 	}
+	l.refuseNewer = fmt.Sprintf(l.dialect.refuseNewer, version)
 	return l, nil
 }
 
@@ -71,7 +79,9 @@ func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	if create {
 		config = migrating(config)
 	}
-	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)}}
+	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
+		newer: alarms{last: make(map[string]time.Time)}}
+	l.log.Store(config.Log)
 	var err error
 	switch config.Driver {
 	case PostgreSQL:
@@ -108,8 +118,30 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 	return l.again(ctx, func() error {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
-		return l.store.write(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) })
+		return l.store.write(tctx, l.refusing(tctx, func(t txn) ([]stmt, error) { return fn(tctx, t) }))
 	})
+}
+
+// refusing makes a transaction fail once a newer build has changed the schema in a way that this one can't work with. A
+// Ledger that migrates has no tables yet, and checks by itself.
+func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) func(txn) ([]stmt, error) {
+	if l.refuseNewer == "" {
+		return fn
+	}
+	return func(t txn) ([]stmt, error) {
+		if err := t.refuseNewer(ctx, l.refuseNewer); err != nil {
+			return nil, err
+		}
+		return fn(t)
+	}
+}
+
+// alarmNewer raises the alarm about a schema that refuses this build, once a minute.
+func (l *Ledger) alarmNewer(err error) {
+	if log := l.log.Load(); log != nil && errors.Is(err, ErrNewerSchema) && l.newer.due("") {
+		log.Error("ALARM: the ledger's schema is newer than this build can work with, so this process writes nothing to it, "+
+			"and grants wait unpaid; run the new build", zap.String("code", "newer_schema"), zap.Error(err))
+	}
 }
 
 // again runs a transaction until it does not lose against another one, a bounded number of times.
@@ -117,6 +149,7 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	run := func() (again bool, err error) {
 		start := time.Now()
 		err = transact()
+		l.alarmNewer(err)
 		again = errors.Is(err, errAgain)
 		l.observe("write", start, again, err)
 		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is not the database's failure

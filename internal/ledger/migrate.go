@@ -152,14 +152,19 @@ func (h *schema) check(steps []migration) error {
 	return nil
 }
 
+// ErrNewerSchema says that the schema was brought up to date while this program runs, and that this build can't work with
+// it: the ledger takes no writes from it. Its error is an outage, so no attempt is counted.
+var ErrNewerSchema = errors.New("the ledger's schema is newer than this build can work with, so it writes nothing: " +
+	"upgrade this program")
+
 // ErrOldSchema says that the database lacks steps that this build needs. Its error is Broken.
 var ErrOldSchema = errors.New("the schema is older than this build")
 
-// checkSchema refuses a database whose tables this build can't work with.
-func (l *Ledger) checkSchema(ctx context.Context) error {
+// checkSchema refuses a database whose tables this build can't work with, and returns this build's version.
+func (l *Ledger) checkSchema(ctx context.Context) (version int, err error) {
 	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	has, err := l.readSchema(ctx)
 	if err == nil {
@@ -167,15 +172,15 @@ func (l *Ledger) checkSchema(ctx context.Context) error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("check the schema: %w", err)
+		return 0, fmt.Errorf("check the schema: %w", err)
 	case len(has.steps) == 0:
-		return hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the "+
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the "+
 			"right one, `hongbao init` makes them", ErrNotFounded)
 	case has.done < int64(len(steps)):
-		return hongbao.Errorf(hongbao.ClassBroken, "%w: it has version %d, this build needs version %d: `hongbao init` "+
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: it has version %d, this build needs version %d: `hongbao init` "+
 			"brings it up to date", ErrOldSchema, has.done, len(steps))
 	}
-	return nil
+	return len(steps), nil
 }
 
 // migrate brings the schema up to date, and names the steps that were missing.

@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -77,7 +79,14 @@ func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(txn) ([
 type mysqlTxn struct {
 	conn  *sql.Conn
 	begin string // empty once it was sent
-	sent  bool   // COMMIT may have reached the server
+	// rows says that begin ends with a statement that returns rows.
+	rows bool
+	sent bool // COMMIT may have reached the server
+}
+
+func (t *mysqlTxn) refuseNewer(_ context.Context, sql string) error {
+	t.begin, t.rows = t.begin+sql+";\n", true
+	return nil
 }
 
 // mysqlPiece bounds what is sent at once, but for a single statement that is longer.
@@ -163,12 +172,21 @@ func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (ro
 func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func(scan) error) error {
 	m := mysqlNumbered(query)
 	text := strings.Join([]string{t.begin, m.text}, "")
+	passOver := t.rows && t.begin != ""
 	t.begin = ""
 	rows, err := t.conn.QueryContext(ctx, text, m.args(args)...)
 	if err != nil {
 		return mysqlError(fmt.Errorf("%.60s...: %w", query, err), false)
 	}
 	defer rows.Close()
+	if passOver { // by Next: an error that the driver meets in NextResultSet hangs its Close
+		for rows.Next() {
+			continue
+		}
+		if !rows.NextResultSet() {
+			return mysqlError(fmt.Errorf("%.60s...: %w", text, cmp.Or(rows.Err(), io.ErrUnexpectedEOF)), false)
+		}
+	}
 	for rows.Next() {
 		if err := row(rows.Scan); err != nil {
 			return err

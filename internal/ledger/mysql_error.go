@@ -27,6 +27,8 @@ func mysqlError(err error, sent bool) error {
 	// Record changed, lock timeout, deadlock (on Galera also the answer to a COMMIT); a batch id that was drawn twice.
 	case 1020, 1205, 1213, 1062:
 		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", errAgain, err)
+	case 1242: // a subquery with more than one row: only refuse_newer has one that can
+		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", ErrNewerSchema, err)
 	case 3819, 4025: // CHECK, on MySQL and on MariaDB
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w: %w", errOverdraw, err)
 	case 1216, 1217, 1451, 1452: // foreign keys

@@ -157,7 +157,7 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 	}
 	// Release closes a connection that is not idle and outside a transaction, and so rolls back.
 	defer conn.Release()
-	t := &postgresTxn{conn: conn.Conn(), begin: begin}
+	t := &postgresTxn{conn: conn.Conn(), begin: []string{begin}}
 	last, err := fn(t)
 	if err == nil {
 		err = t.commit(ctx, last)
@@ -178,8 +178,13 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 // postgresTxn begins with its first statements, in their round trip.
 type postgresTxn struct {
 	conn  *pgx.Conn
-	begin string // empty once it was sent
-	sent  bool   // COMMIT may have reached the server
+	begin []string // what begins it; empty once it was sent
+	sent  bool     // COMMIT may have reached the server
+}
+
+func (t *postgresTxn) refuseNewer(_ context.Context, sql string) error {
+	t.begin = append(t.begin, sql)
+	return nil
 }
 
 func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
@@ -187,17 +192,17 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 		return t.copyGrants(ctx, &stmts[0])
 	}
 	b := &pgx.Batch{}
-	if t.begin != "" {
-		b.Queue(t.begin)
+	for _, sql := range t.begin {
+		b.Queue(sql)
 	}
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...)
 	}
 	r := t.conn.SendBatch(ctx, b)
-	if t.begin != "" {
-		t.begin = ""
+	begin := t.begin
+	for t.begin = nil; len(begin) > 0; begin = begin[1:] {
 		if _, err := r.Exec(); err != nil {
-			return postgresError(errors.Join(fmt.Errorf("begin: %w", err), r.Close()), t.sent)
+			return postgresError(errors.Join(fmt.Errorf("%.60s...: %w", begin[0], err), r.Close()), t.sent)
 		}
 	}
 	for _, s := range stmts {
@@ -219,7 +224,7 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 
 // copyGrants copies rows into table grants.
 func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
-	if t.begin != "" {
+	if len(t.begin) > 0 {
 		if err := t.run(ctx); err != nil {
 			return err
 		}
@@ -277,7 +282,7 @@ func (s *stmt) answer(r pgx.BatchResults) (pgconn.CommandTag, error) {
 }
 
 func (t *postgresTxn) query(ctx context.Context, sql string, args []any, row func(scan) error) error {
-	if t.begin != "" {
+	if len(t.begin) > 0 {
 		if err := t.run(ctx); err != nil {
 			return err
 		}
@@ -299,7 +304,7 @@ func (t *postgresTxn) query(ctx context.Context, sql string, args []any, row fun
 }
 
 func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
-	if t.begin != "" && len(last) == 0 {
+	if len(t.begin) > 0 && len(last) == 0 {
 		return nil
 	}
 	t.sent = true
@@ -331,6 +336,8 @@ func postgresError(err error, sent bool) error {
 	switch pg.Code {
 	case "40001", "40P01", "55P03", "23505": // serialization, deadlock, lock timeout; a batch id that was drawn twice
 		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
+	case "22012": // division by zero: only refuse_newer divides
+		return hongbao.Outagef(class, "PostgreSQL: %w: %w", ErrNewerSchema, err)
 	case "23514":
 		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w: %w", errOverdraw, err)
 	case "23503":

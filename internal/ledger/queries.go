@@ -37,6 +37,9 @@ type dialect struct {
 type queries struct {
 	// hasSchema counts the table hongbao_schema.
 	hasSchema string
+	// refuseNewer is formatted with this build's version. It fails, or on SQLite returns a row, if a step of the schema says
+	// that builds of this version can't work with it.
+	refuseNewer string
 	// insertGrants takes the packed columns of grants but batch, then batch.
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
@@ -77,7 +80,7 @@ type queries struct {
 
 func (q *queries) byName() map[string]*string {
 	return map[string]*string{
-		"has_schema": &q.hasSchema, "insert_grants": &q.insertGrants, "read_grants": &q.readGrants,
+		"has_schema": &q.hasSchema, "refuse_newer": &q.refuseNewer, "insert_grants": &q.insertGrants, "read_grants": &q.readGrants,
 		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine,
 		"find_quarantined": &q.findQuarantined,
 		"credit_users":     &q.creditUsers, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,

@@ -63,6 +63,7 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
 	}
+	config.Ledger.log.CompareAndSwap(nil, config.Log)
 	return &Settler{config: config, missing: &alarms{last: make(map[string]time.Time)}}, nil
 }
 

@@ -166,6 +166,12 @@ type sqliteTxn struct {
 	conn *sql.Conn
 }
 
+func (t *sqliteTxn) refuseNewer(ctx context.Context, sql string) error {
+	return t.query(ctx, sql, nil, func(scan) error {
+		return hongbao.Outagef(hongbao.ClassTransient, "SQLite: %w", ErrNewerSchema)
+	})
+}
+
 func (t *sqliteTxn) run(ctx context.Context, stmts ...stmt) error {
 	for _, s := range stmts {
 		changed, err := t.exec(ctx, &s)

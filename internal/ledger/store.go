@@ -38,6 +38,9 @@ type scan func(dest ...any) error
 
 // txn is a transaction that runs.
 type txn interface {
+	// refuseNewer has the transaction fail with ErrNewerSchema if a step of the schema refuses this build. sql is the
+	// dialect's refuseNewer; it goes out with the transaction's first statement, in its round trip.
+	refuseNewer(ctx context.Context, sql string) error
 	// run executes the statements in order, in one round trip where the database can.
 	run(ctx context.Context, stmts ...stmt) error
 	// query calls row for each row of the result.

@@ -96,12 +96,12 @@ func (t *together) begin(ctx context.Context) error {
 	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
 	var err error
 	next, stop := iter.Pull(func(yield func(txn) bool) {
-		err = t.ledger.store.write(t.ctx, func(x txn) ([]stmt, error) {
+		err = t.ledger.store.write(t.ctx, t.ledger.refusing(t.ctx, func(x txn) ([]stmt, error) {
 			if !yield(x) {
 				return nil, errGivenUp
 			}
 			return nil, nil
-		})
+		}))
 	})
 	end := func() {
 		stop()

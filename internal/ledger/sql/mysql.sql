@@ -8,6 +8,10 @@
 -- name: has_schema
 SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'hongbao_schema';
 
+-- name: refuse_newer
+-- One row more than a scalar may have is an error; a division by zero would be a warning.
+SELECT (SELECT version FROM hongbao_schema WHERE lowest > %d UNION ALL SELECT 0);
+
 -- name: insert_grants
 -- insertOnce adds ON DUPLICATE KEY.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)

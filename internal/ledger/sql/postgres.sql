@@ -3,6 +3,9 @@
 -- name: has_schema
 SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
 
+-- name: refuse_newer
+SELECT 1 / (max(lowest) <= %d)::integer FROM hongbao_schema;
+
 -- name: insert_grants
 -- The second try, after COPY has failed; insertOnce adds ON CONFLICT.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)

@@ -5,6 +5,9 @@
 -- name: has_schema
 SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_schema';
 
+-- name: refuse_newer
+SELECT version FROM hongbao_schema WHERE lowest > %d LIMIT 1;
+
 -- name: insert_grants
 -- One row: sqliteTxn puts as many side by side as go together.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)

@@ -75,6 +75,7 @@ func logged(t Times) (all []Alert) {
 		{"handler_panicked", today, "The code of a sink has a bug"},
 		{"group_vanished", today, "A consumer group was removed by hand"},
 		{"unknown_campaign", today, "Grants wait unpaid: the ledger does not have their campaign"},
+		{"newer_schema", now, "A process writes nothing to the ledger, its schema is newer: grants wait unpaid"},
 		{"keys_unread", today, "hongbao serve can't read or use its key set"},
 		{"fsync_slow", today, "Each grab waits for a sync that comes once a second"},
 	} {
