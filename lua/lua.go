@@ -25,7 +25,8 @@
 //	replicas                              the most replicas that a shard's primary has had
 //	unskip                                repairs what openings by earlier builds have skipped
 //	guard                                 what stands in front of the scripts of a shard
-//	bits, fields, left, parking, stub     what others include
+//	restore, kept                         the decisions about campaigns and sinks that the ledger has too
+//	bits, control, fields, left, parking, stub     what others include
 package lua
 
 import "embed"

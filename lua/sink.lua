@@ -1,25 +1,27 @@
--- sink: pauses a sink for all workers, lets it go on, or bounds its rate.
+-- sink: pauses a sink for all workers, lets it go on, or bounds its rate. It also pauses one campaign for the sink.
 --
--- KEYS  1 sink
+-- KEYS  1 sink  2 controls  3 the sink's campaigns
 -- ARGV  1 what to do: pause, resume, limit  2 who  3 why  4 grants a second, of limit: 0 for no bound, "" for the worker's own
--- Reply "changed", or "same" if the sink stood so before; then the hash, field by field
+--       5 the campaign that is paused or resumed; "" for the whole sink  6 name of the decision in controls
+-- Reply "changed", or "same" if the sink stood so before; then the sink's hash, field by field
 -- Cost  O(1)
 -- First write HSET: it grows memory, by one small hash a sink.
 --       It runs when Redis is out of memory too (see newDrainScript): a pause may be what mends it.
--- Repeat answers "same": the first one's name and reason stay.
+-- Repeat answers "same": the first one's name and reason stay. It counts as a new decision: rev rises, and the ledger gets it.
 
-local field, wanted, prefix = 'paused', ARGV[1] == 'pause' and '1' or '0', ''
-if ARGV[1] == 'limit' then
-	field, wanted, prefix = 'rate', ARGV[4], 'limit_'
-end
-local has = redis.call('HGET', KEYS[1], field) or (field == 'paused' and '0' or '')
-local changed = 'same'
-if has ~= wanted then
-	local clock = redis.call('TIME')
-	redis.call('HSET', KEYS[1], field, wanted, prefix .. 'by', ARGV[2], prefix .. 'why', ARGV[3], prefix .. 'at',
-		string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)))
-	changed = 'changed'
+redis.call('HLEN', KEYS[1])
+redis.call('HLEN', KEYS[2])
+redis.call('HLEN', KEYS[3])
+local paused = ARGV[1] == 'pause' and '1' or '0'
+local changed
+if ARGV[5] ~= '' then
+	changed = decide(KEYS[3], KEYS[2], ARGV[6], ARGV[5] .. ':paused', ARGV[5] .. ':', '0', paused, ARGV[2], ARGV[3])
+	redis.call('HINCRBY', KEYS[1], 'campaigns', 1) -- workers read them anew
+elseif ARGV[1] == 'limit' then
+	changed = decide(KEYS[1], KEYS[2], ARGV[6], 'rate', 'limit_', '', ARGV[4], ARGV[2], ARGV[3])
+else
+	changed = decide(KEYS[1], KEYS[2], ARGV[6], 'paused', '', '0', paused, ARGV[2], ARGV[3])
 end
 local reply = redis.call('HGETALL', KEYS[1])
-table.insert(reply, 1, changed)
+table.insert(reply, 1, changed and 'changed' or 'same')
 return reply

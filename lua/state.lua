@@ -1,30 +1,36 @@
 -- state: moves a campaign from one state to another: loading -> open (when all packets are there), open <-> paused.
 --
--- KEYS  1 campaign  2 stock
--- ARGV  1 the new state  2 the state that it must come from
+-- KEYS  1 campaign  2 stock  3 controls
+-- ARGV  1 the new state  2 the state that it must come from  3 who  4 why  5 name of the decision in controls: open <-> paused
 -- Reply "ok" and the state, or "refused", the state, and why: missing, state, packets
 -- Cost  O(1)
 -- First write HSET of a field that exists: it grows memory by a few bytes.
 --       It runs when Redis is out of memory too (see newDrainScript): who pauses a campaign stops what fills it.
--- Repeat answers "ok": it is in that state already.
+-- Repeat answers "ok": it is in that state already. A repeated pause or resume counts as a new decision: rev rises, and the
+--       ledger gets it.
 
 local c, damage = whole(KEYS[1], 'state', 'packets', 'total', 'loaded', 'loaded_amount')
 local share = redis.call('HMGET', KEYS[1], 'share', 'share_amount') -- of this place; absent where it is the only one
 local stocked = redis.call('LLEN', KEYS[2])
+redis.call('HLEN', KEYS[3])
 if damage then
 	return damage
 end
 if not c[1] then
 	return { 'refused', '', 'missing' }
 end
+if c[1] ~= ARGV[1] and c[1] ~= ARGV[2] then
+	return { 'refused', c[1], 'state' }
+end
+if ARGV[2] ~= 'loading' then
+	decide(KEYS[1], KEYS[3], ARGV[5], 'state', 'pause_', '', ARGV[1], ARGV[3], ARGV[4])
+	return { 'ok', ARGV[1] }
+end
 if c[1] == ARGV[1] then
 	return { 'ok', c[1] }
 end
-if c[1] ~= ARGV[2] then
-	return { 'refused', c[1], 'state' }
-end
 local packets, total = share[1] or c[2], share[2] or c[3]
-if c[1] == 'loading' and (stocked ~= tonumber(packets) or c[4] ~= packets or c[5] ~= total) then
+if stocked ~= tonumber(packets) or c[4] ~= packets or c[5] ~= total then
 	return { 'refused', c[1], 'packets' }
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[1])

@@ -296,8 +296,8 @@ func (l *life) look() {
 // end pauses, resumes, closes and refunds each campaign, and takes it out of Redis.
 func (l *life) end() {
 	for id, packets := range l.packets {
-		l.ok("campaign", "pause", id)
-		l.ok("campaign", "resume", id)
+		l.ok("campaign", "pause", id, "--why", "test")
+		l.ok("campaign", "resume", id, "--why", "test")
 		l.says([]string{"campaign", "close", id, "--early"}, fmt.Sprintf("granted %d packets", packets))
 		l.says([]string{"grab", id, user(20), "--fact", "device=d1"}, "ended")
 	}

@@ -59,7 +59,8 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 	s.t.Helper()
 	goOn := [][]string{
 		{"grab", near, user(60)}, {"receipts", near, user(1)}, {"campaign", "show", near}, {"campaign", "list"},
-		{"campaign", "pause", near}, {"campaign", "resume", near}, {"campaign", "close", near, "--early"}, {"tail"},
+		{"campaign", "pause", near, "--why", "test"}, {"campaign", "resume", near, "--why", "test"},
+		{"campaign", "close", near, "--early"}, {"tail"},
 	}
 	for _, args := range goOn {
 		code, text := s.run(args...)

@@ -144,13 +144,19 @@ func resumeCmd() *cobra.Command {
 		(*app.App).Resume)
 }
 
-func stateCmd(name, short, state string, do func(*app.App, context.Context, string) error) *cobra.Command {
-	return &cobra.Command{
+func stateCmd(name, short, state string, do func(a *app.App, ctx context.Context, id, why string) error) *cobra.Command {
+	why := ""
+	cmd := &cobra.Command{
 		Use: name + " CAMPAIGN", Short: short, Args: oneCampaign,
-		Example: "  hongbao campaign " + name + " spring-rain",
+		Long: "It needs no ledger. A worker brings it to the ledger, within a second of its being there, and from there it comes " +
+			"back\nif Redis loses it.",
+		Example: "  hongbao campaign " + name + " spring-rain --why \"the shop is closed\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if why == "" {
+				return app.Usage("--why is required: the reason is kept (see `%s --help`)", cmd.CommandPath())
+			}
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				if err := do(a, cmd.Context(), args[0]); err != nil {
+				if err := do(a, cmd.Context(), args[0], why); err != nil {
 					return err
 				}
 				out := struct {
@@ -164,6 +170,8 @@ func stateCmd(name, short, state string, do func(*app.App, context.Context, stri
 			})
 		},
 	}
+	cmd.Flags().StringVar(&why, "why", "", "why; kept in Redis and in the ledger (required)")
+	return cmd
 }
 
 func showCmd() *cobra.Command {

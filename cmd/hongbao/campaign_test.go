@@ -199,7 +199,7 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	before := d.content()
 	loads()
 	require.Equal(t, before, d.content())
-	d.ok("campaign", "pause", "rain")
+	d.ok("campaign", "pause", "rain", "--why", "test")
 	loads()
 	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State, "a load does not open what was paused")
 	s := d.show("rain")
@@ -212,22 +212,26 @@ func TestPauseResumeShowList(t *testing.T) {
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1000)
 	for range 2 {
-		require.Equal(t, "campaign rain is paused\n", d.ok("campaign", "pause", "rain"))
+		require.Equal(t, "campaign rain is paused\n", d.ok("campaign", "pause", "rain", "--why", "test"))
 		require.Equal(t, "paused\n", d.ok("grab", "rain", "u"))
 	}
 	for range 2 {
-		require.Equal(t, "campaign rain is open\n", d.ok("campaign", "resume", "rain"))
+		require.Equal(t, "campaign rain is open\n", d.ok("campaign", "resume", "rain", "--why", "test"))
 	}
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 	s := d.show("rain")
 	require.Equal(t, hongbao.Amount(1000), s.Ledger.Funded)
 	require.EqualValues(t, 9, s.Redis.Left)
 	require.NotContains(t, d.ok("campaign", "show", "rain"), `"seed"`)
-	for _, command := range []string{"pause", "resume", "show", "load"} {
+	for _, command := range []string{"show", "load"} {
 		d.refused(1, []string{"campaign", command, "drizzle"}, "drizzle")
 	}
+	for _, command := range []string{"pause", "resume"} {
+		d.refused(1, []string{"campaign", command, "drizzle", "--why", "test"}, "drizzle")
+		d.refused(2, []string{"campaign", command, "drizzle"}, "--why is required")
+	}
 	d.ok("campaign", "create", spec(t, "unloaded", 10, 1000))
-	d.refused(1, []string{"campaign", "pause", "unloaded"}, "unloaded")
+	d.refused(1, []string{"campaign", "pause", "unloaded", "--why", "test"}, "unloaded")
 	require.Nil(t, d.show("unloaded").Redis)
 	list := d.ok("campaign", "list")
 	require.Regexp(t, `(?m)^ID .*\nrain .*\nunloaded .*\n$`, list)

@@ -31,5 +31,5 @@ func TestCommandsOnAFrozenShard(t *testing.T) {
 		require.Contains(t, r.out+r.err, "balance")
 	}
 	d.refused(5, []string{"audit"}, "`hongbao recover`")
-	d.refused(5, []string{"campaign", "pause", "rain"}, "`hongbao recover`")
+	d.refused(5, []string{"campaign", "pause", "rain", "--why", "test"}, "`hongbao recover`")
 }

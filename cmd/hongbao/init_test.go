@@ -16,7 +16,8 @@ import (
 // openers are commands that open what is there, with their exit codes where they are refused.
 func openers(d *deployment) [][]string {
 	return [][]string{
-		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"}, {"campaign", "close", "rain", "--early"},
+		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain", "--why", "test"},
+		{"campaign", "close", "rain", "--early"},
 		{"work"}, {"grab", "rain", "u"},
 		{"campaign", "create", spec(d.t, "hail", 5, 50)}, {"campaign", "list"}, {"campaign", "show", "rain"},
 		{"dead", "list"}, {"quarantine", "list"},
@@ -37,7 +38,7 @@ func TestInitFoundsOnce(t *testing.T) {
 
 	made := d.ok("init")
 	require.Contains(t, made, "tables made: 0001_ledger.sql, 0002_access.sql, 0003_closes.sql, 0004_topup.sql, "+
-		"0005_archive.sql; deployment "+d.prefix+" is founded\n")
+		"0005_archive.sql, 0006_control.sql; deployment "+d.prefix+" is founded\n")
 	require.Contains(t, made, "3 founded, 0 founded before\n")
 	require.Contains(t, made, d.topic+"-made: as it must be\n")
 	before := d.content()

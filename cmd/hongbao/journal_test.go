@@ -38,7 +38,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	away("campaign", "pause", "rain")
+	away("campaign", "pause", "rain", "--why", "test")
 	require.Contains(t, d.ok("grab", "rain", "u1"), "paused\n", "it is paused at once")
 	require.EqualValues(t, 1, waiting())
 
@@ -56,7 +56,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	require.Equal(t, []access.Action{access.LoadCampaign, access.CreateCampaign}, []access.Action{page.Entries[0].Action,
 		page.Entries[1].Action})
 
-	away("campaign", "resume", "rain")
+	away("campaign", "resume", "rain", "--why", "test")
 	require.EqualValues(t, 1, waiting())
 	keys := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))

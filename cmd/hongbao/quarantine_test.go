@@ -57,7 +57,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			if c.paused {
 				require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
 				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
-				d.ok("campaign", "resume", "rain")
+				d.ok("campaign", "resume", "rain", "--why", "test")
 			}
 			require.Contains(t, d.ok("grab", "rain", "u2"), want)
 			d.quiet()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +108,6 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 
 func writeShards(w io.Writer, list []*app.ShardLoss) error {
 	var b strings.Builder
-	if slices.ContainsFunc(list, func(s *app.ShardLoss) bool { return s.Opened }) {
-		b.WriteString("pauses and bounds of sinks that no shard had any more are gone: look at `hongbao sink list`\n")
-	}
 	for _, s := range list {
 		state, what := "open", ""
 		switch {

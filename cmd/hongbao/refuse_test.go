@@ -134,7 +134,8 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: testkit.Redis(t)})
 	e := setup(t, options{redis: replica, unfounded: true})
 	for _, command := range [][]string{
-		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain"},
+		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
+		{"campaign", "pause", "rain", "--why", "test"},
 		{"grab", "rain", "u"}, {"work"}, {"audit"},
 	} {
 		d.refused(1, command, "maxmemory-policy", "allkeys-lru", "set it to noeviction", evicting.Addr)

@@ -149,8 +149,8 @@ func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) 
 			})
 		},
 	}
-	cmd.Flags().StringVar(&who, "by", "", "who decides; kept in Redis (required)")
-	cmd.Flags().StringVar(&why, "why", "", "why; kept in Redis (required)")
+	cmd.Flags().StringVar(&who, "by", "", "who decides; kept in Redis and in the ledger (required)")
+	cmd.Flags().StringVar(&why, "why", "", "why; kept in Redis and in the ledger (required)")
 	return cmd
 }
 

@@ -134,7 +134,7 @@ func (a *App) store() (*campaigns.Store, error) {
 	cfg := a.Config.Store
 	cfg.Redis, cfg.Space = a.redis, a.space.Space
 	if a.ledger != nil {
-		cfg.Codes = a.ledger.Codes
+		cfg.Codes, cfg.Pause = a.ledger.Codes, a.ledger.CampaignPause
 	}
 	return campaigns.New(cfg)
 }

@@ -254,25 +254,31 @@ func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string
 	return a.createCodes(ctx, &c, codes)
 }
 
-// Pause makes a campaign answer paused until it is resumed.
-func (a *App) Pause(ctx context.Context, id string) error {
-	return a.recorded(ctx, about(ctx, access.PauseCampaign, id), func(ctx context.Context, _ *access.Entry) error {
-		store, err := a.store()
-		if err != nil {
-			return err
-		}
-		return store.Pause(ctx, id)
-	})
+// Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker brings it there.
+// why may be empty.
+func (a *App) Pause(ctx context.Context, id, why string) error {
+	return a.turn(ctx, access.PauseCampaign, id, why, (*campaigns.Store).Pause)
 }
 
-// Resume opens a paused campaign again.
-func (a *App) Resume(ctx context.Context, id string) error {
-	return a.recorded(ctx, about(ctx, access.ResumeCampaign, id), func(ctx context.Context, _ *access.Entry) error {
+// Resume opens a paused campaign again. why may be empty.
+func (a *App) Resume(ctx context.Context, id, why string) error {
+	return a.turn(ctx, access.ResumeCampaign, id, why, (*campaigns.Store).Resume)
+}
+
+func (a *App) turn(ctx context.Context, action access.Action, id, why string,
+	do func(s *campaigns.Store, ctx context.Context, id, by, why string) error) error {
+	if len(why) > maxWords {
+		return Usage("why has %d bytes, at most %d are allowed", len(why), maxWords)
+	}
+	return a.recorded(ctx, about(ctx, action, id), func(ctx context.Context, e *access.Entry) error {
+		if why != "" {
+			e.Details = map[string]any{"why": why}
+		}
 		store, err := a.store()
 		if err != nil {
 			return err
 		}
-		return store.Resume(ctx, id)
+		return do(store, ctx, id, e.Who, why)
 	})
 }
 

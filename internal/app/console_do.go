@@ -56,9 +56,9 @@ func (c consoleActions) LoadCampaign(ctx context.Context, _ *access.Caller, id s
 func (c consoleActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
 	return c.Within(ctx, Needs{}, func(a *App) error {
 		if pause {
-			return a.Pause(ctx, id)
+			return a.Pause(ctx, id, fromConsole)
 		}
-		return a.Resume(ctx, id)
+		return a.Resume(ctx, id, fromConsole)
 	})
 }
 

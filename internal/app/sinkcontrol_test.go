@@ -101,7 +101,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	through(newHung(places[1], places[3])) // the home says where the others are
 	store, err := a.store()
 	require.NoError(t, err)
-	require.NoError(t, store.Pause(t.Context(), "rain"))
+	require.NoError(t, store.Pause(t.Context(), "rain", "ann", "test"))
 	a.redis = plain
 	for _, k := range places {
 		state, _, err := shards.Of(plain, k).CampaignState(t.Context(), "rain")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -156,9 +157,10 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 // An error says that Redis is out of reach: the grant comes again, and the campaign is paused then. A campaign that is
 // not in Redis has nothing to pause.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
+	why, _, _ := strings.Cut(what, ";")
 	store, err := a.store()
 	if err == nil {
-		err = store.Pause(context.WithoutCancel(ctx), g.Campaign)
+		err = store.Pause(context.WithoutCancel(ctx), g.Campaign, "hongbao", why)
 	}
 	a.log.Error("ALARM: "+what+" shows it, `hongbao campaign resume` opens the campaign again",
 		zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), reason,

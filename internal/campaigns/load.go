@@ -7,6 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Load puts the plan's packets into the stocks of the campaign's places, chunk by chunk, and opens the campaign. hash
@@ -197,13 +198,33 @@ func (l *load) deal(ctx context.Context) error {
 	return nil
 }
 
-// open opens the places, the home last.
+// open opens the places, the home last. A campaign that was paused before Redis lost it stays paused.
 func (l *load) open(ctx context.Context) error {
+	state := Open
+	var pause *stream.Control
+	if l.cfg.Pause != nil {
+		var err error
+		if pause, err = l.cfg.Pause(ctx, l.c.ID); err != nil {
+			return err
+		}
+		if pause != nil && pause.Value == Paused {
+			state = Paused
+		}
+	}
 	for j := len(l.places) - 1; j >= 0; j-- {
-		if p := l.places[j]; p.at.State == Loading {
-			if err := l.patiently(ctx, func() error { return p.SetState(ctx, l.c.ID, Open, Loading) }); err != nil {
+		p := l.places[j]
+		if p.at.State != Loading {
+			continue
+		}
+		err := l.patiently(ctx, func() error { return p.SetState(ctx, l.c.ID, state, Loading) })
+		if err == nil && pause != nil {
+			err = l.patiently(ctx, func() error {
+				_, err := p.RestoreControl(ctx, pause)
 				return err
-			}
+			})
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 	for lives := range 4 {
 		for _, ran := range []bool{false, true} {
 			b.mortal.lives, b.mortal.ran = lives, ran
-			require.ErrorIs(t, dying.Pause(t.Context(), c.ID), errKilled)
+			require.ErrorIs(t, dying.Pause(t.Context(), c.ID, "ann", "test"), errKilled)
 			moved := lives
 			if ran {
 				moved++
@@ -89,13 +89,13 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 			} else {
 				require.Equal(t, Paused, st.State)
 			}
-			require.NoError(t, store.Pause(t.Context(), c.ID))
-			require.NoError(t, store.Pause(t.Context(), c.ID))
+			require.NoError(t, store.Pause(t.Context(), c.ID, "ann", "test"))
+			require.NoError(t, store.Pause(t.Context(), c.ID, "ann", "test"))
 			require.Equal(t, slices.Repeat([]string{Paused}, 4), b.states(t, &c))
 
 			b.mortal.lives = lives
-			require.ErrorIs(t, dying.Resume(t.Context(), c.ID), errKilled)
-			require.NoError(t, store.Resume(t.Context(), c.ID))
+			require.ErrorIs(t, dying.Resume(t.Context(), c.ID, "ann", "test"), errKilled)
+			require.NoError(t, store.Resume(t.Context(), c.ID, "ann", "test"))
 			b.loadedWhole(t, &c, plan)
 		}
 	}
@@ -112,14 +112,14 @@ func TestPauseOfPlacesThatDiffer(t *testing.T) {
 		require.NoError(t, b.rdb.HSet(t.Context(), places[j].Campaign(c.ID), "state", state).Err())
 	}
 	set(2, Loading)
-	err := store.Pause(t.Context(), c.ID)
+	err := store.Pause(t.Context(), c.ID, "ann", "test")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
 	require.Equal(t, []string{Open, Open, Loading}, b.states(t, &c))
 
 	set(1, Frozen)
 	set(2, Open)
-	require.ErrorIs(t, store.Pause(t.Context(), c.ID), shards.ErrLost)
+	require.ErrorIs(t, store.Pause(t.Context(), c.ID, "ann", "test"), shards.ErrLost)
 	require.Equal(t, []string{Paused, Frozen, Paused}, b.states(t, &c))
 	st, _, err := store.Status(t.Context(), c.ID)
 	require.NoError(t, err)

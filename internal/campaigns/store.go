@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
@@ -41,6 +42,9 @@ type Config struct {
 	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
 	// load a campaign that has codes; nil where none is loaded.
 	Codes func(ctx context.Context, id string, after int64, n int) ([]string, error)
+	// Pause gives the ledger's last decision to pause or resume a campaign, nil if it has none. A campaign that is loaded
+	// while it is paused stays paused. nil where nothing is loaded.
+	Pause func(ctx context.Context, id string) (*stream.Control, error)
 	// Packets that one call loads into Redis, which is busy meanwhile.
 	//
 	// A Lua call takes fewer than 8,000 arguments.
@@ -72,22 +76,26 @@ func New(cfg Config) (*Store, error) {
 	return &Store{cfg: cfg, layout: layout, lease: lease}, nil
 }
 
-// Pause makes the campaign answer paused until Resume. A second call is no error.
-func (s *Store) Pause(ctx context.Context, id string) error { return s.move(ctx, id, Paused, Open) }
+// Pause makes the campaign answer paused until Resume. A second call is no error. by and why are kept with the state.
+func (s *Store) Pause(ctx context.Context, id, by, why string) error {
+	return s.move(ctx, id, shards.StateChange{To: Paused, From: Open, By: by, Why: why})
+}
 
-// Resume opens a paused campaign. A second call is no error.
-func (s *Store) Resume(ctx context.Context, id string) error { return s.move(ctx, id, Open, Paused) }
+// Resume opens a paused campaign. A second call is no error. by and why are kept with the state.
+func (s *Store) Resume(ctx context.Context, id, by, why string) error {
+	return s.move(ctx, id, shards.StateChange{To: Open, From: Paused, By: by, Why: why})
+}
 
 // move moves a campaign on all its places from one state to another. If a place is in neither, it moves none. If it is
 // killed on its way it has moved some, and is called again. It moves the others even if Redis has lost a place, or a
 // place does not answer; the error names that one.
-func (s *Store) move(ctx context.Context, id, to, from string) error {
+func (s *Store) move(ctx context.Context, id string, c shards.StateChange) error {
 	places, err := shards.PlacesOf(ctx, s.cfg.Redis, s.layout, id)
 	if err != nil {
 		return err
 	}
 	set := func(k shards.Keys) error {
-		return onPlace(shards.Of(s.cfg.Redis, k).SetState(ctx, id, to, from), places, k)
+		return onPlace(shards.Of(s.cfg.Redis, k).SetStateBy(ctx, id, c), places, k)
 	}
 	if len(places) > 1 {
 		states := make([]string, len(places))
@@ -95,7 +103,7 @@ func (s *Store) move(ctx context.Context, id, to, from string) error {
 			states[i], _, err = shards.Of(s.cfg.Redis, places[i]).CampaignState(ctx, id)
 			return err
 		}) {
-			if err == nil && !slices.Contains([]string{to, from, Frozen, ""}, states[i]) {
+			if err == nil && !slices.Contains([]string{c.To, c.From, Frozen, ""}, states[i]) {
 				return set(places[i]) // says why not
 			}
 		}

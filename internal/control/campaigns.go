@@ -101,6 +101,11 @@ type refundBody struct {
 	Missing int64 `json:"missing,omitempty" minimum:"1" doc:"Exactly missing of the ending: grants that are decided and will not be paid."`
 }
 
+// stateBody is the body of a pause and of a resume.
+type stateBody struct {
+	Why string `json:"why,omitempty" maxLength:"500" doc:"Kept in Redis and in the ledger, as is the caller's key."`
+}
+
 // stateAnswer is the answer of pause and resume.
 type stateAnswer struct {
 	Campaign string `json:"campaign" doc:"The campaign's id."`
@@ -173,15 +178,19 @@ func campaignChanges() []operation {
 
 // stateChange is pause or resume. It needs no ledger: who pauses must not wait for a database.
 func stateChange(name, summary, state string, action access.Action,
-	do func(*app.App, context.Context, string) error) operation {
+	do func(a *app.App, ctx context.Context, id, why string) error) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
-		description: "It works while the ledger is away; the journal has it once that is back.",
-		action:      action, body: empty{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
+		description: "It works while the ledger is down; the ledger and its journal have it once that is back.",
+		action:      action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
 		alone: true,
-		do: plain(func(ctx context.Context, c *call) (any, error) {
-			return stateAnswer{c.campaign, state}, do(c.app, ctx, c.campaign)
-		}),
+		do: func(ctx context.Context, c *call) (any, error) {
+			why := c.fields.text("why")
+			if err := c.fields.done(); err != nil {
+				return nil, err
+			}
+			return stateAnswer{c.campaign, state}, do(c.app, ctx, c.campaign, why)
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a ledger in use is not founded":              testFoundInUse,
 	"a shard's epoch and server":                  testShardState,
 	"losses that a person accepted":               testAcceptedLosses,
+	"pauses and limits":                           testControls,
 	"the highest seq of a shard":                  testHighestSeq,
 	"the events that the ledger knows":            testEventsIn,
 	"a repeat changes nothing":                    testRepeat,

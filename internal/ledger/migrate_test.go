@@ -32,7 +32,7 @@ func TestMigrationsOfEachDatabase(t *testing.T) {
 // toVersion4 takes a ledger back to the tables before the archive.
 func toVersion4(t *testing.T, f *fixture) {
 	t.Helper()
-	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`}, stmt{sql: `DROP TABLE archive, archive_shard`},
+	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`}, stmt{sql: `DROP TABLE archive, archive_shard, control`},
 		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
 }
 

@@ -71,7 +71,7 @@ type queries struct {
 	deletePending string
 
 	// These insert a row, and change nothing if its key is taken.
-	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal string
+	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal, insertControl string
 	// insertOnceClaim takes caller, idempotency_key, body_hash and claim; insertJournal takes the columns of journal.
 	insertOnceClaim, insertJournal string
 	// These add to a row, or insert it.
@@ -88,6 +88,7 @@ func (q *queries) byName() map[string]*string {
 		"delete_pending": &q.deletePending, "insert_reserve": &q.insertReserve,
 		"insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,
 		"insert_accepted_loss": &q.insertAcceptedLoss, "insert_seal": &q.insertSeal,
+		"insert_control":    &q.insertControl,
 		"insert_once_claim": &q.insertOnceClaim, "insert_journal": &q.insertJournal, "add_to_account": &q.addToAccount,
 		"add_to_credit_account": &q.addToCreditAccount, "add_to_fund": &q.addToFund,
 	}

@@ -297,8 +297,8 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
 	for name, act := range map[string]func() error{
-		"resume": func() error { return store.Resume(t.Context(), id) },
-		"pause":  func() error { return store.Pause(t.Context(), id) },
+		"resume": func() error { return store.Resume(t.Context(), id, "ann", "test") },
+		"pause":  func() error { return store.Pause(t.Context(), id, "ann", "test") },
 		"load":   func() error { return store.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
 		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },

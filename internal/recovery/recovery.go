@@ -29,6 +29,8 @@ type Ledger interface {
 	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
+	KeepControls(ctx context.Context, list ...stream.Control) error
+	Controls(ctx context.Context) ([]stream.Control, error)
 }
 
 // Topic is what the topic tells of a shard. *publish.Log is one.
@@ -74,11 +76,13 @@ func New(cfg Config) *Recoverer {
 	return &Recoverer{cfg: cfg, alarmed: map[int]string{}, next: map[int]time.Time{}}
 }
 
-// Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once.
+// Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and brings people's
+// decisions about campaigns and sinks to the ledger.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
-	var repairing sync.WaitGroup // by itself: a server that hangs keeps no shard of another one frozen
-	repairing.Go(func() { r.repairAll(ctx) })
-	defer repairing.Wait()
+	var others sync.WaitGroup // by themselves: a server that hangs keeps no shard of another one frozen
+	others.Go(func() { r.repairAll(ctx) })
+	others.Go(func() { r.keepControls(ctx) })
+	defer others.Wait()
 	for {
 		select {
 		case shard := <-frozen:

@@ -91,7 +91,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 				"the campaign stays frozen")
 			store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
 			require.NoError(t, err)
-			require.ErrorIs(t, store.Resume(t.Context(), id), shards.ErrLost)
+			require.ErrorIs(t, store.Resume(t.Context(), id, "ann", "test"), shards.ErrLost)
 			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
 		})
 	}
@@ -284,10 +284,12 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "bob", "before")
 	require.NoError(t, err)
+	first, err := w.shard().SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	testkit.Eventually(t, time.Second, func() bool { return w.rdb.Time(ctx).Val().After(first.LimitAt.Add(time.Millisecond)) },
+		"the clock has milliseconds")
 	_, _, err = shards.Of(w.rdb, w.space.Shard(2)).LimitSink(ctx, "kafka", &eight, "ann", "slowly")
 	require.NoError(t, err)
-	// The clock has milliseconds: the first bound is made older for sure.
-	require.NoError(t, w.rdb.HIncrBy(ctx, w.space.Shard(0).Sink("kafka"), "limit_at", -1000).Err())
 	w.restart(t, "")
 	w.opens(t)
 	c, err := w.shard().SinkControl(ctx, "balance")

@@ -6,12 +6,13 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 var (
 	createCampaignScript = newScript("create_campaign", "fields")
 	loadScript           = newScript("load", "fields")
-	stateScript          = newDrainScript("state", "fields")
+	stateScript          = newDrainScript("state", "fields", "control")
 )
 
 // LoadState is how far the load of a campaign is, on one place.
@@ -108,7 +109,17 @@ func loadState(s *script, reply []string) (LoadState, error) {
 // SetState moves a campaign on its shard to a state; from is the state that it must come from. A campaign that is in
 // the state already is no error.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
-	reply, err := k.run(ctx, stateScript, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign)}, []any{to, from})
+	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
+}
+
+// StateChange moves a campaign to a state from another one. By and Why are kept of a pause and a resume.
+type StateChange struct{ To, From, By, Why string }
+
+// SetStateBy is SetState that keeps who pauses or resumes the campaign, and why.
+func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) error {
+	about := stream.Control{Kind: stream.ControlCampaign, Campaign: campaign}
+	reply, err := k.run(ctx, stateScript, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Controls()},
+		[]any{c.To, c.From, c.By, c.Why, about.Name()})
 	if err != nil {
 		return err
 	}
@@ -126,7 +137,7 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 			campaign)
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",
-		campaign, reply[1], from, to)
+		campaign, reply[1], c.From, c.To)
 }
 
 // CampaignState reads the campaign's state, empty if it is not there, and the newest generation that is there as a

@@ -86,6 +86,20 @@ func putCodes(ctx context.Context, b *bundle) error {
 	return err
 }
 
+// keep notes that the ledger has every decision of the shard.
+func keep(ctx context.Context, b *bundle) error {
+	all, errs := shards.NewControls(ctx, b.rdb, b.layout)
+	if errs[b.k.Index()] != nil {
+		return errs[b.k.Index()]
+	}
+	for i := range all[b.k.Index()] {
+		if err := shards.Of(b.rdb, b.k).ControlKept(ctx, &all[b.k.Index()][i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *bundle) id(ctx context.Context, at int) string {
 	rows, err := b.rdb.XRange(ctx, b.k.Events(), "-", "+").Result()
 	if err != nil || at >= len(rows) {
@@ -263,7 +277,7 @@ func loadCases() map[string]scriptCase {
 			call:  putCodes,
 		},
 		"state": {
-			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain")} },
+			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Controls()} },
 			prep: func(t *testing.T, b *bundle) {
 				require.NoError(t, begin(t.Context(), b))
 				require.NoError(t, chunk(t.Context(), b))
@@ -422,11 +436,29 @@ func claimCases() map[string]scriptCase {
 			call:  once("claim"),
 		},
 		"sink": {
-			keys: func(b *bundle) []string { return []string{b.k.Sink("kafka")} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Sink("kafka"), b.k.Controls(), b.k.SinkCampaigns("kafka")}
+			},
 			call: func(ctx context.Context, b *bundle) error {
 				_, _, err := shards.Of(b.rdb, b.k).PauseSink(ctx, "kafka", "ann", "the bank is closed")
 				return err
 			},
+		},
+		"restore": {
+			keys: func(b *bundle) []string { return []string{b.k.SinkCampaigns("kafka"), b.k.Sink("kafka")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).RestoreControl(ctx, &stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka",
+					Campaign: "rain", Value: "1", By: "ann", Why: "test", Rev: 7})
+				return err
+			},
+		},
+		"kept": {
+			keys: func(b *bundle) []string { return []string{b.k.Controls()} },
+			prep: func(t *testing.T, b *bundle) {
+				_, _, err := shards.Of(b.rdb, b.k).PauseSink(t.Context(), "kafka", "ann", "the bank is closed")
+				require.NoError(t, err)
+			},
+			call: keep,
 		},
 		"rate": {
 			ages: true,

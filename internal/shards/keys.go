@@ -180,6 +180,12 @@ func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 // Sink is a hash: what people have told the workers of the sink.
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
+// SinkCampaigns is a hash: the campaigns that were paused for the sink.
+func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
+
+// Controls is a hash: the decisions about campaigns and sinks that the ledger does not have yet.
+func (k Keys) Controls() string { return k.tag + "controls" }
+
 // Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the
 // sink; while that one is away each shard has one of its own.
 func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }

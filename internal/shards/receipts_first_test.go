@@ -21,7 +21,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	b := setup(t)
 	for _, hold := range []int64{1, 3} {
 		for what, change := range map[hongbao.Outcome]func(id string) error{
-			hongbao.OutcomePaused: func(id string) error { return b.store(t).Pause(t.Context(), id) },
+			hongbao.OutcomePaused: func(id string) error { return b.store(t).Pause(t.Context(), id, "ann", "test") },
 			hongbao.OutcomeEnded: func(id string) error {
 				_, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true, 0)
 				return err

@@ -126,7 +126,7 @@ func TestScriptsRepeated(t *testing.T) {
 	fenced := map[string]bool{"complete": true, "release": true}
 	// see their own tests
 	changes := map[string]bool{"claim": true, "once": true, "reclaim": true, "trim": true, "remove_idle_consumers": true,
-		"renew": true, "rate": true}
+		"renew": true, "rate": true, "sink": true}
 	for name, c := range scriptCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,8 +158,8 @@ func TestScriptSources(t *testing.T) {
 	files, err := filepath.Glob("../../lua/*.lua")
 	require.NoError(t, err)
 	cases := scriptCases()
-	require.Len(t, files, len(cases)+6,
-		"each script has a case; bits.lua, fields.lua, guard.lua, left.lua, parking.lua and stub.lua are none")
+	require.Len(t, files, len(cases)+7,
+		"each script has a case; bits.lua, control.lua, fields.lua, guard.lua, left.lua, parking.lua and stub.lua are none")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestScriptSources(t *testing.T) {
 		require.True(t, ok, file)
 		require.True(t, strings.HasPrefix(head, "-- "+name+": "), file)
 		checkKeys(t, file, body)
-		if name == "bits" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" {
+		if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" {
 			continue
 		}
 		require.Contains(t, cases, name)
@@ -199,16 +199,17 @@ func checkKeys(t *testing.T, file, body string) {
 		if command == "XREADGROUP" {
 			_, key, _ = strings.Cut(body, "'STREAMS', ")
 		}
-		// The functions of bits.lua, fields.lua, left.lua and stub.lua are given the key; their callers are looked at below.
+		// The functions of bits.lua, control.lua, fields.lua, left.lua and stub.lua are given the key; their callers are looked at below.
 		ok := strings.HasPrefix(key, "KEYS[") || file == "bits.lua" && key == "bitmap" || file == "fields.lua" &&
 			key == "hash" ||
+			file == "control.lua" && (key == "hash" || key == "waiting") ||
 			file == "stub.lua" && key == "campaign" || file == "left.lua" && (key == "stock" || key == "sums")
 		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
 	}
 	for _, line := range strings.Split(body, "\n") {
 		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") ||
-			strings.Contains(line, "stub(") || strings.Contains(line, "left_of(") {
-			own := file == "bits.lua" || file == "fields.lua" || file == "stub.lua" || file == "left.lua"
+			strings.Contains(line, "stub(") || strings.Contains(line, "decide(") || strings.Contains(line, "left_of(") {
+			own := file == "bits.lua" || file == "control.lua" || file == "fields.lua" || file == "stub.lua" || file == "left.lua"
 			require.True(t, own || strings.Contains(line, "(KEYS["), "%s: %s", file, line)
 		}
 	}

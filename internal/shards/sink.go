@@ -3,15 +3,18 @@ package shards
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-var sinkScript = newDrainScript("sink").with(unguarded) // a sink is paused on a frozen shard too
+var sinkScript = newDrainScript("sink", "control").with(unguarded) // a sink is paused on a frozen shard too
 
 // SinkControl is what people have told the workers of a sink, on one shard. Its zero is a sink that nobody touched.
 type SinkControl struct {
@@ -25,17 +28,62 @@ type SinkControl struct {
 	// LimitBy, LimitWhy and LimitAt are those of the last change of Rate.
 	LimitBy, LimitWhy string
 	LimitAt           time.Time
+	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for those of earlier builds.
+	Rev, LimitRev int64
+	// Campaigns rises with each decision about a single campaign (Shard.SinkCampaigns).
+	Campaigns int64
+}
+
+// Older are the decisions that an earlier build made, which gave them no Rev: their time orders them.
+func (c *SinkControl) Older(sink string) (all []stream.Control) {
+	if c.Rev == 0 && !c.At.IsZero() {
+		value := "0"
+		if c.Paused {
+			value = "1"
+		}
+		all = append(all, stream.Control{Kind: stream.ControlSink, Sink: sink, Value: value, By: c.By, Why: c.Why, At: c.At,
+			Rev: c.At.UnixMilli()})
+	}
+	if c.LimitRev == 0 && !c.LimitAt.IsZero() {
+		value := ""
+		if c.Rate != nil {
+			value = strconv.Itoa(*c.Rate)
+		}
+		all = append(all, stream.Control{Kind: stream.ControlRate, Sink: sink, Value: value, By: c.LimitBy, Why: c.LimitWhy,
+			At: c.LimitAt, Rev: c.LimitAt.UnixMilli()})
+	}
+	return all
 }
 
 // PauseSink pauses a sink on the shard for all workers. It tells whether that changed anything, and how the sink stands:
 // a sink that was paused before keeps its first name and reason.
 func (k *Shard) PauseSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
-	return k.controlSink(ctx, sink, "pause", by, why)
+	return k.pauseSink(ctx, "pause", sink, "", by, why)
 }
 
 // ResumeSink lets a paused sink go on. It answers as PauseSink does.
 func (k *Shard) ResumeSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
-	return k.controlSink(ctx, sink, "resume", by, why)
+	return k.pauseSink(ctx, "resume", sink, "", by, why)
+}
+
+// PauseSinkCampaign pauses one campaign for a sink on the shard: workers hold its grants, and take those of others.
+func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool, err error) {
+	changed, _, err = k.pauseSink(ctx, "pause", sink, campaign, by, why)
+	return changed, err
+}
+
+// ResumeSinkCampaign lets a campaign that was paused for a sink go on.
+func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool, err error) {
+	changed, _, err = k.pauseSink(ctx, "resume", sink, campaign, by, why)
+	return changed, err
+}
+
+func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign, by, why string) (bool, SinkControl, error) {
+	about := stream.Control{Kind: stream.ControlSink, Sink: sink, Campaign: campaign}
+	if campaign != "" {
+		about.Kind = stream.ControlSinkCampaign
+	}
+	return k.controlSink(ctx, sink, what, by, why, "", campaign, about.Name())
 }
 
 // LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of each
@@ -46,11 +94,12 @@ func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by, why s
 	if rate != nil {
 		text = strconv.Itoa(*rate)
 	}
-	return k.controlSink(ctx, sink, "limit", by, why, text)
+	about := stream.Control{Kind: stream.ControlRate, Sink: sink}
+	return k.controlSink(ctx, sink, "limit", by, why, text, "", about.Name())
 }
 
 func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (changed bool, now SinkControl, err error) {
-	reply, err := k.run(ctx, sinkScript, []string{k.Keys.Sink(sink)}, args)
+	reply, err := k.run(ctx, sinkScript, []string{k.Keys.Sink(sink), k.Keys.Controls(), k.Keys.SinkCampaigns(sink)}, args)
 	if err != nil {
 		return false, now, err
 	}
@@ -112,11 +161,42 @@ func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkContr
 			*into = time.UnixMilli(ms)
 		}
 	}
+	c.Rev, c.LimitRev, c.Campaigns = number("rev"), number("limit_rev"), number("campaigns")
 	if fields["rate"] != "" {
 		rate := int(number("rate"))
 		c.Rate = &rate
 	}
 	return c, err
+}
+
+// CampaignPause is whether a campaign is paused for a sink.
+type CampaignPause struct {
+	Campaign string
+	Paused   bool
+	By, Why  string
+	At       time.Time
+}
+
+// SinkCampaigns reads the decisions about single campaigns of a sink, in the order of the campaigns.
+func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause, error) {
+	fields, err := k.rdb.HGetAll(ctx, k.Keys.SinkCampaigns(sink)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read which campaigns are paused for sink %s: %w", sink, Classify(err))
+	}
+	var out []CampaignPause
+	for field, value := range fields {
+		campaign, ok := strings.CutSuffix(field, ":paused")
+		if !ok {
+			continue
+		}
+		c := CampaignPause{Campaign: campaign, Paused: value == "1", By: fields[campaign+":by"], Why: fields[campaign+":why"]}
+		if ms, err := strconv.ParseInt(fields[campaign+":at"], 10, 64); err == nil && ms > 0 {
+			c.At = time.UnixMilli(ms)
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b CampaignPause) int { return strings.Compare(a.Campaign, b.Campaign) })
+	return out, nil
 }
 
 // pairs makes a map of fields and values in turn.

@@ -178,6 +178,10 @@ ON DUPLICATE KEY UPDATE campaign = disowned.campaign;
 INSERT INTO accepted_loss (shard, epoch, accepted_by, why, lost, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE shard = accepted_loss.shard;
 
+-- name: insert_control
+INSERT INTO control (kind, sink, campaign, setting, decided_by, why, decided_at, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON DUPLICATE KEY UPDATE kind = control.kind;
+
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE campaign = seal.campaign;

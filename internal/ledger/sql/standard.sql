@@ -29,6 +29,10 @@ ON CONFLICT (campaign) DO NOTHING;
 INSERT INTO accepted_loss (shard, epoch, accepted_by, why, lost, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (shard, epoch) DO NOTHING;
 
+-- name: insert_control
+INSERT INTO control (kind, sink, campaign, setting, decided_by, why, decided_at, rev) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (kind, sink, campaign) DO NOTHING;
+
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (campaign) DO NOTHING;

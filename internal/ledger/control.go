@@ -1,0 +1,59 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// KeepControls keeps decisions to pause, resume or limit something. One that is older than what the ledger has about the
+// same thing changes nothing, so that they may come in any order, and twice.
+func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error {
+	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+		stmts := make([]stmt, 0, 2*len(list))
+		for i := range list {
+			c := &list[i]
+			args := []any{string(c.Kind), c.Sink, c.Campaign, c.Value, c.By, c.Why, milli(c.At), c.Rev}
+			stmts = append(stmts, stmt{sql: l.dialect.insertControl, args: args},
+				stmt{sql: `UPDATE control SET setting = $4, decided_by = $5, why = $6, decided_at = $7, rev = $8
+					WHERE kind = $1 AND sink = $2 AND campaign = $3 AND rev < $8`, args: args})
+		}
+		return stmts, nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep decisions about campaigns and sinks in the ledger: %w", err)
+	}
+	return nil
+}
+
+const selectControls = `SELECT kind, sink, campaign, setting, decided_by, why, decided_at, rev FROM control `
+
+// Controls gives the last decisions about sinks, and about campaigns that are not refunded.
+func (l *Ledger) Controls(ctx context.Context) ([]stream.Control, error) {
+	return question[stream.Control]{"read the decisions about campaigns and sinks",
+		selectControls + `WHERE campaign = '' OR campaign IN (SELECT id FROM campaign WHERE state = 'funded')
+			ORDER BY kind, sink, campaign`, nil, scanControl}.all(ctx, l)
+}
+
+// CampaignPause gives the last decision to pause or resume a campaign, nil if there is none.
+func (l *Ledger) CampaignPause(ctx context.Context, campaign string) (*stream.Control, error) {
+	c, found, err := question[stream.Control]{"ask whether campaign " + campaign + " is paused",
+		selectControls + `WHERE kind = $1 AND sink = '' AND campaign = $2`,
+		[]any{string(stream.ControlCampaign), campaign}, scanControl}.one(ctx, l)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &c, nil
+}
+
+func scanControl(s scan) (c stream.Control, err error) {
+	var kind string
+	var at int64
+	err = s(&kind, &c.Sink, &c.Campaign, &c.Value, &c.By, &c.Why, &at, &c.Rev)
+	if c.Kind = stream.ControlKind(kind); at > 0 {
+		c.At = time.UnixMilli(at)
+	}
+	return c, err
+}

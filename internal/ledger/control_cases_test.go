@@ -1,0 +1,44 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// testControls keeps decisions: the one with the highest rev about one thing counts, in whatever order they come.
+func testControls(t *testing.T, f *fixture) {
+	ctx, l := t.Context(), f.ledger
+	f.create(t, "rain", 10)
+	at := time.UnixMilli(1_700_000_000_000)
+	pause := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: "paused", By: "ann", Why: "one", At: at,
+		Rev: 10}
+	resume := pause
+	resume.Value, resume.By, resume.Why, resume.At, resume.Rev = "open", "bob", "two, 两", time.Time{}, 20
+	none, err := l.CampaignPause(ctx, "rain")
+	require.NoError(t, err)
+	require.Nil(t, none)
+	for _, step := range []struct {
+		keep []stream.Control
+		want stream.Control
+	}{
+		{[]stream.Control{pause}, pause}, {[]stream.Control{pause}, pause}, {[]stream.Control{resume}, resume},
+		{[]stream.Control{pause}, resume}, {[]stream.Control{resume, pause}, resume}, {nil, resume},
+	} {
+		require.NoError(t, l.KeepControls(ctx, step.keep...))
+		has, err := l.CampaignPause(ctx, "rain")
+		require.NoError(t, err)
+		require.Equal(t, step.want, *has)
+	}
+	sink := stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", By: "ann", Why: "w", At: at, Rev: 1}
+	one := stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka", Campaign: "rain", Value: "0", At: at, Rev: 2}
+	rate := stream.Control{Kind: stream.ControlRate, Sink: "kafka", At: at, Rev: 3}
+	gone := stream.Control{Kind: stream.ControlCampaign, Campaign: "gone", Value: "paused", At: at, Rev: 4}
+	require.NoError(t, l.KeepControls(ctx, rate, sink, one, gone))
+	all, err := l.Controls(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []stream.Control{resume, rate, sink, one}, all, "the ledger has no campaign gone")
+}

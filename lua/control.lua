@@ -1,0 +1,22 @@
+-- control: keeps what a person has decided about a campaign or a sink. sink and state include it.
+
+-- decide sets a field of a hash, and keeps who decided it, why and when beside it, with a prefix. A decision that changes
+-- nothing leaves the first one's name, reason and time. Each has a rev that is higher than that of the one before: ms since
+-- 1970, if the clock was not set back. waiting is the hash of the decisions that the ledger does not have yet. It returns
+-- whether the field has changed.
+local function decide(hash, waiting, name, field, prefix, default, value, by, why)
+	local clock = redis.call('TIME')
+	local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+	local m = redis.call('HMGET', hash, field, prefix .. 'rev', prefix .. 'at', prefix .. 'by', prefix .. 'why')
+	local changed = (m[1] or default) ~= value
+	local rev = string.format('%.0f', math.max(now, (tonumber(m[2] or m[3]) or 0) + 1))
+	local at = string.format('%.0f', now)
+	if changed then
+		redis.call('HSET', hash, field, value, prefix .. 'by', by, prefix .. 'why', why, prefix .. 'at', at, prefix .. 'rev', rev)
+	else
+		by, why, at = m[4] or '', m[5] or '', m[3] or '0'
+		redis.call('HSET', hash, prefix .. 'rev', rev)
+	end
+	redis.call('HSET', waiting, name, rev .. ' ' .. at .. ' ' .. #by .. ' ' .. value .. '\n' .. by .. why)
+	return changed
+end

@@ -1,0 +1,14 @@
+-- kept: removes a decision from those that the ledger does not have yet, unless a newer one has taken its place.
+--
+-- KEYS  1 controls
+-- ARGV  1 name of the decision  2 its text, as the caller has read it
+-- Reply "kept", or "other": there is none, or a newer one
+-- Cost  O(1)
+-- First write HDEL: it frees memory.
+-- Repeat answers "other".
+
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
+	return { 'other' }
+end
+redis.call('HDEL', KEYS[1], ARGV[1])
+return { 'kept' }
