@@ -297,17 +297,16 @@ func (d *deployment) nothingPending(t *testing.T) bool {
 func TestClientAddMigratesAnEmptyDatabaseOnly(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
-	d.exec("UPDATE hongbao_schema SET version = version + 100 WHERE version = (SELECT MAX(version) FROM hongbao_schema)")
-	d.exec("DELETE FROM hongbao_schema WHERE version > 100")
+	d.exec("DELETE FROM hongbao_schema WHERE version > 4")
 	steps := func() int64 { return d.exec("SELECT 1 FROM hongbao_schema") }
 	before := steps()
 	d.refused(1, []string{"balance", "client", "add", "worker"}, "this build needs version", "hongbao balance migrate")
 	require.Equal(t, before, steps())
-	d.exec("DROP TABLE archive, archive_shard")
+	d.exec("DROP TABLE archive, archive_shard, control")
 	d.exec("DROP INDEX grants_by_campaign_user")
 	d.exec("CREATE INDEX grants_by_user ON grants (user_id, campaign)")
 	require.Contains(t, d.ok("balance", "migrate"), "0005_archive.sql")
-	require.Equal(t, before+1, steps())
+	require.Greater(t, steps(), before)
 	require.Contains(t, d.ok("balance", "migrate"), "up to date")
 	d.ok("balance", "client", "add", "worker")
 }
