@@ -92,6 +92,8 @@ type Answer struct {
 	Starts time.Time `json:"starts,omitzero"`
 	// Time is the Redis time of the decision; the caller's own for a sold_out that the producer knows by itself.
 	Time time.Time `json:"time"`
+	// Currency is what the receipts' amounts are in, as ISO 4217; empty without receipts, and for a coupon without a value.
+	Currency string `json:"currency,omitempty"`
 }
 
 // Bounds of ids. They hold in every store, and an id is checked before it becomes part of a key.

@@ -23,8 +23,8 @@ type Grant struct {
 	Trace     string `json:"trace,omitempty" doc:"The trace of the grab; absent if it had none."`
 	// Time is when it was decided, Redis time, whole milliseconds.
 	Time time.Time `json:"time" doc:"When it was granted."`
-	// Currency is what Amount is in; empty for a coupon without a value. Code is the coupon's code: never log it. The
-	// stream carries neither: the topic and the ledger do.
+	// Currency is what Amount is in; empty for a coupon without a value, and for a grant that an earlier build wrote to the
+	// stream. Code is the coupon's code: never log it. The stream does not carry it: the topic and the ledger do.
 	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for a coupon without a value."`
 	Code     string `json:"code,omitempty" doc:"The coupon's code, a secret; the stream does not carry it."`
 }

@@ -68,7 +68,7 @@ func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
-	id := b.raw(t, "3", "something else")
+	id := b.raw(t, "4", "something else")
 	b.add(t, 0, 2)
 	for _, name := range []string{"w1", "w2"} {
 		w := start(t, b.config(t, name, newSink(nil)))

@@ -7,8 +7,8 @@
 -- Reply "written"; "already" if the event is done; "lost" if the entry is not the consumer's (any more), or acked
 -- Cost  O(1)
 -- First write XADD: it grows memory. Behind its own fields the letter of a grant (v 2; v 1 had the whole entry) has an
---       entry of this grant alone, as entry.<version>: with the entry's campaign, epoch and time. The letter of a whole
---       entry has the entry's fields, as entry.<field>; more than 1,000 fields are one JSON array, entry_json:
+--       entry of this grant alone, as entry.<version>: with the entry's campaign, currency, epoch and time. The letter of
+--       a whole entry has the entry's fields, as entry.<field>; more than 1,000 fields are one JSON array, entry_json:
 --       Lua's unpack takes fewer than 8,000.
 -- Repeat writes nothing; it acks the entry if that is still to be done.
 
@@ -26,7 +26,7 @@ if not done then
 		'reason', ARGV[6], 'attempts', ARGV[7], 'first', string.match(ARGV[2], '^%d+'), 'last', now }
 	local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])[1]
 	local fields = entry and entry[2] or {}
-	local kind, rest = string.match(fields[2] or '', '^(%S+ %S+) %S+ (%S+ %S+)\n')
+	local kind, rest = string.match(fields[2] or '', '^(%S+ %S+[^\n]-) %S+ (%S+ %S+)\n')
 	if KEYS[3] and rest then
 		fields = { fields[1], kind .. ' ' .. ARGV[9] .. ' ' .. rest .. '\n' .. ARGV[8] }
 	end

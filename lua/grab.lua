@@ -11,7 +11,7 @@
 --         byte with the number of its values, and n bytes with the place, from 1, of each grab's value among them;
 --         then text: for each limit by user "max:start", ms since the window's start when its period began, "-" for campaign; "|";
 --         for each limit by a fact the time in ms when its counters leave, 0 for never; all separated by spaces
---       2 campaign's id  3 terms: revision
+--       2 campaign's id and currency ("-" for none), separated by a space  3 terms: revision
 --       4... n users, n request ids ("" for none), n traceparents ("-" for none) if there are any; if anybody holds packets on other
 --         places n texts with their times, ms since the window's start, separated by spaces; then for each limit by a fact its
 --         values, none twice, each "place of the fact:value"
@@ -346,7 +346,7 @@ local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .
 if granted == 0 then
 	return reply
 end
-call('XADD', KEYS[2], '*', '1', 'grant ' .. ARGV[2] .. ' ' .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text .. '\n' ..
+call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[2] .. ' ' .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text .. '\n' ..
 	(granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
 for k = 1, by_fact do

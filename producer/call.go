@@ -43,7 +43,7 @@ func (l *lane) newCall() *call {
 func (c *call) begin() {
 	c.info = c.lane.info()
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
-	c.req.FactNames = c.info.factNames
+	c.req.FactNames, c.req.Currency = c.info.factNames, c.info.currency
 	c.req.Terms = c.lane.terms.Load()
 	c.held, c.req.Held = c.held[:0], nil
 }

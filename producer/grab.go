@@ -263,6 +263,9 @@ func (l *lane) answer(c *call) (again []*waiter) {
 			continue
 		}
 		w.answer, w.err = r.answer, r.err
+		if len(w.answer.Receipts) > 0 {
+			w.answer.Currency = c.info.currency
+		}
 		if r.verdict == walk.Undecided && l.p.cfg.UndecidedTimeout > 0 {
 			again = append(again, w)
 			continue

@@ -36,8 +36,9 @@ type info struct {
 	facts      []string
 	durability hongbao.Durability
 	waitAOF    bool
-	codes      bool // its packets have codes
-	places     int  // over how many shards it is dealt
+	codes      bool   // its packets have codes
+	currency   string // empty for none
+	places     int    // over how many shards it is dealt
 	ends       time.Time
 }
 
@@ -80,7 +81,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	belongs := shards.AskBelongs(ctx, l.p.cfg.Redis, pipe, l.p.layout, l.shard.Keys)
 	open := l.shard.AskOpen(ctx, pipe)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
-		"places", "walk", "hash", "state", "to")
+		"places", "walk", "hash", "state", "to", "currency")
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	if err := cmd.Err(); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
@@ -144,6 +145,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	i.ends = time.UnixMilli(ms)
 	class, _ := v[2].(string)
 	i.durability = hongbao.Durability(class)
+	i.currency, _ = v[9].(string)
 	places, ok := v[4].(string)
 	if !ok {
 		return i, nil

@@ -103,6 +103,34 @@ func TestLonelyGrab(t *testing.T) {
 	}
 }
 
+// Every answer that has receipts has their currency, and so has the stream. Redis is asked for nothing more.
+func TestAnswersHaveTheCurrency(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for currency, kind := range map[string]hongbao.Kind{"CNY": hongbao.KindRedPacket, "": hongbao.KindCoupon} {
+		c := spec("of-"+string(kind), 2)
+		if c.Currency, c.Kind = currency, kind; currency == "" {
+			c.Total = 0
+		}
+		b.load(t, c)
+		p := b.producer(t, nil)
+		g := &hongbao.Grab{Campaign: c.ID, User: c.ID, RequestID: "r1"}
+		other := &hongbao.Grab{Campaign: c.ID, User: c.ID, RequestID: "r2"}
+		for _, state := range []string{"open", "paused", "closed"} {
+			require.NoError(t, b.admin.HSet(t.Context(), b.k.Campaign(c.ID), "state", state).Err())
+			for _, p := range []*producer.Producer{p, b.producer(t, nil)} { // the second one has seen no terms
+				for _, g := range []*hongbao.Grab{g, other} {
+					a, err := p.Grab(t.Context(), g)
+					require.NoError(t, err)
+					require.Len(t, a.Receipts, 1, "%s %s", state, a.Outcome)
+					require.Equal(t, currency, a.Currency, "%s %s", state, a.Outcome)
+				}
+			}
+		}
+		require.Equal(t, currency, b.grants(t)[c.ID][0].Currency)
+	}
+}
+
 func TestBadGrabs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -237,7 +237,7 @@ func wrongHands(t *testing.T) {
 	require.NoError(t, d.rdb.XGroupDestroy(t.Context(), events, "balance").Err())
 	p.fires("group_vanished")
 	newer := grantEntry("rain", 4, "1", "u")
-	newer[0] = "3"
+	newer[0] = "4"
 	d.plant("rain", newer...)
 	p.fires("shard_broken")
 

@@ -143,7 +143,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	w := d.start("work")
 	w.says(`"working"`)
 	newer := grantEntry(ids[0], 1, "1", "u")
-	newer[0] = "3"
+	newer[0] = "4"
 	d.plant(ids[0], newer...)
 	w.says("shard is broken")
 	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))

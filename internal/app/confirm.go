@@ -106,7 +106,6 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 // with the same letters.
 func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []string, report *Confirmed) (there []string,
 	err error) {
-	c := newCurrencies(a.currency)
 	for _, id := range ids {
 		x, err := letters.Get(ctx, id)
 		if errors.Is(err, deadletter.ErrNoLetter) && len(ids) > 1 {
@@ -119,8 +118,7 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []st
 		there = append(there, id)
 		if g := x.Grant; g != nil {
 			report.Credits = append(report.Credits, ConfirmedCredit{id, remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet),
-				g.User, g.Amount,
-				c.of(ctx, g.Campaign)})
+				g.User, g.Amount, g.Currency})
 		}
 	}
 	if len(there) == 0 {
@@ -159,9 +157,12 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 				at.Packet, at.Campaign, row.Idle, left)
 		}
 		g := &row.Grant
+		c, _, err := a.ledger.Campaign(ctx, g.Campaign)
+		if err != nil {
+			return err
+		}
 		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet),
-			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount,
-			a.ledgerCurrency(ctx, g.Campaign)})
+			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency})
 		if o.DryRun {
 			continue
 		}

@@ -334,12 +334,7 @@ func (s *consoleSource) Quarantine(ctx context.Context, after int64, all bool) (
 	if all {
 		read = l.QuarantineAll
 	}
-	list, err := read(ctx, after, console.PageLen)
-	c := newCurrencies(s.sharedCurrency)
-	for i := range list {
-		c.complete(ctx, &list[i].Grant)
-	}
-	return list, err
+	return read(ctx, after, console.PageLen)
 }
 
 // Quarantined gives a grant in quarantine.
@@ -352,21 +347,7 @@ func (s *consoleSource) Quarantined(ctx context.Context, id int64) (ledger.Quara
 	if err == nil && !found {
 		err = fmt.Errorf("quarantine %d: %w", id, console.ErrNotFound)
 	}
-	newCurrencies(s.sharedCurrency).complete(ctx, &q.Grant)
 	return q, err
-}
-
-// sharedCurrency is what the ledger says of a campaign's currency; empty if it does not have the campaign.
-func (s *consoleSource) sharedCurrency(ctx context.Context, id string) string {
-	l, err := s.sharedLedger(ctx)
-	if err != nil {
-		return ""
-	}
-	c, _, err := l.Campaign(ctx, id)
-	if err != nil {
-		return ""
-	}
-	return c.Spec.Currency
 }
 
 // Replays tells how far replays are, whoever began them.

@@ -10,7 +10,6 @@ import (
 // Grabbed is the answer to a grab.
 type Grabbed struct {
 	hongbao.Answer
-	Currency  string `json:"currency,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
 }
 
@@ -26,11 +25,5 @@ func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error
 		return out, err
 	}
 	out.RequestID = g.RequestID // drawn by the producer, if the grab had none
-	if err := p.Close(context.WithoutCancel(ctx)); err != nil {
-		return out, err
-	}
-	if len(out.Receipts) > 0 {
-		out.Currency = a.currency(ctx, g.Campaign)
-	}
-	return out, nil
+	return out, p.Close(context.WithoutCancel(ctx))
 }

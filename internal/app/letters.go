@@ -49,10 +49,6 @@ func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string
 	if p.Letters == nil {
 		p.Letters = []deadletter.Letter{} // JSON's null is no list
 	}
-	c := newCurrencies(a.currency)
-	for i := range p.Letters {
-		c.complete(ctx, p.Letters[i].Grant)
-	}
 	return p, nil
 }
 
@@ -61,9 +57,6 @@ func (a *App) Letter(ctx context.Context, id string) (l deadletter.Letter, err e
 	letters, err := a.letters(ctx, &deadletter.Filter{})
 	if err == nil {
 		l, err = letters.Get(ctx, id)
-	}
-	if err == nil {
-		newCurrencies(a.currency).complete(ctx, l.Grant)
 	}
 	return l, err
 }

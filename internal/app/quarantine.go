@@ -44,9 +44,9 @@ type Quarantined struct {
 	Resolution string     `json:"resolution,omitempty" doc:"What was decided, and why; absent while it waits."`
 }
 
-func printable(q *ledger.Quarantined, currency string) Quarantined {
+func printable(q *ledger.Quarantined) Quarantined {
 	out := Quarantined{
-		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: currency,
+		ID: q.ID, Reason: q.Reason, Campaign: q.Grant.Campaign, Packet: q.Grant.Packet, Currency: q.Grant.Currency,
 		Came: versionOf(&q.Grant), Ledger: versionOf(q.Has),
 		Created: q.Created, ResolvedBy: q.ResolvedBy, Resolution: q.Resolution,
 	}
@@ -78,7 +78,6 @@ func (a *App) ListQuarantine(ctx context.Context, q QuarantineList) (p Quarantin
 	if q.All {
 		read = a.ledger.QuarantineAll
 	}
-	c := newCurrencies(a.ledgerCurrency)
 	p.Grants = []Quarantined{}
 	for {
 		list, err := read(ctx, q.After, q.Limit)
@@ -89,7 +88,7 @@ func (a *App) ListQuarantine(ctx context.Context, q QuarantineList) (p Quarantin
 			if q.Sees != nil && !q.Sees(list[i].Grant.Campaign) {
 				continue
 			}
-			p.Grants = append(p.Grants, printable(&list[i], c.of(ctx, list[i].Grant.Campaign)))
+			p.Grants = append(p.Grants, printable(&list[i]))
 			if len(p.Grants) == q.Limit {
 				p.Next = list[i].ID
 				return p, nil
@@ -112,7 +111,7 @@ func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err e
 	if err != nil {
 		return out, err
 	}
-	return printable(&q, a.ledgerCurrency(ctx, q.Grant.Campaign)), nil
+	return printable(&q), nil
 }
 
 // Decide pays or voids a grant in quarantine, once.
@@ -136,7 +135,7 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 	case err != nil:
 		return out, err
 	}
-	return printable(&q, a.ledgerCurrency(ctx, q.Grant.Campaign)), nil
+	return printable(&q), nil
 }
 
 // Disown sends the grants of a campaign that the ledger will never have to quarantine.

@@ -281,7 +281,7 @@ func TestUnreadable(t *testing.T) {
 		return err
 	}
 	w := busy(t)
-	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"3", "x"}}))
+	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"4", "x"}}))
 	require.ErrorIs(t, run(w), stream.ErrNewerEntry)
 	w = busy(t)
 	do(t, w.rdb.Set(t.Context(), w.keys("a").Stock("a"), "x", 0))

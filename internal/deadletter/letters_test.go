@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -104,6 +105,22 @@ func TestGetLetter(t *testing.T) {
 		_, err := l.Get(t.Context(), id)
 		require.ErrorContains(t, err, says, id)
 	}
+}
+
+// A letter keeps the currency that its entry has.
+func TestLetterHasItsCurrency(t *testing.T) {
+	t.Parallel()
+	w := deadlettertest.Setup(t)
+	g := deadlettertest.Grant(0, 1)
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(),
+		ID: fmt.Sprintf("%d-1", int64(deadlettertest.Began)), Values: []string{"3",
+			fmt.Sprintf("grant snow CNY 1 1 %d\n%s\n9 9 u9 - -", g.Time.UnixMilli(), shards.GrantLine(&g))}}).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(0).Meta(), "seq", 2).Err())
+	w.Bury(t, 0, 1, hongbao.ClassPermanent)
+	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0]
+	require.Equal(t, "CNY", letter.Grant.Currency)
+	require.Equal(t, int64(1), letter.Grant.Seq)
+	require.Equal(t, 1, strings.Count(letter.Fields[1], "\n"), "no other grant of the entry")
 }
 
 // Each letter is delivered once and ended, whole, with who and why.

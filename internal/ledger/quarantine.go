@@ -48,7 +48,8 @@ func difference(g, has *hongbao.Grant) Reason {
 type Quarantined struct {
 	ID     int64
 	Reason Reason
-	Grant  hongbao.Grant
+	// Grant has no currency where the ledger does not have the campaign.
+	Grant hongbao.Grant
 	// Has is the ledger's own version of the packet when the grant came; nil if it had none.
 	Has     *hongbao.Grant
 	Created time.Time
@@ -172,7 +173,8 @@ func (q *Quarantined) had() *hongbao.Grant {
 
 const quarantineColumns = `id, reason, ` + grantColumns + `, entry_id,
 	has, has_user_id, has_amount, has_shard, has_seq, has_epoch, has_request_id, has_granted_at, created_at,
-	resolved_at, resolved_by, resolution`
+	resolved_at, resolved_by, resolution,
+	COALESCE((SELECT currency FROM campaign AS c WHERE c.id = quarantine.campaign), '')`
 
 func scanQuarantined(s scan) (Quarantined, error) {
 	var q Quarantined
@@ -182,7 +184,7 @@ func scanQuarantined(s scan) (Quarantined, error) {
 	g := &q.Grant
 	err := s(&q.ID, &reason, &g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at,
 		&g.EntryID, &flag, &has.User, &has.Amount, &hasShard, &has.Seq, &has.Epoch, &has.RequestID, &hasAt, &created,
-		&resolved, &q.ResolvedBy, &q.Resolution)
+		&resolved, &q.ResolvedBy, &q.Resolution, &g.Currency)
 	q.Reason, g.Shard, g.Time = Reason(reason), int(shard), time.UnixMilli(at).UTC()
 	q.Created = time.UnixMilli(created).UTC()
 	if resolved != 0 {

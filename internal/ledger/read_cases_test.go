@@ -103,6 +103,7 @@ func testResolve(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	list := f.open(t)
 	require.Len(t, list, 3)
+	require.Empty(t, list[0].Grant.Currency, "the ledger does not know the campaign")
 	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID}, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, err = f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"}, nil)
@@ -112,6 +113,14 @@ func testResolve(t *testing.T, f *fixture) {
 	rest, err := f.ledger.Quarantine(t.Context(), list[0].ID, 1)
 	require.NoError(t, err)
 	require.Equal(t, []Quarantined{list[2]}, rest)
+
+	f.create(t, "rain", 1)
+	f.settles(t, grantsOf("rain", 2, 2)...) // no such packet
+	rain := f.open(t)[2]
+	require.Equal(t, testCurrency, rain.Grant.Currency)
+	one, _, err := f.ledger.Quarantined(t.Context(), rain.ID)
+	require.NoError(t, err)
+	require.Equal(t, rain, one)
 }
 
 func testDifferences(t *testing.T, f *fixture) {

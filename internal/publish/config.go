@@ -32,8 +32,8 @@ type Config struct {
 	// Not looked at if Create is false.
 	ReplicationFactor int `knob:"kafka.replication_factor,common" default:"3" want:"1 to 100"`
 
-	// Campaigns tells currencies and the codes of coupons, which the stream does not carry; nil leaves both out of the
-	// messages.
+	// Campaigns has what a grant may lack: the code of a coupon, and the currency of a grant that comes from the ledger or
+	// from an entry of an earlier build. nil leaves both out of the messages.
 	Campaigns Campaigns
 
 	// Observe, if not nil, is told of each request that has ended, by its name in Kafka's protocol. An error says that no

@@ -28,7 +28,7 @@ type Terms struct {
 	Codes bool
 }
 
-// Campaigns tells what the stream does not carry. Its methods may be called at once.
+// Campaigns has what a grant of the stream may lack. Its methods may be called at once.
 type Campaigns interface {
 	// Terms gives the terms of a campaign that has grants on a shard, and false if nobody knows the campaign. It is asked
 	// for every batch, and should remember.

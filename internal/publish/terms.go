@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -23,8 +24,9 @@ func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 	return nil
 }
 
-// withTerms gives a copy of the grants, which belong to the caller, with currency and code. A code that a grant brings
-// is kept: it comes from the ledger. without tells which grants can't be a message, and why.
+// withTerms returns a copy of the grants, which belong to the caller, with currency and code. It keeps those that a grant
+// brings: the stream has the currency, except in entries of earlier builds, and the ledger has the code. without says
+// which grants can't be a message, and why.
 func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out []hongbao.Grant, without map[int]error,
 	err error) {
 	if p.cfg.Campaigns == nil {
@@ -52,7 +54,7 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 					"packet %d: bring back the campaign, then requeue the grant", g.Campaign, g.Packet)
 			continue
 		}
-		if g.Currency = terms.Currency; terms.Codes && g.Code == "" {
+		if g.Currency = cmp.Or(g.Currency, terms.Currency); terms.Codes && g.Code == "" {
 			uncoded[id] = append(uncoded[id], i)
 		}
 	}

@@ -82,7 +82,7 @@ func TestGapsAreTold(t *testing.T) {
 	require.Equal(t, want, w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 98, FromLedger: 1, NotFound: 1, Unreadable: 1}, report.Counts)
 
-	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "3", "new words")).Err())
+	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "4", "new words")).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 60).Err())
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)

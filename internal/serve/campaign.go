@@ -176,21 +176,6 @@ func (v *windows) remembered(campaign string) (has seen, fresh bool) {
 	return has, ok && time.Since(has.at) <= windowAge
 }
 
-// currency gives the currency of a campaign in which a grab was decided; empty if nobody says it soon. What was found
-// lately has it, and that no campaign was found a moment ago counts for nothing.
-func (v *windows) currency(ctx context.Context, campaign string) string {
-	has, _ := v.remembered(campaign)
-	if has.found() && time.Since(has.at) <= foundAge {
-		return has.window.Currency
-	}
-	ctx, cancel := context.WithTimeout(ctx, currencyWait)
-	defer cancel()
-	if now, err := v.read(ctx, campaign); err == nil && now.found() {
-		has = now
-	}
-	return has.window.Currency
-}
-
 func (v *windows) ask(ctx context.Context, campaign string) seen {
 	has, _ := v.remembered(campaign)
 	room := v.new

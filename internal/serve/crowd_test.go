@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -174,26 +175,14 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Refused(t, "outcome_unknown")
 }
 
-// A grab that was decided gets its currency at once though Redis says nothing more, and though the campaign was not there
-// a moment ago.
-func TestCurrencyIsKnown(t *testing.T) {
+// A granted answer has its currency though the campaign can't be read.
+func TestAGrantHasItsCurrency(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &slowWindows{let: make(chan struct{})}
-		v := newWindows(f)
-		v.remember("rain", seen{window: shards.Window{Currency: "CNY"}, at: time.Now()})
-		retry.Pause(t.Context(), 5*windowAge)
-		start := time.Now()
-		require.Equal(t, "CNY", v.currency(t.Context(), "rain"))
-		require.Zero(t, time.Since(start))
-		retry.Pause(t.Context(), foundAge)
-		require.Equal(t, "CNY", v.currency(t.Context(), "rain"))
-		require.Equal(t, currencyWait, time.Since(start)-foundAge, "it asks once in a while, and does not wait for long")
-		close(f.let)
-		synctest.Wait()
-
-		w := newWindows(&fake{window: shards.Window{Currency: "EUR"}})
-		w.remember("new", seen{err: errAbsent, at: time.Now()})
-		require.Equal(t, "EUR", w.currency(t.Context(), "new"))
-	})
+	s := setup(t, options{fake: &fake{err: hongbao.Outagef(hongbao.ClassTransient, "no answer")}})
+	for _, outcome := range []string{"granted", "already_granted"} {
+		r := s.call(t, "POST", "/v1/campaigns/"+outcome+"/grabs", good)
+		require.Equal(t, http.StatusOK, r.Status)
+		require.Equal(t, "CNY", r.Body["currency"], outcome)
+	}
+	require.Zero(t, s.reads, "nothing else is asked")
 }

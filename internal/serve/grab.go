@@ -15,9 +15,6 @@ import (
 // retryAfter is when an undecided grab is worth another try: the producer has tried for a while already.
 const retryAfter = time.Second
 
-// currencyWait is how long a decided grab waits for the name of its currency.
-const currencyWait = 500 * time.Millisecond
-
 // grabRequest is the body of a grab.
 type grabRequest struct {
 	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
@@ -179,8 +176,7 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 		}
 	}
 	if len(a.Receipts) > 0 {
-		out.Receipts = ReceiptsOf(a.Receipts)
-		out.Currency = s.windows.currency(ctx, g.Campaign) // without one amounts are in minor units
+		out.Receipts, out.Currency = ReceiptsOf(a.Receipts), a.Currency
 	}
 	if l := a.Limit; l != nil {
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}

@@ -163,7 +163,7 @@ func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 	mine := hongbao.Receipt{Packet: 7, Amount: 185, Shard: 1, Seq: 9, Time: decided, RequestID: g.RequestID}
 	switch g.Campaign {
 	case "granted", "already_granted":
-		a.Receipts = []hongbao.Receipt{mine}
+		a.Receipts, a.Currency = []hongbao.Receipt{mine}, "CNY"
 	case "limit_reached":
 		a.Limit = &hongbao.LimitHit{Limit: hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 2}, Resets: decided}
 	case "not_started":

@@ -52,8 +52,9 @@ func TestDead(t *testing.T) {
 	require.Equal(t, "2", v["v"])
 	head := strings.Fields(strings.Split(raw[0].Values[1], "\n")[0])
 	require.Equal(t, shards.GrantLine(&e.Grants[1]), v["grant"])
-	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", strings.Join([]string{head[0], head[1], "2", head[3], head[4]}, " ") + "\n" + shards.GrantLine(&e.Grants[1])},
-		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.1"]})
+	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", strings.Join([]string{head[0], head[1], head[2], "2", head[4],
+		head[5]}, " ") + "\n" + shards.GrantLine(&e.Grants[1])},
+		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.3"]})
 	require.Len(t, v["reason"], shards.MaxReason)
 	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func TestDeadLettersOfALargeEntry(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, letters, len(e.Grants))
 	for i, l := range letters {
-		one, err := stream.ParseEntry(0, e.ID, []string{"1", l.Values["entry.1"].(string)})
+		one, err := stream.ParseEntry(0, e.ID, []string{"3", l.Values["entry.3"].(string)})
 		require.NoError(t, err)
 		require.Equal(t, []hongbao.Grant{e.Grants[i]}, one.Grants, "it is an entry of its own")
 	}

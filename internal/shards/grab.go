@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ const MaxGrabs = stream.MaxEntryGrants
 // GrabCall is one call of grab.lua: grabs of one campaign on one shard.
 type GrabCall struct {
 	Campaign string
+	// Currency is the campaign's, for the entry; empty for none.
+	Currency string
 	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy. Where it is above a
 	// thousand, it is looked at once in a thousandth of it, at most in 255 events.
 	MaxBacklog int64
@@ -159,7 +162,7 @@ func grabArgs(call *GrabCall, seen int64) []any {
 	}
 	head = appendNumber(head, call.MaxBacklog, 7)
 	args := make([]any, 3, 3+(3+len(terms.byFact))*n)
-	args[1], args[2] = call.Campaign, terms.revision
+	args[1], args[2] = call.Campaign+" "+cmp.Or(call.Currency, "-"), terms.revision
 	for _, g := range call.Grabs {
 		args = append(args, &g.User) // a text in an interface would be a new object each
 	}

@@ -29,7 +29,7 @@ func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.EqualValues(t, 2, entries[1].Seq)
-	grant(3, 3)
+	grant(4, 3)
 	_, err = shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
 	require.ErrorIs(t, err, stream.ErrNewerEntry)
 }

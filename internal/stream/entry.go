@@ -3,6 +3,8 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,8 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// EntryVersion is the newest version of stream entries that this build reads.
-const EntryVersion = 2
+// EntryVersion is the newest version of stream entries that this build reads. Version 1 is a close, or grants without
+// their currency, as earlier builds wrote them; version 2 is the begin of an epoch; version 3 is grants.
+const EntryVersion = 3
 
 // MaxEntryGrants is how many grants one entry can hold: what one call decides.
 const MaxEntryGrants = 128
@@ -81,6 +84,7 @@ func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 // ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. It has one field.
 // The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for a
 // grant a line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
+// Version 3 has the currency behind the campaign.
 //
 // An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
@@ -111,12 +115,20 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	}
 	head, body, ok := strings.Cut(values[1], "\n")
 	words := strings.Split(head, " ")
-	if !ok || len(words) != 5 {
-		return Entry{}, fmt.Errorf("its first line has %d words, want kind, campaign, seq, epoch, time, and lines behind it",
-			len(words))
+	currency, count := "-", 5
+	if version == 3 {
+		count = 6
+	}
+	if !ok || len(words) != count {
+		return Entry{}, fmt.Errorf("its first line has %d words, want %d: kind, campaign, the currency in version 3, seq, "+
+			"epoch, time; and lines behind it", len(words), count)
+	}
+	if version == 3 {
+		currency = words[2]
+		words = slices.Delete(words, 2, 3)
 	}
 	e := Entry{ID: id, Shard: shard, Kind: EntryKind(words[0]), Campaign: words[1]}
-	if (version == 2) != (e.Kind == EntryEpoch) {
+	if (version == 2) != (e.Kind == EntryEpoch) || version == 3 && e.Kind != EntryGrant {
 		return Entry{}, fmt.Errorf("version %d has no kind %.20q", version, words[0])
 	}
 	if err := e.parseHead(words); err != nil {
@@ -124,7 +136,7 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	}
 	switch e.Kind {
 	case EntryGrant:
-		err = e.parseGrants(body)
+		err = e.parseGrants(body, currency)
 	case EntryClose:
 		err = e.parseClose(body)
 	case EntryEpoch:
@@ -170,7 +182,10 @@ func CampaignOf(values []string) string {
 	return campaign
 }
 
-func (e *Entry) parseGrants(lines string) error {
+// currencyWord is a currency, in use today or not, or none.
+var currencyWord = regexp.MustCompile(`^([A-Z]{3}|-)$`)
+
+func (e *Entry) parseGrants(lines, currency string) error {
 	n := strings.Count(lines, "\n") + 1
 	if n > MaxEntryGrants {
 		return fmt.Errorf("it has %d grants, at most %d are allowed", n, MaxEntryGrants)
@@ -178,13 +193,17 @@ func (e *Entry) parseGrants(lines string) error {
 	if e.Seq > int64(hongbao.MaxAmount)-int64(n) {
 		return errors.New("its seqs run above 2^53")
 	}
+	if !currencyWord.MatchString(currency) {
+		return fmt.Errorf("currency %.20q: want three capital letters, or - for none", currency)
+	}
+	currency = strings.TrimPrefix(currency, "-")
 	e.Grants = make([]hongbao.Grant, n)
 	for i := range n {
 		var line string
 		line, lines, _ = strings.Cut(lines, "\n")
 		g := &e.Grants[i]
 		g.Shard, g.Epoch, g.EntryID, g.Campaign, g.Time = e.Shard, e.Epoch, e.ID, e.Campaign, e.Time
-		g.Seq = e.Seq + int64(i)
+		g.Seq, g.Currency = e.Seq+int64(i), currency
 		if err := parseLine(g, line); err != nil {
 			return fmt.Errorf("grant %d: %w", i+1, err)
 		}

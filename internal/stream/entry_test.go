@@ -48,6 +48,35 @@ func TestParseEntryGrants(t *testing.T) {
 	require.Equal(t, "5-8", e.Grants[1].EventID())
 }
 
+// Version 3 of a grant has the currency behind the campaign. Versions 1 and 3 are read side by side.
+func TestParseEntryCurrency(t *testing.T) {
+	t.Parallel()
+	read := func(version, head string) (stream.Entry, error) {
+		return stream.ParseEntry(5, "9-1", []string{version, head + " 7 1 1700000000123\n3 500 u1 r1 -\n4 0 u2 - tr"})
+	}
+	old, err := read("1", "grant rain")
+	require.NoError(t, err)
+	for word, currency := range map[string]string{"CNY": "CNY", "-": ""} {
+		e, err := read("3", "grant rain "+word)
+		require.NoError(t, err)
+		require.Equal(t, []string{currency, currency}, []string{e.Grants[0].Currency, e.Grants[1].Currency})
+		for i := range e.Grants {
+			e.Grants[i].Currency = ""
+		}
+		require.Equal(t, old, e, "the rest is that of version 1")
+	}
+	for version, head := range map[string]string{"1": "grant rain CNY", "2": "grant rain CNY", "3": "grant rain"} {
+		_, err := read(version, head)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "version %s of %q", version, head)
+	}
+	for _, word := range []string{"", "cny", "CN", "CNYY", "C Y", "C1Y", "\x1b[m"} {
+		_, err := read("3", "grant rain "+word)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "currency %q", word)
+	}
+	_, err = stream.ParseEntry(5, "9-1", []string{"3", "close rain CNY 7 1 1700000000123\n10 100 2 20"})
+	require.ErrorContains(t, err, "version 3 has no kind")
+}
+
 func TestParseEntryClose(t *testing.T) {
 	t.Parallel()
 	e, err := stream.ParseEntry(0, "9-1", values(func(v []string) []string {
@@ -182,7 +211,7 @@ func TestParseEntryBounds(t *testing.T) {
 func TestParseEntryOfNewerBuild(t *testing.T) {
 	t.Parallel()
 	for _, v := range [][]string{
-		values(set(0, "4")), append(values(set(0, "3")), "x", "y"), {"3", ""}, values(set(0, "4294967296")),
+		values(set(0, "5")), append(values(set(0, "4")), "x", "y"), {"4", ""}, values(set(0, "4294967296")),
 	} {
 		e, err := stream.ParseEntry(1, "1-1", v)
 		require.ErrorIs(t, err, stream.ErrNewerEntry)
@@ -238,6 +267,7 @@ func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
 	f.Add(strings.Join(values(func(v []string) []string { v[1], v[6] = "close", "1 2 3 4"; return v }), "\x01"))
 	f.Add(strings.Join(values(set(0, "2")), "\x01"))
+	f.Add("3\x01grant rain CNY 7 1 1700000000123\n3 500 u1 r1 -")
 	f.Add("2\x01epoch - 5 2 1700000000123\n64 7")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -248,12 +278,12 @@ func FuzzParseEntry(f *testing.F) {
 			require.Zero(t, e)
 			return
 		}
-		require.Equal(t, v, written(&e))
+		require.Equal(t, v, written(v[0], &e))
 	})
 }
 
-// written is the entry as a script writes it.
-func written(e *stream.Entry) []string {
+// written is the entry as a script writes it in a version.
+func written(version string, e *stream.Entry) []string {
 	g := fmt.Sprintf("%d %d %d %d", e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount)
 	if e.Kind == stream.EntryGrant {
 		lines := make([]string, len(e.Grants))
@@ -262,9 +292,12 @@ func written(e *stream.Entry) []string {
 		}
 		g = strings.Join(lines, "\n")
 	}
-	version, campaign := "1", e.Campaign
+	campaign := e.Campaign
+	if version == "3" {
+		campaign += " " + cmp.Or(e.Grants[0].Currency, "-")
+	}
 	if e.Kind == stream.EntryEpoch {
-		version, campaign = "2", cmp.Or(e.Campaign, "-")
+		campaign = cmp.Or(e.Campaign, "-")
 		g = fmt.Sprintf("%d %d", e.Skipped.Last, e.Skipped.Known)
 	}
 	return []string{version, fmt.Sprintf("%s %s %d %d %d\n%s", e.Kind, campaign, e.Seq, e.Epoch, e.Time.UnixMilli(), g)}
