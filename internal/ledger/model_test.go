@@ -121,6 +121,7 @@ func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
 	aside := make(map[hongbao.Grant]Reason)
 	for _, q := range list {
 		if q.Grant.Campaign == campaign || q.Grant.Campaign == other {
+			q.Grant.Currency = "" // the ledger's; a grant came without
 			aside[q.Grant] = q.Reason
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -231,7 +232,10 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	f.ledger.store = inner
 	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
 	require.NoError(t, err)
-	require.Equal(t, f.reported, waiting)
+	for i := range waiting {
+		waiting[i].Grant.Currency = "" // the ledger's; a grant comes without
+	}
+	require.True(t, reflect.DeepEqual(f.reported, waiting), "a diff of so many would take minutes")
 }
 
 // The migrations have a time limit of their own: a step that takes longer than a transaction may is no failure.
