@@ -222,3 +222,89 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	}
 	t.Logf("Redis has lost %d grants that users were told of, all of them paid and published", lost)
 }
+
+// A replica takes over that has not got the last grants, while no worker runs: only the producers have seen them, and
+// the one that made the last of them is idle since. Beside it another one is busy on the other shard. `hongbao recover`
+// reports exactly the grants that users were told of and that Redis does not have.
+func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	t.Parallel()
+	s := newSite(t, atRedis(t, configs.Cluster, ""))
+	s.ok("init")
+	fast, near := s.on(0, "fast"), s.on(1, "near")
+	s.create(fast, 100, hongbao.DurabilityFast, oneEach)
+	s.create(near, 20_000, hongbao.DurabilityFast, oneEach)
+	stop := s.work()
+	busy := s.people(s.producer(), fast)
+	busy.grab(t.Context(), 0, 20, 8)
+	s.nobodyLost()
+	stop()
+	own := s.cfg.RedisClient()
+	t.Cleanup(func() { require.NoError(t, own.Close()) })
+	idle := s.people(s.producerOn(own), fast)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	defer cancel()
+	load, loaded := s.people(busy.p, near), make(chan struct{})
+	pouring, enough := context.WithCancel(ctx)
+	defer enough()
+	go func() {
+		load.grab(pouring, 0, 20_000, 4)
+		close(loaded)
+	}()
+	primary, replica := s.at.cluster.Masters[0], s.at.cluster.Replicas[0]
+	before := s.metaOn(primary, 0, "seq")
+	stall(t, primary, replica)
+	busy.grab(ctx, 20, 30, 8)
+	idle.grab(ctx, 30, 60, 8)
+	began, _ := load.count()
+	require.NoError(t, primary.Kill())
+	require.NoError(t, replica.Cont())
+	s.at.cluster.AwaitPromotion(t, 0)
+	require.Equal(t, before, s.metaOn(replica, 0, "seq"), "the fault fired: the replica lacks 40 grants")
+	stop = s.work()
+
+	var v struct {
+		recovery.Verdict
+		Unknown int64 `json:"unknown_events"`
+	}
+	testkit.Eventually(t, startTime, func() bool {
+		if code, _ := s.run("recover"); code != 3 {
+			return false
+		}
+		out, _ := s.exits(3, "recover", "--json")
+		var all struct{ Shards []json.RawMessage }
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		require.NoError(t, json.Unmarshal(all.Shards[0], &v))
+		return v.Seen >= before+40
+	}, "the loss is told")
+	told := 0
+	for _, c := range []*people{busy, idle} {
+		for user := range c.granted {
+			if !s.rdb.HExists(ctx, s.layout.Home(fast).Receipts(fast), user).Val() {
+				told++
+			}
+		}
+	}
+	require.Equal(t, 40, told, "by the users' own records")
+	require.Equal(t, []int64{before, before, before, before + 40, 40}, []int64{v.Redis, v.Ledger, v.Topic, v.Seen, v.Unknown})
+	testkit.Eventually(t, startTime, func() bool { n, _ := load.count(); return n > began+200 }, "the other shard goes on")
+	enough()
+	<-loaded
+
+	_, shown := s.run("recover")
+	m := regexp.MustCompile(`--shard 0 --expect ([0-9a-f]+)`).FindStringSubmatch(shown)
+	require.NotNil(t, m, shown)
+	require.Contains(t, shown, "40")
+	s.says([]string{"recover", "--accept-loss", "--shard", "0", "--expect", m[1], "--by", "ann", "--why", "the primary is gone"},
+		"shard 0 is opened")
+	s.refundLost(fast)
+	s.nobodyLost()
+	stop()
+	for _, c := range []*people{busy, idle, load} {
+		c.right(t)
+	}
+	require.Equal(t, 20, s.published(fast), "none of the lost packets went to somebody else")
+}

@@ -188,8 +188,14 @@ func (s *site) startWork() (p *testkit.Program, stop func()) {
 
 func (s *site) producer() *producer.Producer {
 	s.t.Helper()
+	return s.producerOn(s.rdb)
+}
+
+// producerOn makes a producer. With a client of its own it knows only what it has seen itself, as in a process of its own.
+func (s *site) producerOn(rdb redis.UniversalClient) *producer.Producer {
+	s.t.Helper()
 	cfg := s.cfg.Producer
-	cfg.Redis, cfg.Space, cfg.Deployment = s.rdb, s.layout.Space, s.cfg.Deployment.ID
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, s.layout.Space, s.cfg.Deployment.ID
 	cfg.Log = zap.NewNop() // so it watches the servers
 	p, err := producer.New(cfg)
 	require.NoError(s.t, err)
