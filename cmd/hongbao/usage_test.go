@@ -88,7 +88,7 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Contains(t, run(t, nil, "config", "check", "--help").out, "--consumer.lease")
 	v := run(t, nil, "version")
 	require.Zero(t, v.code)
-	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 2, Redis schema \d+\n$`, v.out)
+	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 3, Redis schema \d+\n$`, v.out)
 	flag := run(t, nil, "--version")
 	require.Zero(t, flag.code, flag.err)
 	require.Equal(t, v.out, flag.out)

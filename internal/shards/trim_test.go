@@ -212,6 +212,22 @@ func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	require.EqualValues(t, 8, b.trim(t, shards.Trim{Groups: groups}).Finished)
 }
 
+// Grants of earlier builds have no currency before their seq. Both stand in a stream during an upgrade.
+func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
+	t.Parallel()
+	for version, head := range map[string]string{"1": "grant 2026 ", "3": "grant 2026 CNY "} {
+		b := setup(t)
+		for seq := range 3 {
+			require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Events(), fmt.Sprint("1-", seq+1), version,
+				fmt.Sprint(head, seq+1, " 1 1\n1 1 u1 - -")).Err())
+		}
+		require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", 3).Err())
+		b.group(t, "kafka")
+		out := b.trim(t, shards.Trim{Groups: []string{"kafka"}})
+		require.Equal(t, []int64{1, 0}, []int64{out.FirstKept, out.Finished}, "version %s", version)
+	}
+}
+
 // A planted entry with a seq that was never given does not count.
 func TestTrimIgnoresForgedSeq(t *testing.T) {
 	t.Parallel()
