@@ -41,7 +41,7 @@ func sinkListCmd() *cobra.Command {
 
 func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SINK\tWAITING\tSINCE\tPENDING\tPARKED\tDEAD\tWORKERS")
+	fmt.Fprintln(t, "SINK\tSTATE\tWAITING\tSINCE\tPENDING\tPARKED\tDEAD\tWORKERS")
 	for i := range sinks {
 		s, alive := &sinks[i], 0
 		for _, x := range s.Workers {
@@ -49,16 +49,19 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 				alive++
 			}
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.Waiting, seconds(s.Oldest), s.Pending, s.Parked, s.Dead, alive)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.State, s.Waiting, seconds(s.Oldest), s.Pending, s.Parked, s.Dead, alive)
 	}
 	writePauses(t, sinks)
 	return t.Flush()
 }
 
-// writePauses names the sinks that are paused, or whose rate people have set.
+// writePauses says why a sink is not working, which sinks are paused, and whose rate people have set.
 func writePauses(w io.Writer, sinks []app.SinkStatus) {
 	for i := range sinks {
 		s := &sinks[i]
+		if s.Why != "" && !s.Pause.Paused {
+			fmt.Fprintf(w, "%s: %s\n", s.Sink, s.Why)
+		}
 		if rate := s.Limit.GrantsPerSecond; rate != nil {
 			fmt.Fprintf(w, "%s is limited to %s by %q since %s: %q\n", s.Sink, rateText(*rate), s.Limit.By,
 				s.Limit.At.UTC().Format(time.RFC3339), s.Limit.Why)

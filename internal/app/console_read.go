@@ -383,11 +383,8 @@ func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
 
 // consoleSink is how a sink stands: of its pending entries, the parked ones are in nobody's hand.
 func consoleSink(x *SinkStatus) console.Sink {
-	out := console.Sink{Name: x.Sink, Waiting: x.Waiting, Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead,
+	out := console.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting, Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead,
 		Oldest: x.Oldest, Paused: x.Pause.Paused}
-	if x.Pause.Paused {
-		out.PausedBy = fmt.Sprintf("%s: %s", x.Pause.By, x.Pause.Why)
-	}
 	for _, u := range x.Unread {
 		out.Unread = append(out.Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
 	}

@@ -21,7 +21,9 @@ type Status struct {
 
 // SinkStatus is how a sink stands.
 type SinkStatus struct {
-	Sink string `json:"sink" doc:"Its name."`
+	Sink  string    `json:"sink" doc:"Its name."`
+	State SinkState `json:"state" doc:"working, paused, no_worker, behind or unread: the worst that holds."`
+	Why   string    `json:"why" doc:"Why it is not working, for a person; empty for working."`
 	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited.
 	Waiting int64   `json:"waiting" doc:"Grants and closes that it has not finished."`
 	Oldest  float64 `json:"oldest_seconds" doc:"How long the first of them has waited; 0 if none waits."`
@@ -137,6 +139,7 @@ func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 		w := workers[name]
 		s.Workers = append(s.Workers, SinkWorker{name, w.Seen < a.Config.Consumer.Lease, w.Seen.Seconds(), w.Holds})
 	}
+	s.judge()
 	return s
 }
 

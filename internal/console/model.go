@@ -254,16 +254,17 @@ type Moment struct {
 
 // Sink is how a sink stands. Unread says which shards could not tell, and why.
 type Sink struct {
-	Name     string
-	Waiting  int64 // grants
-	Held     int64 // entries in the workers' hands
-	Parked   int64 // entries
-	Dead     int64
-	Oldest   float64 // seconds
-	Paused   bool
-	PausedBy string // and why
-	Unread   []string
-	Workers  []Worker
+	Name    string
+	Waiting int64 // grants
+	Held    int64 // entries in the workers' hands
+	Parked  int64 // entries
+	Dead    int64
+	Oldest  float64 // seconds
+	// State is working, paused, no_worker, behind or unread; Why says why it is not working.
+	State, Why string
+	Paused     bool
+	Unread     []string
+	Workers    []Worker
 }
 
 // Worker is a worker of a sink.

@@ -63,7 +63,7 @@ func (b *books) Campaign(_ context.Context, id string) (*Live, error) {
 }
 
 func (b *books) Sinks(context.Context) ([]Sink, error) {
-	return []Sink{{Name: "kafka", Waiting: 12, Dead: 1, Oldest: 2.5, Workers: []Worker{{Name: "w1", Alive: true}}}}, nil
+	return []Sink{{Name: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: 2.5, Workers: []Worker{{Name: "w1", Alive: true}}}}, nil
 }
 
 func (b *books) letter() deadletter.Letter {

@@ -56,7 +56,8 @@ func seconds(s float64) string { return lasts(time.Duration(s * float64(time.Sec
 var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
 	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
-	Unread:   "Not read",
+	Unread:    "Not read",
+	"working": "Working", "no_worker": "No worker", "behind": "Behind",
 	"closed": "Closed", "refunded": "Refunded",
 }
 
@@ -70,11 +71,11 @@ func state(s string) string {
 // stateClass is how a state is coloured. The word stands beside it.
 func stateClass(s string) string {
 	switch s {
-	case "open":
+	case "open", "working":
 		return "good"
-	case "paused", "loading", "created":
+	case "paused", "loading", "created", "behind":
 		return "warn"
-	case "frozen", "missing", Unread:
+	case "frozen", "missing", "no_worker", Unread:
 		return "bad"
 	}
 	return "calm"

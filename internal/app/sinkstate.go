@@ -1,0 +1,44 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// SinkState says in a word how a sink stands.
+type SinkState string
+
+// The states of a sink, the best first.
+const (
+	SinkWorking  SinkState = "working"
+	SinkPaused   SinkState = "paused"
+	SinkBehind   SinkState = "behind"
+	SinkNoWorker SinkState = "no_worker"
+	SinkUnread   SinkState = "unread"
+)
+
+// behindAfter is how long a grant waits at most while a sink works.
+const behindAfter = 30 * time.Second
+
+// judge sets the state. What the sink delivers to is known to its workers only: whoever looks sees that grants wait.
+func (s *SinkStatus) judge() {
+	alive := func(w SinkWorker) bool { return w.Alive }
+	switch {
+	case len(s.Shards) == 0:
+		s.State, s.Why = SinkUnread, "no shard told how it stands there"
+	case s.Pause.Paused:
+		s.State, s.Why = SinkPaused, fmt.Sprintf("paused by %s: %s", s.Pause.By, s.Pause.Why)
+	case len(s.Workers) == 0:
+		s.State, s.Why = SinkNoWorker, "no worker has come yet; `hongbao work` starts one"
+	case !slices.ContainsFunc(s.Workers, alive):
+		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return int(a.Seen - b.Seen) })
+		s.State, s.Why = SinkNoWorker, fmt.Sprintf("its last worker was seen %s ago; `hongbao work` starts one",
+			time.Duration(last.Seen*float64(time.Second)).Round(time.Second))
+	case s.Oldest > behindAfter.Seconds():
+		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: what the sink delivers to is away or slow, or its "+
+			"rate is bounded; the log and /readyz of its workers say which", time.Duration(s.Oldest*float64(time.Second)).Round(time.Second))
+	default:
+		s.State = SinkWorking
+	}
+}

@@ -1,0 +1,32 @@
+package app
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A sink is working only if a worker lives and no grant waits for long; else it says why not.
+func TestSinkState(t *testing.T) {
+	t.Parallel()
+	shards, alive, gone := []ShardStatus{{}}, SinkWorker{Alive: true}, SinkWorker{Seen: 361}
+	for name, c := range map[string]struct {
+		status SinkStatus
+		state  SinkState
+		why    string
+	}{
+		"idle":             {SinkStatus{Shards: shards, Workers: []SinkWorker{gone, alive}}, SinkWorking, ""},
+		"busy":             {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 5_773, Oldest: 2}, SinkWorking, ""},
+		"the target away":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 800, Oldest: 45}, SinkBehind, "waited for 45s"},
+		"its worker gone":  {SinkStatus{Shards: shards, Workers: []SinkWorker{gone}, Waiting: 5_773, Oldest: 360}, SinkNoWorker, "6m1s ago"},
+		"never had one":    {SinkStatus{Shards: shards}, SinkNoWorker, "hongbao work"},
+		"nothing was read": {SinkStatus{Workers: []SinkWorker{alive}}, SinkUnread, "no shard told"},
+		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: 360}, SinkPaused,
+			"paused by ann: lunch"},
+	} {
+		c.status.judge()
+		require.Equal(t, c.state, c.status.State, name)
+		require.Contains(t, c.status.Why, c.why, name)
+		require.Equal(t, c.why == "", c.status.Why == "", name)
+	}
+}
