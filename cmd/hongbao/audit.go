@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,9 +61,66 @@ func auditCmd() *cobra.Command {
 			})
 		},
 	}
+	cmd.AddCommand(acknowledgeCmd())
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
 	cmd.Flags().BoolVar(&seal, "seal", false,
 		"seal the refunded campaigns that have left Redis, if all agrees: their grants are not read again")
 	return cmd
+}
+
+func acknowledgeCmd() *cobra.Command {
+	var until, by, why string
+	cmd := &cobra.Command{
+		Use: "acknowledge FILE", Short: "Acknowledge a known difference: the audit shows it and does not count it, until a time",
+		Long: `Acknowledges a difference that is known and that nothing can mend, such as a copy in the topic that only
+retention removes.
+
+FILE has one difference as hongbao audit --json prints it, for example by jq '.differences[0]'; - reads standard input.
+The audit then shows the difference with exactly these words as acknowledged: its verdict, the alarms and --seal ignore
+it until the time is over. Anything else that differs counts as before. Run it again to change the time or the reason.
+double_credit can't be acknowledged.`,
+		Example: "  hongbao audit acknowledge difference.json --until 720h --by ann --why \"TICKET-7: subscribers drop the copy\"",
+		Args:    exactly(1, "one FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if until == "" || by == "" || why == "" {
+				return app.Usage("--until, --by and --why are required: for how long, who decides, and why (see `%s --help`)",
+					cmd.CommandPath())
+			}
+			end, err := parseEnd("--until", until)
+			if err != nil {
+				return err
+			}
+			d, err := readFile(cmd, args[0], readDifference)
+			if err != nil {
+				return app.Usage("difference %s: %w", args[0], err)
+			}
+			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+				out, err := a.Acknowledge(cmd.Context(), d, end, by, why)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "%s\nis acknowledged until %s\n", d, out.Until.Format(time.RFC3339))
+					return err
+				})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&until, "until", "", "when the audit counts it again: a time, or how long from now, as 720h (required)")
+	flags.StringVar(&by, "by", "", "who decides; kept with it (required)")
+	flags.StringVar(&why, "why", "", "why; kept with it (required)")
+	return cmd
+}
+
+// readDifference reads one difference of a report.
+func readDifference(r io.Reader) (*audit.Difference, error) {
+	d := &audit.Difference{}
+	in := json.NewDecoder(io.LimitReader(r, 1<<20))
+	in.DisallowUnknownFields()
+	if err := in.Decode(d); err != nil {
+		return nil, fmt.Errorf("want one difference as `hongbao audit --json` prints it: %w", err)
+	}
+	return d, nil
 }

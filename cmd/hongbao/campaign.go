@@ -18,7 +18,7 @@ import (
 
 func campaignCmd() *cobra.Command {
 	return family("campaign", "Plan, create, load, pause, close, refund and look at campaigns", "",
-		planCmd(), createCmd(), loadCmd(), topUpCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd(),
+		planCmd(), createCmd(), loadCmd(), topUpCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd(), cancelCmd(),
 		closeCmd(), refundCmd(), refundLostCmd(), revealCmd(), verifyCmd())
 }
 

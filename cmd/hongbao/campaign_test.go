@@ -1,7 +1,9 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -205,6 +207,46 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	s := d.show("rain")
 	require.EqualValues(t, 3, s.Redis.Granted)
 	require.EqualValues(t, 3, s.Redis.Left)
+}
+
+// A campaign that was created by mistake is cancelled once; one whose load has begun is not, even by an older build that
+// does not tell the ledger.
+func TestCancelCampaign(t *testing.T) {
+	t.Parallel()
+	for _, postgres := range []bool{false, true} {
+		t.Run(fmt.Sprint("postgres ", postgres), func(t *testing.T) {
+			t.Parallel()
+			d := setup(t, options{postgres: postgres})
+			d.ok("campaign", "create", spec(t, "mistake", 10, 1000))
+			d.refused(1, []string{"campaign", "close", "mistake", "--early"}, "hongbao campaign cancel mistake")
+			first := d.ok("campaign", "cancel", "mistake")
+			require.Contains(t, first, "campaign mistake was refunded")
+			require.Contains(t, first, "10 packets, 10.00 CNY, to sponsor")
+			require.Equal(t, first, d.ok("campaign", "cancel", "mistake"))
+			require.Regexp(t, `(?m)^mistake +red_packet +10 +10.00 CNY +0.00 CNY +10.00 CNY +refunded`, d.ok("campaign", "list"))
+			d.refused(1, []string{"campaign", "load", "mistake"}, "refunded or cancelled", "another id")
+			d.refused(1, []string{"campaign", "cancel", "nothing"}, "nothing")
+
+			d.campaign("rain", 10, 1000)
+			for range 2 {
+				d.refused(1, []string{"campaign", "cancel", "rain"}, "loading has begun", "hongbao campaign close rain --early")
+			}
+			require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
+			if !postgres {
+				db, err := sql.Open("sqlite", d.dsn)
+				require.NoError(t, err)
+				_, err = db.ExecContext(t.Context(), `UPDATE campaign SET loading_at = 0`)
+				require.NoError(t, errors.Join(err, db.Close()))
+				d.refused(1, []string{"campaign", "cancel", "rain"}, "loading has begun")
+			}
+			w := d.start("work")
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			require.Contains(t, d.ok("audit"), "Redis, ledger and topic: agrees.")
+			require.Contains(t, d.ok("journal"), "cancel_campaign")
+			d.ok("campaign", "reveal", "mistake")
+		})
+	}
 }
 
 func TestPauseResumeShowList(t *testing.T) {

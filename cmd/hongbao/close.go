@@ -34,6 +34,22 @@ func closeCmd() *cobra.Command {
 	return cmd
 }
 
+func cancelCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel CAMPAIGN", Short: "End a campaign that was never loaded: all of its money goes back to the sponsor",
+		Long: "Ends a campaign that was created by mistake: all of its money, top-ups included, goes back to its sponsor, and " +
+			"it can't be loaded\n" +
+			"any more. It is refused once `hongbao campaign load` has begun, even if that was interrupted: finish the load, then " +
+			"close and\nrefund the campaign. Run again it prints the same.",
+		Example: "  hongbao campaign cancel typo-rain", Args: oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+				return printEnding(cmd)(a.Cancel(cmd.Context(), args[0]))
+			})
+		},
+	}
+}
+
 func writeClosing(w io.Writer, e *app.Ending) error {
 	var b strings.Builder
 	if c := e.Closed; c != nil {

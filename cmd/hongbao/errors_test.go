@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,8 +20,8 @@ var lines = map[string]struct{ server, args string }{
 	"quarantine list": {"ledger", ""}, "quarantine campaign": {"ledger", "rain --by ann --why gone"},
 	"quarantine show": {"ledger", "7"}, "quarantine resolve": {"ledger", "7 --void --by ann --why forged"},
 	"campaign load": {"redis", "rain"}, "campaign show": {"redis", "rain"}, "campaign pause": {"redis", "rain --why test"},
-	"campaign resume": {"redis", "rain --why test"},
-	"campaign close":  {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"},
+	"campaign resume": {"redis", "rain --why test"}, "campaign cancel": {"redis", "rain"},
+	"campaign close": {"redis", "rain"}, "campaign refund": {"redis", "rain --amount 1"}, "grab": {"redis", "rain u1"},
 	"receipts": {"redis", "rain u1"},
 	"work":     {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"kafka", ""},
 	"replay":    {"redis", "again --to balance"},
@@ -32,6 +33,7 @@ var lines = map[string]struct{ server, args string }{
 	"balance fund":         {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
 	"campaign refund-lost": {"redis", "rain --amount 1 --by ann --why gone"},
 	"claim list":           {"redis", ""},
+	"audit acknowledge":    {"ledger", "difference.json --until 1h --by ann --why known"},
 	"claim settle":         {"redis", "kafka/0/w.1 --as published --by ann --why seen"},
 	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},
 	"serve":                {"redis", ""},
@@ -58,6 +60,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 	example, err := filepath.Abs("../../configs/campaign.yaml")
 	require.NoError(t, err)
+	difference := filepath.Join(t.TempDir(), "difference.json")
+	require.NoError(t, os.WriteFile(difference, []byte(`{"kind":"seq_gap","where":"shard 0","detail":"x"}`), 0o600))
+	files := strings.NewReplacer("configs/campaign.yaml", example, "difference.json", difference)
 	all := examples(t, root(), map[string][]string{})
 	require.Len(t, lines, len(all), "a command is not in the table, or is gone")
 	for path := range all {
@@ -66,7 +71,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		require.True(t, ok, "%s is not in the table", path)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := strings.Fields(name + " " + strings.Replace(c.args, "configs/campaign.yaml", example, 1))
+			line := strings.Fields(name + " " + files.Replace(c.args))
 			r := run(t, env, append(strings.Fields(name), "--nonsense")...)
 			require.Equal(t, 2, r.code, r.err)
 			require.Contains(t, r.err, "unknown flag: --nonsense (see `"+path+" --help`)")

@@ -82,6 +82,8 @@ var play = []act{
 	{command: "campaign create", after: func(s *stage, r result) {
 		s.words["9f86d081..."] = regexp.MustCompile("[0-9a-f]{64}").FindString(r.out)
 	}},
+	{command: "campaign cancel", before: func(s *stage) { s.ok("campaign", "create", spec(s.t, "typo-rain", 10, 1000)) },
+		says: "was refunded"},
 	{command: "campaign list"},
 	{command: "campaign load"},
 	{command: "campaign show"},
@@ -105,6 +107,10 @@ var play = []act{
 		worker.stop(syscall.SIGTERM)
 	}},
 	{command: "audit", says: "agrees"},
+	{command: "audit acknowledge", says: "is acknowledged until", before: func(s *stage) {
+		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "difference.json"),
+			[]byte(`{"kind":"duplicate_in_topic","where":"topic","campaign":"spring-rain","packet":7,"detail":"a copy"}`), 0o600))
+	}},
 	{command: "status", says: `"sink":"kafka"`},
 	{command: "sink pause", says: "balance is paused"},
 	{command: "sink limit", says: "balance is limited to 500 grants a second"},
@@ -160,7 +166,7 @@ var play = []act{
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
 			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.SettleClaim, access.ConfirmCredits, access.Replay,
 			access.DecideQuarantine, access.DisownCampaign, access.CloseCampaign, access.Refund, access.RefundLost,
-			access.RevealCampaign, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
+			access.RevealCampaign, access.CancelCampaign, access.AcknowledgeDifference, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
 			require.Contains(s.t, text, `"`+string(action)+`"`)
 		}
 		require.NotContains(s.t, text, "seed")

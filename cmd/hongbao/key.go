@@ -41,7 +41,7 @@ func keyCreateCmd() *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			want.Role = access.Role(role)
-			if want.Expires, err = parseExpiry(expires); err == nil {
+			if want.Expires, err = parseEnd("--expires", expires); err == nil {
 				err = want.Check(time.Now())
 			}
 			if err != nil {
@@ -65,12 +65,12 @@ func keyCreateCmd() *cobra.Command {
 	return cmd
 }
 
-// parseExpiry reads a time, or a duration from now on.
-func parseExpiry(text string) (time.Time, error) {
+// parseEnd reads a time, or a duration from now on.
+func parseEnd(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return time.Now().Add(d).UTC().Truncate(time.Second), nil
 	}
-	return parseTime("--expires", text)
+	return parseTime(flag, text)
 }
 
 // printKey prints a new key alone, so that a script may take it.

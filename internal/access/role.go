@@ -43,12 +43,15 @@ const (
 	RunAudit         Action = "run_audit"
 	CreateCampaign   Action = "create_campaign"
 	TopUpCampaign    Action = "top_up_campaign"
+	CancelCampaign   Action = "cancel_campaign"
 	CloseCampaign    Action = "close_campaign"
 	Refund           Action = "refund"
 	RevealCampaign   Action = "reveal_campaign"
 	DropLetters      Action = "drop_letters"
 	DecideQuarantine Action = "decide_quarantine"
 	Grab             Action = "grab"
+
+	AcknowledgeDifference Action = "acknowledge_difference"
 )
 
 // The actions that only the command line takes, with the ledger's DSN. They stand in the journal.
@@ -98,11 +101,13 @@ var rules = []Rule{
 	{Action: RunAudit, What: "audit everything from the console", Roles: operators, Whole: true},
 	{Action: CreateCampaign, What: "create and fund a campaign", Roles: treasurers},
 	{Action: TopUpCampaign, What: "add packets to a campaign, and fund them", Roles: treasurers},
+	{Action: CancelCampaign, What: "cancel a campaign whose loading has not begun", Roles: treasurers},
 	{Action: CloseCampaign, What: "close a campaign, also before its end", Roles: treasurers},
 	{Action: Refund, What: "refund what is left", Roles: treasurers},
 	{Action: RevealCampaign, What: "make the seed of a refunded campaign public", Roles: treasurers},
 	{Action: DropLetters, What: "drop dead letters", Roles: treasurers},
 	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
+	{Action: AcknowledgeDifference, What: "acknowledge a known difference of the audit", Roles: treasurers, Whole: true},
 	{Action: Grab, What: "grab for the users that it names", Roles: gateways, Away: true},
 	{Action: ManageKeys, What: "make, rotate, revoke and list API keys", Whole: true},
 	{Action: AcceptLoss, What: "accept that Redis has lost something", Whole: true},

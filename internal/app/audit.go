@@ -7,8 +7,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/topic"
@@ -60,6 +62,9 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		if err != nil {
 			return nil, err
 		}
+		if cfg.Acknowledged, err = a.ledger.Acknowledged(ctx); err != nil {
+			return nil, err
+		}
 		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = a.ledger, configs.SinkBalance, plans, a.ledger.Codes
 		if a.Config.Settlement.Kind == configs.SettleRemote {
 			if cfg.Remote, err = a.auditedRemote(ctx); err != nil {
@@ -79,6 +84,21 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		a.keepVerdict(ctx, report)
 	}
 	return report, err
+}
+
+// Acknowledge notes that a difference of the audit is known, until a time: the audit shows it and does not count it.
+func (a *App) Acknowledge(ctx context.Context, d *audit.Difference, until time.Time, by, why string) (
+	out ledger.Acknowledgement, err error) {
+	if out, err = d.Acknowledge(); err != nil {
+		return out, Usage("acknowledge a difference: %w", err)
+	}
+	out.Until, out.By, out.Why = until.UTC().Truncate(time.Millisecond), by, why
+	entry := about(ctx, access.AcknowledgeDifference, d.Campaign)
+	err = a.inLedger(ctx, entry, func(ctx context.Context, e *access.Entry) error {
+		e.Details = map[string]any{"difference": d.String(), "until": out.Until, "by": by, "why": why}
+		return a.ledger.Acknowledge(ctx, out)
+	})
+	return out, err
 }
 
 // keepVerdict keeps what a whole audit found, for the metrics. The report stands, whether that succeeds or not.

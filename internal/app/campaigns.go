@@ -81,7 +81,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	}
 	if c.State == ledger.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
 		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent,
-			"campaign %s was refunded: it can't be loaded again; create one with another id", id)
+			"campaign %s was refunded or cancelled: it can't be loaded; create one with another id", id)
 	}
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return c.Spec, err
@@ -99,6 +99,11 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	}
 	if err := a.notLost(ctx, store, id); err != nil {
 		return c.Spec, err
+	}
+	if c.Loading.IsZero() {
+		if err := a.ledger.BeginLoad(ctx, id); err != nil {
+			return c.Spec, err
+		}
 	}
 	err = store.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
 	if err == nil {

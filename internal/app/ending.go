@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
 	case errors.Is(err, shards.ErrNotInRedis) && c.Grants > 0:
 		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, shards.LostError(id))
+	case errors.Is(err, shards.ErrNotInRedis) && c.Loading.IsZero():
+		return fmt.Errorf("%w: it was never loaded, and `hongbao campaign cancel %s` gives all of its money back", err, id)
 	case errors.Is(err, shards.ErrNotInRedis):
 		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back",
 			err, id)
@@ -218,6 +221,33 @@ func (a *App) end(ctx context.Context, id string, books closing.Ledger,
 		return nil, closeHint(err, &c)
 	}
 	return endingOf(&c, &s), nil
+}
+
+// Cancel gives all the money of a campaign whose loading has not begun back to its sponsor, once. The ledger decides; Redis
+// is asked too, because an older build loads without telling the ledger.
+func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
+	err = a.inLedger(ctx, about(ctx, access.CancelCampaign, id), func(ctx context.Context, e *access.Entry) error {
+		c, err := a.campaign(ctx, id)
+		if err != nil {
+			return err
+		}
+		store, err := a.store()
+		if err != nil {
+			return err
+		}
+		if _, loaded, err := store.Status(ctx, id); err != nil || loaded {
+			return cmp.Or(err, ledger.LoadingBegun(id))
+		}
+		var in []int
+		for _, k := range a.space.Places(id, c.Spec.Places()) {
+			in = append(in, k.Index())
+		}
+		r, err := a.ledger.Cancel(ctx, id, in)
+		e.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "sponsor": r.Sponsor}
+		out = endingOf(&c, &closing.Standing{Refund: &r})
+		return err
+	})
+	return out, err
 }
 
 // RefundLost ends a campaign of which Redis has lost something, from the ledger alone, and returns its state then. expect

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -60,7 +61,11 @@ type run struct {
 	shards []*shard
 	sinks  []*sink
 	report Report
-	void   map[uint64]string // by digest: grants in quarantine that a person decided not to pay, with who and why
+	// known are the acknowledgements that no difference has met yet, by Difference.id.
+	known map[string]ledger.Acknowledgement
+	// decisions are those about grants in quarantine, by digest, with who and why: the ledger never settles these grants, so
+	// the remote must not have paid them.
+	decisions map[uint64]string
 
 	mu        sync.Mutex // the topic is read by several goroutines; guards all below
 	campaigns map[string]*campaign
@@ -106,9 +111,13 @@ type decided struct {
 func newRun(cfg *Config, opts Options) *run {
 	r := &run{
 		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
-		campaigns: map[string]*campaign{}, void: map[uint64]string{}, wanted: map[string]map[int64][]*Difference{},
+		campaigns: map[string]*campaign{}, decisions: map[uint64]string{}, wanted: map[string]map[int64][]*Difference{},
 		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
-			Dropped: []Difference{}, Campaigns: []CampaignReport{}},
+			Dropped: []Difference{}, Campaigns: []CampaignReport{}, Acknowledged: []Acknowledged{}},
+		known: map[string]ledger.Acknowledgement{},
+	}
+	for _, a := range cfg.Acknowledged {
+		r.known[a.ID()] = a
 	}
 	n := cfg.Space.Len()
 	for i := range n {
@@ -175,8 +184,11 @@ func (r *run) sorted() []*campaign {
 	return slices.SortedFunc(maps.Values(r.campaigns), func(a, b *campaign) int { return strings.Compare(a.id, b.id) })
 }
 
-// found notes a difference. It gives nil if enough of that kind are named already.
+// found notes a difference. It gives nil if enough of that kind are named already, or if a person has acknowledged it.
 func (r *run) found(d Difference) *Difference {
+	if r.isAcknowledged(&d) {
+		return nil
+	}
 	r.report.Found[d.Kind]++
 	if c := r.campaigns[d.Campaign]; c != nil {
 		c.found[d.Kind]++
@@ -232,7 +244,16 @@ func (r *run) decided(g *hongbao.Grant) {
 }
 
 // observe takes in a grant that the stream or a sink tells of.
-func (r *run) observe(from source, g *hongbao.Grant) {
+func (r *run) observe(from source, g *hongbao.Grant) { r.observeAt(from, g, nil) }
+
+// record is the place of a record in the topic.
+type record struct {
+	partition int
+	offset    int64
+}
+
+// observeAt is observe for a grant of the topic, whose place it gets.
+func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.campaign(g.Campaign)
@@ -260,7 +281,7 @@ func (r *run) observe(from source, g *hongbao.Grant) {
 			Detail: "the " + sourceNames[from] + " has " + describeGrant(g)})
 	}
 	if f.has(from) {
-		r.again(c, f, from, g)
+		r.again(c, f, from, g, at)
 	}
 	f.from |= from
 	if from == inLedger {
@@ -293,9 +314,13 @@ func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 
 var twice = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
 
-func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant) {
+func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant, at *record) {
+	place := "" // tells several copies apart
+	if at != nil {
+		place = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
+	}
 	r.foundOf(c, g.Packet, f, Difference{Kind: twice[from], Where: sourceNames[from], Event: g.EventID(),
-		Detail: "the " + sourceNames[from] + " has the packet once more: " + describeGrant(g)})
+		Detail: "the " + sourceNames[from] + " has the packet once more" + place + ": " + describeGrant(g)})
 }
 
 func describeGrant(g *hongbao.Grant) string {

@@ -72,6 +72,8 @@ type Config struct {
 	Plan       Plan
 	// Codes gives the ledger's codes of up to n packets after a number, in their order; nil for no comparison with them.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
+	// Acknowledged are the differences that a person has acknowledged and that are not over.
+	Acknowledged []ledger.Acknowledgement
 	// MaxListed bounds how many differences of one kind are named; all are counted. 1 to 100,000.
 	MaxListed int
 }

@@ -84,7 +84,7 @@ func (r *run) describe(ctx context.Context) error {
 				}
 				for _, rc := range list {
 					for _, d := range packets[rc.Packet] {
-						d.Detail += fmt.Sprintf("; the receipts have user %q, amount %d, event %s", user, rc.Amount, event(shard, rc.Seq))
+						d.Receipt = fmt.Sprintf("the receipts have user %q, amount %d, event %s", user, rc.Amount, event(shard, rc.Seq))
 					}
 					delete(packets, rc.Packet)
 				}

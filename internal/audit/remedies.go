@@ -1,5 +1,7 @@
 package audit
 
+import "strings"
+
 // remedy is what a person does about one kind of difference. This table is the only place that says so: the report
 // prints it, the JSON report carries it, and docs/audit.md repeats it word by word (a test compares them).
 type remedy struct {
@@ -18,9 +20,17 @@ const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger 
 // Where Redis went back in time a shard may be frozen: then it grants nothing, and takes no pause.
 const (
 	frozenShard = " (a frozen shard grants nothing and takes no pause: `hongbao recover` tells what to do with it)"
-	pauseOpen   = "pause the campaign with `hongbao campaign pause ID`" + frozenShard
+	pause       = "pause the campaign with `hongbao campaign pause ID`"
+	pauseAtOnce = "pause the campaign at once with `hongbao campaign pause ID`"
+	pauseOpen   = pause + frozenShard
 	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID`" + frozenShard
 )
+
+// endFrozen says instead of a pause what to do with campaigns that Redis has lost, all of which are frozen.
+var endFrozen = func() *strings.Replacer {
+	const end = "end the campaign, which is frozen and takes no pause, with `hongbao campaign refund-lost ID`"
+	return strings.NewReplacer(pauseOpen, end, pause, end, pauseAtOnce, end)
+}()
 
 // remedies lists every kind, in the order in which reports show them.
 var remedies = []remedy{
@@ -34,11 +44,12 @@ var remedies = []remedy{
 		"and the remote does not have it",
 		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, " +
 			"settles each once", true},
-	{RemotePaid, "a person dropped the grant's dead letter, decided that it is void, or ended its campaign from the ledger, " +
-		"and the remote has paid it: the ledger lacks it",
+	{RemotePaid, "a person dropped the grant's dead letter, decided that it is void, paid it from the reserve, or ended its " +
+		"campaign from the ledger, and the remote has paid it: the ledger lacks it",
 		"refund nothing of the campaign yet. `hongbao replay NAME --to balance` asks the remote again, and records a grant " +
-			"whose letter was dropped. A void grant and one of a refunded campaign can't be recorded: ask the remote's owners " +
-			"to take the credit back", true},
+			"whose letter was dropped. A grant that was decided in quarantine and one of a refunded campaign can't be " +
+			"recorded: ask the remote's owners to take the credit back. One that was paid from the reserve is paid twice until " +
+			"they do", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
 		"ask whether Redis lost writes: then the packet may be dealt again, so " + pauseOpen + ". Otherwise find out who " +
 			"writes to that place", false},
@@ -46,25 +57,25 @@ var remedies = []remedy{
 		"compare the versions in the line; the ledger's was paid. If Redis lost writes, the packet was dealt twice: " +
 			pauseOpen, false},
 	{OverHold, "a user holds more packets than the limit allows",
-		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to Redis by hand. `hongbao receipts CAMPAIGN " +
+		pause + ": somebody wrote to Redis by hand. `hongbao receipts CAMPAIGN " +
 			"USER` shows what the user holds", false},
 	{PacketTwice, "a packet is in the stock and granted, twice in the stock, or in two receipts",
-		"pause the campaign at once with `hongbao campaign pause ID`: the packet may be dealt again", false},
+		pauseAtOnce + ": the packet may be dealt again", false},
 	{PacketMissing, "a packet is in neither stock nor receipts, and nobody else has it",
-		"pause the campaign with `hongbao campaign pause ID`: Redis lost the packet", false},
+		pause + ": Redis lost the packet", false},
 	{PacketUnknown, "a packet number that the campaign does not have",
-		"pause the campaign with `hongbao campaign pause ID`: its stock is not that of its plan", false},
+		pause + ": its stock is not that of its plan", false},
 	{NotPlanned, "an amount that seed and specification do not give",
-		"pause the campaign with `hongbao campaign pause ID`: its stock is not that of its plan. The ledger refuses these " +
+		pause + ": its stock is not that of its plan. The ledger refuses these " +
 			"amounts", false},
 	{CounterDrift, "the campaign's counts do not fit its stock and receipts",
-		"pause the campaign with `hongbao campaign pause ID`: somebody wrote to its keys by hand", false},
+		pause + ": somebody wrote to its keys by hand", false},
 	{FundingDiffers, "Redis and the ledger disagree on the total, or on the refund",
-		"pause the campaign with `hongbao campaign pause ID`: it was loaded with another specification, or Redis went back " +
+		pause + ": it was loaded with another specification, or Redis went back " +
 			"in time after the refund", false},
 	{CampaignMissing, "a campaign is only in Redis, or only in the ledger",
 		"if the ledger lacks it, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao config check`, " +
-			"and pause the campaign with `hongbao campaign pause ID`. If Redis lacks it, Redis lost it: do not load it again, " +
+			"and " + pause + ". If Redis lacks it, Redis lost it: do not load it again, " +
 			"its packets were dealt; `hongbao campaign refund-lost ID` ends it from the ledger", true},
 	{CampaignFrozen, "Redis has lost something of a campaign, so it grants nothing any more; that is also why other " +
 		"differences name it",
@@ -114,11 +125,17 @@ var remedies = []remedy{
 			"settle`", true},
 }
 
-// remedyOf gives what to do about a kind among all kinds that were found.
-func remedyOf(k Kind, found map[Kind]int64) Remedy {
+// remedyOf gives what to do about a kind among all kinds that were found. frozen says that all differences of the kind are
+// of campaigns that take no pause.
+func remedyOf(k Kind, found map[Kind]int64, frozen bool) Remedy {
 	m := &remedies[kindIndex(k)]
-	if m.moves && found[LedgerUnbalanced]+found[DoubleCredit] > 0 {
-		return Remedy{m.means, notWhileUnbalanced}
+	do, moves := m.do, m.moves
+	if frozen {
+		do = endFrozen.Replace(do)
+		moves = moves || do != m.do
 	}
-	return Remedy{m.means, m.do}
+	if moves && found[LedgerUnbalanced]+found[DoubleCredit] > 0 {
+		do = notWhileUnbalanced
+	}
+	return Remedy{m.means, do}
 }

@@ -48,13 +48,15 @@ func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []Kind{LedgerUnbalanced, DoubleCredit} {
 		for _, m := range remedies {
-			for _, c := range commands(remedyOf(m.kind, map[Kind]int64{m.kind: 1, broken: 1}).Do) {
-				if m.kind != MissingInTopic { // it announces, and pays nothing
-					require.NotContains(t, movesMoney, c, "%s beside %s", m.kind, broken)
+			for _, frozen := range []bool{false, true} {
+				for _, c := range commands(remedyOf(m.kind, map[Kind]int64{m.kind: 1, broken: 1}, frozen).Do) {
+					if m.kind != MissingInTopic { // it announces, and pays nothing
+						require.NotContains(t, movesMoney, c, "%s beside %s", m.kind, broken)
+					}
 				}
 			}
 			if m.kind != DoubleCredit {
-				require.Equal(t, Remedy{m.means, m.do}, remedyOf(m.kind, map[Kind]int64{m.kind: 1}))
+				require.Equal(t, Remedy{m.means, m.do}, remedyOf(m.kind, map[Kind]int64{m.kind: 1}, false))
 			}
 		}
 	}

@@ -122,17 +122,17 @@ func (r *run) onlyDecided() map[string][]hongbao.Grant {
 }
 
 // judgeRemote tells whether the remote has what the ledger has: it is recorded there when it was credited, not before.
-// What a person decided not to pay the remote must not have.
+// What a person decided about in quarantine the remote must not have.
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return
 	}
-	why, void := r.void[f.digest]
+	why, resolved := r.decisions[f.digest]
 	switch {
 	case f.has(inLedger) && !f.has(inRemote|isWorthless):
 		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
 			Detail: "the ledger has it recorded as credited there, but it is not"})
-	case void && f.has(inQuarantine) && f.has(inRemote) && !f.has(inLedger):
+	case resolved && f.has(inQuarantine) && f.has(inRemote) && !f.has(inLedger):
 		r.paidRemotely(c, packet, f, why)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
 )
 
 // Verdict is what an audit comes to.
@@ -35,6 +36,9 @@ type Report struct {
 	// Remedies says what to do about each kind that was found. None of them moves money while the ledger does not agree
 	// with itself.
 	Remedies map[Kind]Remedy `json:"remedies"`
+	// Acknowledged names the differences that a person has acknowledged for now. Verdict, Found, counts and Sealable leave
+	// them out.
+	Acknowledged []Acknowledged `json:"acknowledged"`
 	// Dropped names grants that a person decided not to deliver to a sink (Where), as many as Config.MaxListed;
 	// Total.Dropped counts all. They are no differences.
 	Dropped []Difference `json:"dropped"`
@@ -152,6 +156,8 @@ type Difference struct {
 	// Event is "<shard>-<seq>", where there is one.
 	Event  string `json:"event,omitempty"`
 	Detail string `json:"detail"`
+	// Receipt says what the receipts have of the packet, where that was looked up.
+	Receipt string `json:"receipt,omitempty"`
 }
 
 func (d *Difference) compare(o *Difference) int {
@@ -167,6 +173,27 @@ func kindIndex(k Kind) int {
 func (r *run) sealable(c *campaign) bool {
 	return len(r.report.Found) == 0 && !r.partial() && c.ledger != nil && c.ledger.Closed && !c.sealed && !c.inRedis() &&
 		c.counts.InFlight+c.counts.Newer == 0 && c.counts.Settled == c.ledger.Grants
+}
+
+// frozenOnly reports whether all differences of a kind are of campaigns that are frozen wherever Redis still has something of
+// them, if only a stub: these take no pause.
+func (r *run) frozenOnly(k Kind) bool {
+	var n int64
+	for _, c := range r.campaigns {
+		if c.frozen() {
+			n += c.found[k]
+		}
+	}
+	return n == r.report.Found[k]
+}
+
+func (c *campaign) frozen() bool {
+	for _, s := range c.on {
+		if s.state != campaigns.Frozen {
+			return false
+		}
+	}
+	return len(c.on)+c.stubs > 0
 }
 
 // finish turns what was found into the report.
@@ -194,9 +221,11 @@ func (r *run) finish() *Report {
 		rep.Shards = append(rep.Shards, s.report)
 	}
 	rep.Total.setFound(rep.Found)
+	rep.sortAcknowledged()
 	rep.Remedies = make(map[Kind]Remedy, len(rep.Found))
+	all := rep.allFound()
 	for k := range rep.Found {
-		rep.Remedies[k] = remedyOf(k, rep.Found)
+		rep.Remedies[k] = remedyOf(k, all, r.frozenOnly(k))
 	}
 	rep.Seconds = time.Since(rep.Started).Seconds()
 	return rep

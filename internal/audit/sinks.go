@@ -108,8 +108,8 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	if f := c.facts.find(g.Packet); f != nil && f.from&whoGotIt != 0 && f.digest == digest {
 		f.from |= inQuarantine
 	}
-	if q.Void() {
-		r.void[digest] = fmt.Sprintf("%.128s decided about quarantine %d: %.200q", q.ResolvedBy, q.ID, q.Resolution)
+	if q.Resolution != "" {
+		r.decisions[digest] = fmt.Sprintf("%.128s decided about quarantine %d: %.200q", q.ResolvedBy, q.ID, q.Resolution)
 	}
 	if q.Resolution != "" {
 		r.decided(g)
@@ -124,8 +124,8 @@ func (r *run) readTopic(ctx context.Context) error {
 	if r.Topic == nil {
 		return nil
 	}
-	scan, err := r.Topic.Each(ctx, func(_ int, _ int64, g hongbao.Grant) error {
-		r.observe(inTopic, &g)
+	scan, err := r.Topic.Each(ctx, func(partition int, offset int64, g hongbao.Grant) error {
+		r.observeAt(inTopic, &g, &record{partition, offset})
 		return nil
 	})
 	if err != nil {

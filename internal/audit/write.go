@@ -44,6 +44,7 @@ func (r *Report) Write(w io.Writer) error {
 	b.WriteByte('\n')
 	r.table(&b)
 	r.differences(&b)
+	r.acknowledged(&b)
 	r.dropped(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -94,7 +95,7 @@ func (r *Report) differences(b *strings.Builder) {
 		if n == 0 {
 			continue
 		}
-		remedy := remedyOf(k, r.Found)
+		remedy := r.Remedies[k]
 		fmt.Fprintf(b, "\n%s: %d. It means: %s. What to do: %s.\n", k, n, remedy.Means, remedy.Do)
 		named := int64(0)
 		for ; at < len(r.Differences) && r.Differences[at].Kind == k; at++ {
@@ -104,6 +105,16 @@ func (r *Report) differences(b *strings.Builder) {
 		if named < n {
 			fmt.Fprintf(b, "  and %d more\n", n-named)
 		}
+	}
+}
+
+func (r *Report) acknowledged(b *strings.Builder) {
+	if len(r.Acknowledged) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nAcknowledged by a person: %d. Not counted until the time in the line.\n", len(r.Acknowledged))
+	for i := range r.Acknowledged {
+		fmt.Fprintf(b, "  %s\n", r.Acknowledged[i].String())
 	}
 }
 
@@ -134,6 +145,9 @@ func (d *Difference) String() string {
 		b.WriteString(" event " + d.Event)
 	}
 	b.WriteString(" (" + d.Where + "): " + d.Detail)
+	if d.Receipt != "" {
+		b.WriteString("; " + d.Receipt)
+	}
 	return oneLine(b.String())
 }
 

@@ -143,6 +143,15 @@ func campaignChanges() []operation {
 			(*app.App).Pause),
 		stateChange("resume", "Open a paused campaign again", "open", access.ResumeCampaign, (*app.App).Resume),
 		{
+			method: http.MethodPost, path: "/v1/campaigns/{id}/cancel", id: "cancel-campaign",
+			summary: "End a campaign that was never loaded",
+			description: "All of its money, top-ups included, goes back to the sponsor, and it can't be loaded any more. It is " +
+				"refused once its loading has begun. A second request gives the same answer.",
+			action: access.CancelCampaign, needs: ledgerNeeded, body: empty{}, answer: app.Ending{},
+			codes: []string{"loading_begun"}, together: true,
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Cancel(ctx, c.campaign) }),
+		},
+		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign for ever",
 			description: "One whose window is open is closed with early only. A second close gives the same answer.",
 			action:      access.CloseCampaign, needs: ledgerNeeded, body: closeBody{}, answer: app.Ending{},

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/web"
@@ -78,6 +79,7 @@ func TestLifeOfACampaign(t *testing.T) {
 			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800}`).OK(t, http.StatusAccepted, &ending)
 			require.True(t, ending.Settling)
 			d.work()
+			d.post("treasurer", "/v1/campaigns/rain-1/cancel", "{}").Refused(t, "loading_begun")
 			d.post("treasurer", "/v1/campaigns/rain-1/reveal", "{}").Refused(t, "not_refunded")
 			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":801}`).Refused(t, "wrong_amount")
 			d.post("treasurer", "/v1/campaigns/rain-1/refund", `{"amount":800,"missing":1}`).Refused(t, "grants_missing")
@@ -99,6 +101,44 @@ func TestLifeOfACampaign(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A campaign that was never loaded is cancelled once, whatever Idempotency-Key comes.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.post("treasurer", "/v1/campaigns", specOf(t, campaignOf("rain", 10, 1_000))).OK(t, http.StatusOK, nil)
+	var first, again app.Ending
+	d.post("treasurer", "/v1/campaigns/rain/cancel", "{}").OK(t, http.StatusOK, &first)
+	require.EqualValues(t, 1_000, first.Amount)
+	require.EqualValues(t, 10, first.Refunded.Packets)
+	d.post("treasurer", "/v1/campaigns/rain/cancel", "{}").OK(t, http.StatusOK, &again)
+	require.Equal(t, first, again)
+	d.post("operator", "/v1/campaigns/rain/load", "{}").Refused(t, "refused")
+	d.post("treasurer", "/v1/campaigns/none/cancel", "{}").Refused(t, "unknown_campaign")
+}
+
+// A treasurer acknowledges a difference by the words of the report.
+func TestAcknowledge(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	const at = "/v1/audit/acknowledgements"
+	body := func(kind, until string) string {
+		return fmt.Sprintf(`{"kind":%q,"where":"topic","campaign":"rain","packet":7,"event":"0-9","detail":"a copy",`+
+			`"until":%q,"why":"TICKET-7"}`, kind, until)
+	}
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	var a ledger.Acknowledgement
+	for range 2 {
+		d.post("treasurer", at, body("duplicate_in_topic", soon)).OK(t, http.StatusOK, &a)
+		require.Equal(t, soon, a.Until.Format(time.RFC3339))
+		require.Contains(t, a.By, "key:")
+	}
+	d.post("operator", at, body("duplicate_in_topic", soon)).Refused(t, "forbidden")
+	d.post("treasurer", at, body("double_credit", soon)).Refused(t, "invalid_value")
+	d.post("treasurer", at, body("typo", soon)).Refused(t, "invalid_value")
+	d.post("treasurer", at, body("lost", "2001-01-01T00:00:00Z")).Refused(t, "refused")
+	d.post("treasurer", at, `{"kind":"lost","where":"topic","detail":"x","why":"y"}`).Refused(t, "invalid_value")
 }
 
 // A coupon's codes are drawn behind the creation, and no answer has one.

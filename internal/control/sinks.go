@@ -2,12 +2,16 @@ package control
 
 import (
 	"context"
+	"math"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // sinksAnswer is app.Status.
@@ -18,6 +22,32 @@ type sinksAnswer struct {
 // sinkBody is the body of a pause and of a resume.
 type sinkBody struct {
 	Why string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
+}
+
+// acknowledgeBody is the body of an acknowledgement.
+type acknowledgeBody struct {
+	Kind     string    `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
+	Where    string    `json:"where" doc:"The place that the audit named."`
+	Campaign string    `json:"campaign,omitempty" doc:"The campaign, if the difference names one."`
+	Packet   int64     `json:"packet,omitempty" minimum:"1" doc:"The packet, if the difference names one."`
+	Event    string    `json:"event,omitempty" doc:"Shard and seq, if the difference names them."`
+	Detail   string    `json:"detail" doc:"What the audit said, word by word."`
+	Until    time.Time `json:"until" doc:"When the audit counts it again: within the next 366 days."`
+	Why      string    `json:"why" minLength:"1" maxLength:"1000" doc:"Kept with the acknowledgement."`
+}
+
+func acknowledge(ctx context.Context, c *call) (any, error) {
+	d := audit.Difference{Kind: audit.Kind(c.fields.text("kind")), Where: c.fields.text("where"),
+		Campaign: c.fields.text("campaign"), Packet: c.fields.number("packet", 1, math.MaxInt64), Event: c.fields.text("event"),
+		Detail: c.fields.text("detail")}
+	until, why := c.fields.time("until"), c.fields.why()
+	if until.IsZero() {
+		c.fields.fail("until is required: a time within the next 366 days, as 2026-02-17T20:00:00Z")
+	}
+	if err := c.fields.done(); err != nil {
+		return nil, err
+	}
+	return c.app.Acknowledge(ctx, &d, until, c.actor.Who, why)
 }
 
 func sinkOperations() []operation {
@@ -40,6 +70,15 @@ func sinkOperations() []operation {
 			description: "`hongbao audit` leaves it, whoever runs it; none if there was no audit.",
 			action:      access.ReadSinks, answer: app.LastAudit{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.LastAudit(ctx) }),
+		},
+		{
+			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
+			summary: "Acknowledge a known difference of the audit",
+			description: "Copy kind to detail from a difference of `hongbao audit --json`. The audit shows the difference with " +
+				"exactly these words as acknowledged, and does not count it, until the time: verdict, alarms and sealing ignore it. " +
+				"The same difference again replaces the acknowledgement before. double_credit is refused.",
+			action: access.AcknowledgeDifference, needs: ledgerNeeded, body: acknowledgeBody{},
+			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
 		sinkChange("pause", "Hand a sink nothing until it is resumed",
 			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink),

@@ -48,6 +48,8 @@ type StoredCampaign struct {
 	// Packets are those of the specification and of every top-up, Grants how many of them were granted.
 	Packets, Grants int64
 	Created         time.Time
+	// Loading is when its loading began; zero while it may be cancelled.
+	Loading time.Time
 	// Closing is when the campaign was first to be closed; zero while it may be topped up.
 	Closing time.Time
 	// Revealed is when the seed was published; zero while it is secret.
@@ -139,8 +141,8 @@ func mustExist(found bool, id string) error {
 // insert fails with errAgain if another one has created the campaign meanwhile.
 func (c *Campaign) insert(now int64) stmt {
 	s := &c.Spec
-	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at,
+		loading_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0)`,
 		args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
 			int64(s.Total), string(StateFunded), now}}
 }
@@ -174,19 +176,19 @@ func (c *Campaign) same(has *StoredCampaign) error {
 }
 
 const campaignColumns = `spec, plan_hash, seed, state, funded, granted, refunded, packets, grants, created_at,
-	revealed_at, closing_at`
+	revealed_at, closing_at, loading_at`
 
 func scanCampaign(s scan) (StoredCampaign, error) {
 	var c StoredCampaign
 	var spec, state string
 	var seed []byte
-	var created, revealed, closing int64
+	var created, revealed, closing, loading int64
 	if err := s(&spec, &c.Hash, &seed, &state, &c.Funded, &c.Granted, &c.Refunded, &c.Packets, &c.Grants, &created,
-		&revealed, &closing); err != nil {
+		&revealed, &closing, &loading); err != nil {
 		return c, err
 	}
 	c.Canonical, c.State, c.Created, c.Revealed = []byte(spec), CampaignState(state), atMilli(created), atMilli(revealed)
-	c.Closing = atMilli(closing)
+	c.Closing, c.Loading = atMilli(closing), atMilli(loading)
 	copy(c.Seed[:], seed)
 	if err := json.Unmarshal(c.Canonical, &c.Spec); err != nil {
 		return c, hongbao.Errorf(hongbao.ClassBroken, "the ledger's specification of a campaign can't be read: %w", err)

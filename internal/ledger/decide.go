@@ -20,14 +20,11 @@ type Decision struct {
 	By, Why string
 }
 
-// void begins the resolution of a grant that a person decided not to pay.
-const void = "void: "
-
 func (d *Decision) resolution() string {
 	if d.Pay {
 		return "paid from the reserve: " + d.Why
 	}
-	return void + d.Why
+	return "void: " + d.Why
 }
 
 // Why a grant in quarantine can't be decided. Their errors are Permanent, that of ErrDecided a Conflict.

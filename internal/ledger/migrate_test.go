@@ -32,7 +32,10 @@ func TestMigrationsOfEachDatabase(t *testing.T) {
 // toVersion4 takes a ledger back to the tables before the archive.
 func toVersion4(t *testing.T, f *fixture) {
 	t.Helper()
-	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`}, stmt{sql: `DROP TABLE archive, archive_shard, control`},
+	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`},
+		stmt{sql: `DROP TABLE archive, archive_shard, control, acknowledged`},
+		stmt{sql: `ALTER TABLE campaign DROP COLUMN loading_at`},
+		stmt{sql: `ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total`},
 		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
 }
 

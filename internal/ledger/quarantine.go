@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -58,9 +57,6 @@ type Quarantined struct {
 	ResolvedBy string
 	Resolution string
 }
-
-// Void tells whether a person decided not to pay it.
-func (q *Quarantined) Void() bool { return strings.HasPrefix(q.Resolution, void) }
 
 // quarantineRows is how many grants one transaction writes to quarantine.
 const quarantineRows = 5_000

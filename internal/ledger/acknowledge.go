@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Acknowledgement is a person's word that a difference of the audit is known. It covers the difference with exactly these
+// words, until a time.
+type Acknowledgement struct {
+	Kind     string `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
+	Where    string `json:"where" doc:"The place that the audit named."`
+	Campaign string `json:"campaign,omitempty" doc:"The campaign; absent if it is about none."`
+	Packet   int64  `json:"packet,omitempty" doc:"The packet; absent if it is about none."`
+	Event    string `json:"event,omitempty" doc:"Shard and seq; absent if it is about none."`
+	Detail   string `json:"detail" doc:"What the audit said, word by word."`
+	By       string `json:"by" doc:"Who acknowledged it."`
+	Why      string `json:"why" doc:"The reason given."`
+	// Until is when the audit counts the difference again.
+	Until time.Time `json:"until" doc:"When the audit counts it again."`
+}
+
+// Bounds of acknowledgements.
+const (
+	maxAcknowledged    = 1_000 // at once
+	maxAcknowledgedFor = 366 * 24 * time.Hour
+	maxDetail          = 4_000
+)
+
+// ID names the difference: the SHA-256 of all that it says.
+func (a *Acknowledgement) ID() string {
+	text, _ := json.Marshal([]any{a.Kind, a.Where, a.Campaign, a.Packet, a.Event, a.Detail}) // never fails
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func (a *Acknowledgement) check(now time.Time) error {
+	errs := []error{checkWord(a.By, a.Why)}
+	for _, f := range []struct {
+		name, text  string
+		least, most int
+	}{
+		{"kind", a.Kind, 1, 255}, {"where", a.Where, 1, 255}, {"campaign", a.Campaign, 0, 255}, {"event", a.Event, 0, 255},
+		{"detail", a.Detail, 1, maxDetail},
+	} {
+		if len(f.text) < f.least || len(f.text) > f.most {
+			errs = append(errs, fmt.Errorf("%s has %d bytes: want %d to %d", f.name, len(f.text), f.least, f.most))
+		}
+	}
+	if !a.Until.After(now) || a.Until.Sub(now) > maxAcknowledgedFor {
+		errs = append(errs, fmt.Errorf("until is %s: want a time within the next 366 days", a.Until.UTC().Format(time.RFC3339)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "acknowledge a difference: %w", err)
+	}
+	return nil
+}
+
+// Acknowledge stores an acknowledgement. One of the same difference replaces the one before.
+func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
+	now := time.Now()
+	if err := a.check(now); err != nil {
+		return err
+	}
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		if err := t.run(ctx, stmt{sql: `DELETE FROM acknowledged WHERE difference = $1 OR until_at <= $2`,
+			args: []any{a.ID(), now.UnixMilli()}}); err != nil {
+			return nil, err
+		}
+		n, _, err := question[int64]{sql: `SELECT COUNT(*) FROM acknowledged`, row: number}.first(ctx, t)
+		if err == nil && n >= maxAcknowledged {
+			err = hongbao.Errorf(hongbao.ClassPermanent, "%d differences are acknowledged already: mend their cause", n)
+		}
+		return []stmt{{sql: `INSERT INTO acknowledged (difference, kind, place, campaign, packet, event, detail, decided_by, why,
+			until_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+			args: []any{a.ID(), a.Kind, a.Where, a.Campaign, a.Packet, a.Event, a.Detail, a.By, a.Why, a.Until.UnixMilli(),
+				now.UnixMilli()}}}, err
+	})
+	if err != nil {
+		return fmt.Errorf("acknowledge a difference: %w", err)
+	}
+	return nil
+}
+
+// Acknowledged lists the acknowledgements that are not over.
+func (l *Ledger) Acknowledged(ctx context.Context) ([]Acknowledgement, error) {
+	return question[Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
+		decided_by, why, until_at FROM acknowledged WHERE until_at > $1 ORDER BY created_at, difference`,
+		[]any{time.Now().UnixMilli()}, func(s scan) (a Acknowledgement, err error) {
+			var until int64
+			err = s(&a.Kind, &a.Where, &a.Campaign, &a.Packet, &a.Event, &a.Detail, &a.By, &a.Why, &until)
+			a.Until = atMilli(until)
+			return a, err
+		}}.all(ctx, l)
+}

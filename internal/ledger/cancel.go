@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/payment"
+)
+
+// ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Its error is Permanent.
+var ErrLoadingBegun = errors.New("the campaign's loading has begun")
+
+// LoadingBegun is the error for a campaign that can't be cancelled any more.
+func LoadingBegun(campaign string) error {
+	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s can't be cancelled: %w, so its packets may be in Redis. "+
+		"`hongbao campaign load %s` finishes the load if it was interrupted; then `hongbao campaign close %s --early` and "+
+		"`hongbao campaign refund %s` end it", campaign, ErrLoadingBegun, campaign, campaign, campaign)
+}
+
+// BeginLoad notes that a campaign's packets may be in Redis from now on, so it can't be cancelled any more. It is refused
+// (Permanent) for a campaign that is refunded or cancelled. A repeat changes nothing.
+func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
+	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		c, err := lockCampaign(ctx, t, campaign)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("begin to load campaign %s: %w", campaign, err)
+		case c.State == StateRefunded:
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded or cancelled: it can't be loaded; "+
+				"create one with another id", campaign)
+		case !c.Loading.IsZero():
+			return nil, nil
+		}
+		return []stmt{{sql: `UPDATE campaign SET loading_at = $2 WHERE id = $1`,
+			args: []any{campaign, time.Now().UnixMilli()}}}, nil
+	})
+}
+
+// Cancel gives all the money of a campaign whose loading has not begun back to its sponsor. It can't be loaded any more.
+// shards are those that it would have been loaded into, in their order. Once its loading has begun it is refused with
+// ErrLoadingBegun. A repeat gives the refund that is there and moves nothing.
+func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (refund payment.Refund, err error) {
+	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		c, err := lockCampaign(ctx, t, campaign)
+		if err != nil {
+			return nil, fmt.Errorf("cancel campaign %s: %w", campaign, err)
+		}
+		if !c.Loading.IsZero() || c.Grants > 0 {
+			return nil, LoadingBegun(campaign)
+		}
+		if c.State == StateRefunded {
+			var found bool
+			refund, found, err = readRefund(ctx, t, campaign)
+			return nil, errors.Join(err, mustExist(found, campaign))
+		}
+		refund = c.rest()
+		for _, shard := range shards {
+			refund.Closes = append(refund.Closes, payment.Close{Shard: shard})
+		}
+		return postRefund(&refund), nil
+	})
+	return refund, err
+}

@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+func testCancel(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	first, err := f.ledger.Cancel(t.Context(), "rain", []int{3})
+	require.NoError(t, err)
+	require.Equal(t, fundedFor(10), first.Amount)
+	require.EqualValues(t, 10, first.Packets)
+	again, err := f.ledger.Cancel(t.Context(), "rain", []int{3})
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.Equal(t, StateRefunded, f.stored(t, "rain").State)
+	require.Zero(t, f.balance(t, PoolAccount("rain")))
+	require.Zero(t, f.balance(t, SponsorAccount("acme", testCurrency)))
+	f.holds(t, "rain", nil)
+	require.ErrorContains(t, f.ledger.BeginLoad(t.Context(), "rain"), "refunded or cancelled")
+	require.Nil(t, f.Handle(t.Context(), []hongbao.Grant{grant("rain", 1)}))
+	require.Equal(t, AfterRefund, f.open(t)[0].Reason, "a forged grant is not paid")
+
+	f.create(t, "snow", 10)
+	require.NoError(t, f.ledger.BeginLoad(t.Context(), "snow"))
+	loading := f.stored(t, "snow").Loading
+	require.NotZero(t, loading)
+	require.NoError(t, f.ledger.BeginLoad(t.Context(), "snow"), "a load goes on")
+	require.Equal(t, loading, f.stored(t, "snow").Loading)
+	for range 2 {
+		_, err = f.ledger.Cancel(t.Context(), "snow", []int{3})
+		require.ErrorIs(t, err, ErrLoadingBegun)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	}
+	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("snow")))
+
+	f.create(t, "sleet", 10) // as an older build creates it
+	f.tamper(t, stmt{sql: `UPDATE campaign SET loading_at = 1 WHERE id = 'sleet'`})
+	_, err = f.ledger.Cancel(t.Context(), "sleet", []int{3})
+	require.ErrorIs(t, err, ErrLoadingBegun)
+	_, err = f.ledger.Cancel(t.Context(), "nothing", []int{3})
+	require.ErrorIs(t, err, ErrNoCampaign)
+	require.ErrorIs(t, f.ledger.BeginLoad(t.Context(), "nothing"), ErrNoCampaign)
+}
+
+// testCancelAmongLoads has one of the two win, whoever comes first.
+func testCancelAmongLoads(t *testing.T, f *fixture) {
+	for i := range 8 {
+		id := fmt.Sprint("rain", i)
+		f.create(t, id, 10)
+		var load, cancelled error
+		var group errgroup.Group
+		group.Go(func() error { load = f.ledger.BeginLoad(context.Background(), id); return nil })
+		group.Go(func() error { _, cancelled = f.ledger.Cancel(context.Background(), id, []int{3}); return nil })
+		require.NoError(t, group.Wait())
+		c := f.stored(t, id)
+		if load == nil {
+			require.ErrorIs(t, cancelled, ErrLoadingBegun)
+			require.Equal(t, StateFunded, c.State)
+			require.Equal(t, fundedFor(10), f.balance(t, PoolAccount(id)))
+		} else {
+			require.NoError(t, cancelled)
+			require.Equal(t, StateRefunded, c.State)
+			require.Zero(t, c.Loading)
+		}
+	}
+}
