@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,6 +28,7 @@ func keyCreateCmd() *cobra.Command {
 		role    string
 		expires string
 	)
+	total := (*amountFlag)(&want.LargestTotal)
 	cmd := &cobra.Command{
 		Use: "create", Short: "Make an API key, and print it: it is shown this once",
 		Long: "Makes an API key with a role, and prints it: it is shown this once.\n\n" +
@@ -35,11 +37,16 @@ func keyCreateCmd() *cobra.Command {
 			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
 			"gateway    grabs for the users that it names, and nothing else\n\n" +
 			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is good for " +
-			"these campaigns only,\nand for nothing that concerns the whole deployment.",
-		Example: "  hongbao key create --role operator --note \"ann\"\n" +
+			"these campaigns only,\nand for nothing that concerns the whole deployment. With --sponsor and --largest-total a " +
+			"treasurer's key funds campaigns of\nthese sponsors only, each with so much at most.",
+		Example: "  hongbao key create --role treasurer --sponsor acme --largest-total 1000000\n" +
+			"  hongbao key create --role operator --note \"ann\"\n" +
 			"  hongbao key create --role gateway --campaign 'spring-*' --expires 2160h",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cmd.Flags().Changed("largest-total") && want.LargestTotal == 0 {
+				return app.Usage("--largest-total 0: a key that may fund nothing is no treasurer's; leave it out for no bound")
+			}
 			want.Role = access.Role(role)
 			if want.Expires, err = parseEnd("--expires", expires); err == nil {
 				err = want.Check(time.Now())
@@ -60,6 +67,10 @@ func keyCreateCmd() *cobra.Command {
 	flags.StringVar(&role, "role", "", "viewer, operator, treasurer or gateway (required)")
 	flags.StringSliceVar(&want.Campaigns, "campaign", nil,
 		"a campaign that it is good for, or a prefix as spring-*; may be given often (default all)")
+	flags.StringSliceVar(&want.Sponsors, "sponsor", nil,
+		"a sponsor whose money a treasurer's key may spend; may be given often (default any)")
+	flags.Var(total, "largest-total", "the most that a treasurer's key may fund one campaign with, top-ups included, in minor "+
+		"units (default any)")
 	flags.StringVar(&expires, "expires", "", "when it ends: a time, or how long from now, as 2160h (default never)")
 	flags.StringVar(&want.Note, "note", "", "whose it is, for the list")
 	return cmd
@@ -102,7 +113,7 @@ func keyListCmd() *cobra.Command {
 
 func writeKeys(w io.Writer, keys []access.Key) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tROLE\tCAMPAIGNS\tCREATED\tEXPIRES\tREVOKED\tNOTE")
+	fmt.Fprintln(t, "KEY\tROLE\tCAMPAIGNS\tSPONSORS\tLARGEST TOTAL\tCREATED\tEXPIRES\tREVOKED\tNOTE")
 	at := func(at time.Time) string {
 		if at.IsZero() {
 			return "-"
@@ -111,11 +122,17 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 	}
 	for i := range keys {
 		k := &keys[i]
-		campaigns := "all"
+		campaigns, sponsors, total := "all", "any", "any"
 		if len(k.Campaigns) > 0 {
 			campaigns = strings.Join(k.Campaigns, ",")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Role, campaigns, at(k.Created), at(k.Expires), at(k.Revoked),
+		if len(k.Sponsors) > 0 {
+			sponsors = strings.Join(k.Sponsors, ",")
+		}
+		if k.LargestTotal > 0 {
+			total = strconv.FormatInt(int64(k.LargestTotal), 10)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Role, campaigns, sponsors, total, at(k.Created), at(k.Expires), at(k.Revoked),
 			k.Note)
 	}
 	return t.Flush()

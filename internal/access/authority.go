@@ -111,7 +111,7 @@ func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, 
 		return Caller{}, err
 	}
 	if k := find(l); k != nil {
-		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns}, nil
+		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Spending: k.Spending}, nil
 	}
 	return Caller{}, refused(ErrUnauthorized)
 }

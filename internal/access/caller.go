@@ -28,6 +28,7 @@ type Caller struct {
 	Role Role
 	// Campaigns are his key's scope: ids, or prefixes that end with *; empty: all, and the whole deployment.
 	Campaigns []string
+	Spending
 }
 
 // Sees tells whether a campaign is within the caller's scope. Lists are to leave out the others.

@@ -55,6 +55,8 @@ type Actor struct {
 	Who string
 	// RequestID is that of his request over HTTP.
 	RequestID string
+	// Spending bounds what is spent with ctx; see MaySpend.
+	Spending Spending
 }
 
 type actorKey struct{}
@@ -69,7 +71,7 @@ func (c *Caller) Name() string { return "key:" + c.Key }
 
 // Actor is who acts when the caller does.
 func (c *Caller) Actor(requestID string) Actor {
-	return Actor{Who: c.Name(), RequestID: requestID}
+	return Actor{Who: c.Name(), RequestID: requestID, Spending: c.Spending}
 }
 
 // NewEntry draws an entry for who acts with ctx.
@@ -113,6 +115,9 @@ func (e *Entry) End(err error) {
 			e.Outcome = OutcomeUnknown
 		}
 	case hongbao.ClassTransient:
+	}
+	if errors.Is(err, ErrMayNotSpend) {
+		e.Outcome = OutcomeDenied
 	}
 	if e.Details == nil {
 		e.Details = map[string]any{}

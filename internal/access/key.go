@@ -25,6 +25,7 @@ const (
 const (
 	maxNote      = 200
 	maxCampaigns = 100
+	maxSponsors  = 100
 )
 
 // Key is an API key as the ledger has it. The secret is not in it.
@@ -33,6 +34,7 @@ type Key struct {
 	Role Role   `json:"role"`
 	// Campaigns are ids, or prefixes that end with *. Empty: all campaigns, and the whole deployment.
 	Campaigns []string `json:"campaigns"`
+	Spending
 	// Hash is the SHA-256 of the secret in hex. OldHash is that of the secret before, which is good until OldUntil.
 	Hash     string    `json:"-"`
 	OldHash  string    `json:"-"`
@@ -100,6 +102,7 @@ func (k *Key) Check(now time.Time) error {
 			errs = append(errs, errors.New("campaign * is not a scope: name no campaign for all of them"))
 		}
 	}
+	errs = append(errs, k.checkSpending()...)
 	if !k.Expires.IsZero() && !k.Expires.After(now) {
 		errs = append(errs, fmt.Errorf("it would have expired at %s already", k.Expires.Format(time.RFC3339)))
 	}

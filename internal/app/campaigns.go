@@ -36,6 +36,9 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 
 // creatable gives the campaign if the ledger has it already, and refuses one that can't be created now.
 func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.StoredCampaign, found bool, err error) {
+	if err := access.MaySpend(ctx, c.Sponsor, c.Total); err != nil {
+		return has, false, fmt.Errorf("create campaign %s: %w", c.ID, err)
+	}
 	has, found, err = a.ledger.Campaign(ctx, c.ID)
 	switch {
 	case err != nil:

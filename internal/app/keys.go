@@ -19,10 +19,16 @@ type NewKey struct {
 // CreateKey makes an API key; its id, hash and time are set here.
 func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	k, text := access.NewKey(want.Role, want.Campaigns)
-	k.Expires, k.Note = want.Expires, want.Note
+	k.Expires, k.Note, k.Spending = want.Expires, want.Note, want.Spending
 	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		k, err = a.ledger.AddKey(ctx, k)
 		e.Details = map[string]any{"create": k.ID, "role": k.Role, "campaigns": k.Campaigns}
+		if len(k.Sponsors) > 0 {
+			e.Details["sponsors"] = k.Sponsors
+		}
+		if k.LargestTotal > 0 {
+			e.Details["largest_total"] = k.LargestTotal
+		}
 		return err
 	})
 	if err != nil {

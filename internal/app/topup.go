@@ -133,7 +133,10 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	if d.order.Hash = draw.Commit(); d.same() != nil {
 		return d, nil
 	}
-	if err = a.mayTopUp(ctx, &c); err == nil {
+	if err = access.MaySpend(ctx, c.Spec.Sponsor, max(c.Funded, o.Expect)+o.Total); err == nil {
+		err = a.mayTopUp(ctx, &c)
+	}
+	if err == nil {
 		err = draw.Check(c.Spec)
 	}
 	if err != nil {

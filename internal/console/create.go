@@ -108,7 +108,7 @@ func createStatus(err error) int {
 	switch {
 	case errors.As(err, &spec), errors.Is(err, errCodesFile):
 		return http.StatusBadRequest
-	case errors.Is(err, access.ErrNotInScope):
+	case errors.Is(err, access.ErrNotInScope), errors.Is(err, access.ErrMayNotSpend):
 		return http.StatusForbidden
 	}
 	return statusOf(err)

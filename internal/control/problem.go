@@ -53,6 +53,7 @@ var told = []struct {
 	code string
 }{
 	{access.ErrUnauthorized, "unauthorized"}, {access.ErrForbidden, "forbidden"}, {access.ErrWhole, "forbidden"},
+	{access.ErrMayNotSpend, "forbidden"},
 	{access.ErrKeyRequired, "idempotency_key_required"}, {access.ErrKeyReused, "idempotency_key_reused"},
 	{access.ErrUnderWay, "idempotency_key_in_use"}, {access.ErrNotInScope, "unknown_campaign"}, {ledger.ErrNoCampaign, "unknown_campaign"},
 	{ledger.ErrCampaignExists, "campaign_exists"}, {ledger.ErrNotRefunded, "not_refunded"},

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
@@ -62,6 +63,53 @@ func TestTopUp(t *testing.T) {
 }
 
 // What is added before the load waits for it: 202, until the campaign is loaded.
+// A treasurer whose key is for some sponsors and a largest total funds no other campaign and no larger one, not by top-ups
+// either. The journal has what was denied.
+func TestSpending(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.do(func(a *app.App) error {
+		k, err := a.CreateKey(t.Context(), access.Key{Role: access.RoleTreasurer,
+			Spending: access.Spending{Sponsors: []string{"acme"}, LargestTotal: 1_000}})
+		d.keys["bounded"] = k.Text
+		return err
+	})
+	create := func(id, sponsor string, total int64) *reply {
+		c := campaignOf(id, 10, total)
+		c.Sponsor = sponsor
+		return d.post("bounded", "/v1/campaigns", specOf(t, c))
+	}
+	create("rain-1", "acme", 900).OK(t, http.StatusOK, nil)
+	create("rain-1", "acme", 900).OK(t, http.StatusOK, nil)
+	create("rain-2", "other", 900).Refused(t, "forbidden")
+	create("rain-3", "acme", 1_010).Refused(t, "forbidden")
+	topUp := func(id string, packets, total, expect int) *reply {
+		return d.post("bounded", "/v1/campaigns/rain-1/top-ups",
+			fmt.Sprintf(`{"id":%q,"packets":%d,"total":%d,"expect":%d,"why":"w"}`, id, packets, total, expect))
+	}
+	topUp("a", 1, 101, 900).Refused(t, "forbidden")
+	topUp("a", 1, 101, 0).Refused(t, "forbidden")
+	topUp("b", 1, 100, 900).OK(t, http.StatusAccepted, nil)
+	topUp("b", 1, 100, 900).OK(t, http.StatusAccepted, nil)
+	topUp("c", 1, 1, 1_000).Refused(t, "forbidden")
+	c := campaignOf("rain-4", 10, 900)
+	c.Sponsor = "other"
+	d.post("treasurer", "/v1/campaigns", specOf(t, c)).OK(t, http.StatusOK, nil)
+	d.post("bounded", "/v1/campaigns/rain-4/top-ups", `{"id":"a","packets":1,"total":1,"expect":900,"why":"w"}`).
+		Refused(t, "forbidden")
+	require.Len(t, d.ledgerCampaigns(), 2)
+	var journal access.JournalPage
+	d.get("viewer", "/v1/journal").OK(t, http.StatusOK, &journal)
+	denied := 0
+	for _, e := range journal.Entries {
+		if e.Outcome == access.OutcomeDenied {
+			denied++
+			require.Contains(t, e.Details["error"], "may not spend this")
+		}
+	}
+	require.Equal(t, 6, denied)
+}
+
 func TestTopUpBeforeTheLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -13,13 +13,18 @@ import (
 // maxLiveKeys bounds the keys that are live at once: each program that checks keys holds all of them.
 const maxLiveKeys = 10_000
 
-const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note`
+const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note,
+	sponsors, largest_total`
 
 func scanKey(s scan) (k access.Key, err error) {
-	var role, campaigns string
+	var role, campaigns, sponsors string
 	var oldUntil, created, expires, revoked int64
-	err = s(&k.ID, &role, &campaigns, &k.Hash, &k.OldHash, &oldUntil, &created, &expires, &revoked, &k.Note)
+	err = s(&k.ID, &role, &campaigns, &k.Hash, &k.OldHash, &oldUntil, &created, &expires, &revoked, &k.Note, &sponsors,
+		&k.LargestTotal)
 	k.Role, k.Campaigns = access.Role(role), strings.Fields(campaigns)
+	if sponsors != "" {
+		k.Sponsors = strings.Fields(sponsors)
+	}
 	k.OldUntil, k.Created, k.Expires, k.Revoked = atMilli(oldUntil), atMilli(created), atMilli(expires), atMilli(revoked)
 	return k, err
 }
@@ -52,9 +57,10 @@ func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 		if err == nil && live >= maxLiveKeys {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d keys are live already: revoke some with `hongbao key revoke`", live)
 		}
-		return []stmt{{sql: `INSERT INTO api_key (id, role, campaigns, hash, created_at, expires_at, note)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`, args: []any{k.ID, string(k.Role), strings.Join(k.Campaigns, " "), k.Hash,
-			milli(k.Created), milli(k.Expires), k.Note}}}, err
+		return []stmt{{sql: `INSERT INTO api_key (id, role, campaigns, hash, created_at, expires_at, note, sponsors,
+			largest_total) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, args: []any{k.ID, string(k.Role),
+			strings.Join(k.Campaigns, " "), k.Hash, milli(k.Created), milli(k.Expires), k.Note, strings.Join(k.Sponsors, " "),
+			int64(k.LargestTotal)}}}, err
 	})
 	if err != nil {
 		return access.Key{}, fmt.Errorf("store API key %s: %w", k.ID, err)

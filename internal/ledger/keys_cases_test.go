@@ -15,6 +15,7 @@ import (
 func testKeys(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	drawn, _ := access.NewKey(access.RoleOperator, []string{"rain", "spring-*"})
+	drawn.Role, drawn.Sponsors, drawn.LargestTotal = access.RoleTreasurer, []string{"acme", "b&co"}, hongbao.MaxAmount
 	drawn.Expires, drawn.Note = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), "Ann's 🧧 laptop"
 	first, err := l.AddKey(ctx, drawn)
 	require.NoError(t, err)

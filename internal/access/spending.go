@@ -1,0 +1,57 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// ErrMayNotSpend says that the caller's key may not spend this money. Its error is Permanent.
+var ErrMayNotSpend = errors.New("the API key may not spend this")
+
+// Spending is what a treasurer's key may spend on campaigns. The zero value has no bound.
+type Spending struct {
+	// Sponsors are those whose money may be spent; empty: any.
+	Sponsors []string `json:"sponsors,omitempty"`
+	// LargestTotal bounds the total of one campaign, top-ups included, in minor units of its currency; 0: no bound.
+	LargestTotal hongbao.Amount `json:"largest_total,omitempty"`
+}
+
+// MaySpend refuses a campaign that whoever acts with ctx may not fund: total is what the campaign would be funded with.
+func MaySpend(ctx context.Context, sponsor string, total hongbao.Amount) error {
+	who, _ := ctx.Value(actorKey{}).(Actor)
+	s := &who.Spending
+	switch {
+	case len(s.Sponsors) > 0 && !slices.Contains(s.Sponsors, sponsor):
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: sponsor %.128q is not among its sponsors (%s)", ErrMayNotSpend, sponsor,
+			strings.Join(s.Sponsors, ", "))
+	case s.LargestTotal > 0 && total > s.LargestTotal:
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: the campaign would be funded with %d minor units, and the key's "+
+			"largest total of one campaign is %d", ErrMayNotSpend, total, s.LargestTotal)
+	}
+	return nil
+}
+
+// checkSpending names what is wrong with the bounds of a key that is to be stored.
+func (k *Key) checkSpending() (errs []error) {
+	if (len(k.Sponsors) > 0 || k.LargestTotal != 0) && k.Role != RoleTreasurer {
+		errs = append(errs, fmt.Errorf("sponsors and a largest total bound what a treasurer spends: role %.40q spends nothing",
+			k.Role))
+	}
+	if len(k.Sponsors) > maxSponsors {
+		errs = append(errs, fmt.Errorf("it names %d sponsors: want up to %d", len(k.Sponsors), maxSponsors))
+	}
+	for _, s := range k.Sponsors {
+		if err := hongbao.CheckID(s); err != nil {
+			errs = append(errs, fmt.Errorf("sponsor %.140q: %w", s, err))
+		}
+	}
+	if k.LargestTotal < 0 || k.LargestTotal > hongbao.MaxAmount {
+		errs = append(errs, fmt.Errorf("the largest total is %d: want 1 to %d minor units", k.LargestTotal, hongbao.MaxAmount))
+	}
+	return errs
+}
