@@ -223,6 +223,39 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	t.Logf("Redis has lost %d grants that users were told of, all of them paid and published", lost)
 }
 
+// without counts the users who were told of a packet, and of whom Redis has no receipt.
+func (s *site) without(c *people) (n int) {
+	s.t.Helper()
+	for user := range c.granted {
+		if !s.rdb.HExists(s.t.Context(), s.layout.Home(c.campaign).Receipts(c.campaign), user).Val() {
+			n++
+		}
+	}
+	return n
+}
+
+// seenLoss is what `hongbao recover` says of a shard.
+type seenLoss struct {
+	recovery.Verdict
+	Unknown int64 `json:"unknown_events"`
+}
+
+// lossUpTo waits until `hongbao recover` says that shard 0 had events up to seq.
+func (s *site) lossUpTo(seq int64) (v seenLoss) {
+	s.t.Helper()
+	testkit.Eventually(s.t, startTime, func() bool {
+		if code, _ := s.run("recover"); code != 3 {
+			return false
+		}
+		out, _ := s.exits(3, "recover", "--json")
+		var all struct{ Shards []seenLoss }
+		require.NoError(s.t, json.Unmarshal([]byte(out), &all))
+		v = all.Shards[0]
+		return v.Seen >= seq
+	}, "the loss is told")
+	return v
+}
+
 // A replica takes over that has not got the last grants, while no worker runs: only the producers have seen them, and
 // the one that made the last of them is idle since. Beside it another one is busy on the other shard. `hongbao recover`
 // reports exactly the grants that users were told of and that Redis does not have.
@@ -266,28 +299,8 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	require.Equal(t, before, s.metaOn(replica, 0, "seq"), "the fault fired: the replica lacks 40 grants")
 	stop = s.work()
 
-	var v struct {
-		recovery.Verdict
-		Unknown int64 `json:"unknown_events"`
-	}
-	testkit.Eventually(t, startTime, func() bool {
-		if code, _ := s.run("recover"); code != 3 {
-			return false
-		}
-		out, _ := s.exits(3, "recover", "--json")
-		var all struct{ Shards []json.RawMessage }
-		require.NoError(t, json.Unmarshal([]byte(out), &all))
-		require.NoError(t, json.Unmarshal(all.Shards[0], &v))
-		return v.Seen >= before+40
-	}, "the loss is told")
-	told := 0
-	for _, c := range []*people{busy, idle} {
-		for user := range c.granted {
-			if !s.rdb.HExists(ctx, s.layout.Home(fast).Receipts(fast), user).Val() {
-				told++
-			}
-		}
-	}
+	v := s.lossUpTo(before + 40)
+	told := s.without(busy) + s.without(idle)
 	require.Equal(t, 40, told, "by the users' own records")
 	require.Equal(t, []int64{before, before, before, before + 40, 40}, []int64{v.Redis, v.Ledger, v.Topic, v.Seen, v.Unknown})
 	testkit.Eventually(t, startTime, func() bool { n, _ := load.count(); return n > began+200 }, "the other shard goes on")

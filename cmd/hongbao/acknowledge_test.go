@@ -22,7 +22,7 @@ func TestAcknowledgeDifferences(t *testing.T) {
 		return []string{"audit", "acknowledge", file, "--until", until, "--by", "ann", "--why", "TICKET-7"}
 	}
 	for i := range report.Differences {
-		require.Equal(t, i, len(d.audit(3).Acknowledged))
+		require.Len(t, d.audit(3).Acknowledged, i)
 		text, err := json.Marshal(report.Differences[i])
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(file, text, 0o600))

@@ -86,8 +86,14 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 	return report, err
 }
 
+// Difference is one of an audit's report.
+type Difference = audit.Difference
+
+// DifferenceKind is what is wrong by one.
+type DifferenceKind = audit.Kind
+
 // Acknowledge notes that a difference of the audit is known, until a time: the audit shows it and does not count it.
-func (a *App) Acknowledge(ctx context.Context, d *audit.Difference, until time.Time, by, why string) (
+func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, by, why string) (
 	out ledger.Acknowledgement, err error) {
 	if out, err = d.Acknowledge(); err != nil {
 		return out, Usage("acknowledge a difference: %w", err)

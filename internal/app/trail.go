@@ -290,23 +290,24 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	return err
 }
 
+// letterPlace is where a sink's dead letters of a shard are.
+type letterPlace struct {
+	sink  string
+	shard int
+}
+
 // letters looks for the dead letters of grants that a sink has finished and that are not where it delivers to.
 func (t *trailSearch) letters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lettersTime)
 	defer cancel()
-	letters := deadletter.New(t.app.redis, t.app.space)
-	type place struct {
-		sink  string
-		shard int
-	}
-	wanted := map[place]map[int64]*TrailSink{}
+	wanted := map[letterPlace]map[int64]*TrailSink{}
 	for _, p := range t.grants {
 		for i := range p.Sinks {
 			x := &p.Sinks[i]
 			if !x.Finished || x.Sink == configs.SinkBalance && p.Ledger != nil || x.Sink == configs.SinkKafka && p.Topic != nil {
 				continue
 			}
-			at := place{x.Sink, p.grant.Shard}
+			at := letterPlace{x.Sink, p.grant.Shard}
 			if wanted[at] == nil {
 				wanted[at] = map[int64]*TrailSink{}
 			}
@@ -314,26 +315,31 @@ func (t *trailSearch) letters(ctx context.Context) error {
 		}
 	}
 	for at, of := range wanted {
-		err := letters.EachResolved(ctx, at.sink, at.shard, func(r *deadletter.Resolved) {
-			if x := of[r.Seq]; x != nil && r.Decision == shards.Dropped {
-				x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)
-			}
-		})
-		if err == nil {
-			err = letters.Each(ctx, at.sink, at.shard, "", func(page []deadletter.Letter) error {
-				for i := range page {
-					if x := of[page[i].Seq]; x != nil {
-						x.Letter, x.Reason = page[i].ID, page[i].Reason
-					}
-				}
-				return nil
-			})
-		}
-		if err != nil {
+		if err := t.lettersAt(ctx, at, of); err != nil {
 			return fmt.Errorf("search the dead letters of sink %s: %w", at.sink, err)
 		}
 	}
 	return nil
+}
+
+func (t *trailSearch) lettersAt(ctx context.Context, at letterPlace, wanted map[int64]*TrailSink) error {
+	letters := deadletter.New(t.app.redis, t.app.space)
+	err := letters.EachResolved(ctx, at.sink, at.shard, func(r *deadletter.Resolved) {
+		if x := wanted[r.Seq]; x != nil && r.Decision == shards.Dropped {
+			x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return letters.Each(ctx, at.sink, at.shard, "", func(page []deadletter.Letter) error {
+		for i := range page {
+			if x := wanted[page[i].Seq]; x != nil {
+				x.Letter, x.Reason = page[i].ID, page[i].Reason
+			}
+		}
+		return nil
+	})
 }
 
 // topic searches the topic from when the first of the grants was decided.

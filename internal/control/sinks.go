@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -37,9 +36,10 @@ type acknowledgeBody struct {
 }
 
 func acknowledge(ctx context.Context, c *call) (any, error) {
-	d := audit.Difference{Kind: audit.Kind(c.fields.text("kind")), Where: c.fields.text("where"),
+	d := app.Difference{Where: c.fields.text("where"),
 		Campaign: c.fields.text("campaign"), Packet: c.fields.number("packet", 1, math.MaxInt64), Event: c.fields.text("event"),
 		Detail: c.fields.text("detail")}
+	d.Kind = app.DifferenceKind(c.fields.text("kind"))
 	until, why := c.fields.time("until"), c.fields.why()
 	if until.IsZero() {
 		c.fields.fail("until is required: a time within the next 366 days, as 2026-02-17T20:00:00Z")

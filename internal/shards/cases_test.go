@@ -112,7 +112,7 @@ func (b *bundle) id(ctx context.Context, at int) string {
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
 	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), loadCases(), endCases(), pendingCases(),
-		keepCases(), claimCases()} {
+		keepCases(), claimCases(), controlCases()} {
 		maps.Copy(all, some)
 	}
 	return all
@@ -435,6 +435,28 @@ func claimCases() map[string]scriptCase {
 			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
 			call:  once("claim"),
 		},
+		"rate": {
+			ages: true,
+			keys: func(b *bundle) []string { return []string{b.k.Rate("kafka")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := shards.Of(b.rdb, b.k).Turn(ctx, &shards.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
+					Most: time.Hour})
+				return err
+			},
+		},
+		"lock": {
+			keys: func(b *bundle) []string { return []string{b.k.Lock("close")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+				return err
+			},
+		},
+	}
+}
+
+// controlCases are what people decide about sinks, and its way to the ledger and back.
+func controlCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"sink": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Sink("kafka"), b.k.Controls(), b.k.SinkCampaigns("kafka")}
@@ -459,22 +481,6 @@ func claimCases() map[string]scriptCase {
 				require.NoError(t, err)
 			},
 			call: keep,
-		},
-		"rate": {
-			ages: true,
-			keys: func(b *bundle) []string { return []string{b.k.Rate("kafka")} },
-			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).Turn(ctx, &shards.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
-					Most: time.Hour})
-				return err
-			},
-		},
-		"lock": {
-			keys: func(b *bundle) []string { return []string{b.k.Lock("close")} },
-			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
-				return err
-			},
 		},
 	}
 }
