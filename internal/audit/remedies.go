@@ -20,10 +20,10 @@ const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger 
 // Where Redis went back in time a shard may be frozen: then it grants nothing, and takes no pause.
 const (
 	frozenShard = " (a frozen shard grants nothing and takes no pause: `hongbao recover` tells what to do with it)"
-	pause       = "pause the campaign with `hongbao campaign pause ID`"
-	pauseAtOnce = "pause the campaign at once with `hongbao campaign pause ID`"
+	pause       = "pause the campaign with `hongbao campaign pause ID --why WHY`"
+	pauseAtOnce = "pause the campaign at once with `hongbao campaign pause ID --why WHY`"
 	pauseOpen   = pause + frozenShard
-	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID`" + frozenShard
+	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID --why WHY`" + frozenShard
 )
 
 // endFrozen says instead of a pause what to do with campaigns that Redis has lost, all of which are frozen.
