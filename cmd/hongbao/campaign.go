@@ -212,11 +212,11 @@ func listCmd() *cobra.Command {
 
 func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATE\tFROM\tTO\tCODES")
+	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {
 		c := &list[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Kind, c.Packets, money.Text(c.Funded, c.Currency),
-			money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.State, c.From.Format(time.RFC3339),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets, money.Text(c.Funded, c.Currency),
+			money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status, c.From.Format(time.RFC3339),
 			c.To.Format(time.RFC3339), c.Codes)
 	}
 	return t.Flush()

@@ -48,7 +48,7 @@ func TestCreateTwice(t *testing.T) {
 				"nothing was changed", "take another id")
 			require.Equal(t, before, d.show("rain"))
 			require.EqualValues(t, 1000, before.Ledger.Funded)
-			require.Regexp(t, `(?m)^rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))
+			require.Regexp(t, `(?m)^rain +Spring rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))
 		})
 	}
 }
@@ -223,7 +223,7 @@ func TestCancelCampaign(t *testing.T) {
 			require.Contains(t, first, "campaign mistake was refunded")
 			require.Contains(t, first, "10 packets, 10.00 CNY, to sponsor")
 			require.Equal(t, first, d.ok("campaign", "cancel", "mistake"))
-			require.Regexp(t, `(?m)^mistake +red_packet +10 +10.00 CNY +0.00 CNY +10.00 CNY +refunded`, d.ok("campaign", "list"))
+			require.Regexp(t, `(?m)^mistake +Spring rain +red_packet +10 +10.00 CNY +0.00 CNY +10.00 CNY +refunded`, d.ok("campaign", "list"))
 			d.refused(1, []string{"campaign", "load", "mistake"}, "refunded or cancelled", "another id")
 			d.refused(1, []string{"campaign", "cancel", "nothing"}, "nothing")
 
@@ -276,7 +276,11 @@ func TestPauseResumeShowList(t *testing.T) {
 	d.refused(1, []string{"campaign", "pause", "unloaded", "--why", "test"}, "unloaded")
 	require.Nil(t, d.show("unloaded").Redis)
 	list := d.ok("campaign", "list")
-	require.Regexp(t, `(?m)^ID .*\nrain .*\nunloaded .*\n$`, list)
+	require.Regexp(t, `(?m)^ID .*\nrain .* open .*\nunloaded .* created .*\n$`, list)
+	d.ok("campaign", "pause", "rain", "--why", "test")
+	require.Regexp(t, `(?m)^rain .* paused `, d.ok("campaign", "list"))
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Home("rain").Campaign("rain"), "packets", "many").Err())
+	require.Regexp(t, `(?m)^rain .* unread `, d.ok("campaign", "list"))
 }
 
 // answer is the JSON of `hongbao grab --json`.

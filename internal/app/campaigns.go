@@ -12,7 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
@@ -191,6 +193,7 @@ type Shown struct {
 // ListedCampaign is a line of the list of campaigns.
 type ListedCampaign struct {
 	ID       string               `json:"id" doc:"The campaign's id."`
+	Name     string               `json:"name" doc:"The campaign's name."`
 	Kind     hongbao.Kind         `json:"kind" doc:"red_packet or coupon."`
 	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
 	Currency string               `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
@@ -198,6 +201,7 @@ type ListedCampaign struct {
 	Granted  hongbao.Amount       `json:"granted_amount" doc:"What the ledger has booked for users, in minor units."`
 	Refunded hongbao.Amount       `json:"refunded_amount" doc:"What went back to the sponsor, in minor units."`
 	State    ledger.CampaignState `json:"state" doc:"In the ledger: funded or refunded."`
+	Status   string               `json:"status" doc:"What a grab would find, as the console shows it: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not tell."`
 	From     time.Time            `json:"from" doc:"When grabs begin."`
 	To       time.Time            `json:"to" doc:"When grabs end."`
 	Codes    string               `json:"codes" doc:"Where its codes come from: pattern or file; - for none."`
@@ -324,8 +328,8 @@ type CampaignPage struct {
 	Next      string           `json:"next" doc:"Goes into after; empty on the last page."`
 }
 
-// ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id. sees, if not nil,
-// picks them.
+// ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id, as the ledger knows
+// them. sees, if not nil, picks them.
 func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
 	error) {
 	out := CampaignPage{Campaigns: []ListedCampaign{}}
@@ -344,8 +348,8 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 				out.Next = out.Campaigns[limit-1].ID
 				return out, nil
 			}
-			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Kind, c.Packets, s.Currency, c.Funded, c.Granted,
-				c.Refunded, c.State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
+			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,
+				c.Granted, c.Refunded, c.State, consoleCampaign(&c).State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
 		}
 		if len(list) < page {
 			return out, nil
@@ -354,10 +358,29 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 	}
 }
 
-// List lists the campaigns of the ledger.
+// List lists the campaigns of the ledger, with their status.
 func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
 	all, err := a.ListCampaigns(ctx, "", math.MaxInt, nil)
+	a.AddStatus(ctx, all.Campaigns)
 	return all.Campaigns, err
+}
+
+// statusTime bounds how long a list of campaigns waits for Redis.
+const statusTime = 5 * time.Second
+
+// AddStatus asks Redis how the campaigns of a list stand. Those of which it does not tell in time are unread.
+func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	a.makeRedis()
+	_ = shards.Each(len(list), func(i int) error { // what is wrong is in the status
+		c := console.Campaign{ID: list[i].ID, State: list[i].Status}
+		if c.State != string(ledger.StateRefunded) {
+			a.addRedis(ctx, &c)
+			list[i].Status = c.State
+		}
+		return nil
+	})
 }
 
 // Reveal makes the seed of a refunded campaign public.

@@ -172,8 +172,8 @@ func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
 }
 
 // addRedis adds what Redis says, or a note that it can't tell.
-func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) {
-	err := s.readRedis(ctx, c)
+func (a *App) addRedis(ctx context.Context, c *console.Campaign) {
+	err := a.readRedis(ctx, c)
 	switch {
 	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
 		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
@@ -182,13 +182,13 @@ func (s *consoleSource) addRedis(ctx context.Context, c *console.Campaign) {
 	}
 }
 
-func (s *consoleSource) readRedis(ctx context.Context, c *console.Campaign) error {
-	w, err := shards.WindowOver(ctx, s.redis, s.space, c.ID)
+func (a *App) readRedis(ctx context.Context, c *console.Campaign) error {
+	w, err := shards.WindowOver(ctx, a.redis, a.space, c.ID)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		if c.State == "refunded" { // it has left
 			return nil
 		}
-		if err := (campaignReader{s.App}).whole(ctx, s.space.Home(c.ID)); err != nil {
+		if err := (campaignReader{a}).whole(ctx, a.space.Home(c.ID)); err != nil {
 			return fmt.Errorf("campaign %s: %w", c.ID, err)
 		}
 		return nil
@@ -196,7 +196,7 @@ func (s *consoleSource) readRedis(ctx context.Context, c *console.Campaign) erro
 	if err != nil {
 		return err
 	}
-	store, err := s.store()
+	store, err := a.store()
 	if err != nil {
 		return err
 	}

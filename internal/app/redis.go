@@ -37,11 +37,16 @@ func (a *App) openRedis(ctx context.Context) error {
 
 // reachRedis connects, and refuses a Redis that would lose receipts.
 func (a *App) reachRedis(ctx context.Context) error {
+	a.makeRedis()
+	return a.checkRedis(ctx, hongbao.DurabilityFast)
+}
+
+// makeRedis makes the client, which connects when it is used.
+func (a *App) makeRedis() {
 	if a.redis == nil { // another try may have made it
 		a.redis = a.Config.RedisClient()
 		a.atEnd(a.redis.Close)
 	}
-	return a.checkRedis(ctx, hongbao.DurabilityFast)
 }
 
 // founding compares what the ledger and Redis were founded as. Sinks are opened side by side.

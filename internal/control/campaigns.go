@@ -33,7 +33,9 @@ func campaignReads() []operation {
 				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
-				return c.app.ListCampaigns(ctx, after, limit, c.sees())
+				page, err := c.app.ListCampaigns(ctx, after, limit, c.sees())
+				c.app.AddStatus(ctx, page.Campaigns)
+				return page, err
 			},
 		},
 		{
