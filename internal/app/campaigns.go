@@ -176,18 +176,21 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 type Shown struct {
 	Spec   hongbao.Campaign `json:"spec" doc:"What it was created with; top-ups are not in it."`
 	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
-	Ledger struct {
-		State    ledger.CampaignState `json:"state" doc:"funded; refunded once what nobody got went back to the sponsor."`
-		Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
-		Funded   hongbao.Amount       `json:"funded" doc:"What the sponsor has paid in, top-ups included, in minor units."`
-		Granted  hongbao.Amount       `json:"granted" doc:"What the ledger has booked for users, in minor units."`
-		Refunded hongbao.Amount       `json:"refunded" doc:"What went back to the sponsor, in minor units."`
-		// Codes is how many packets have a code: all, once the campaign is created to the end.
-		Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all, once it is created to the end; absent for none."`
-	} `json:"ledger" doc:"How it stands in the ledger."`
+	Ledger CampaignInLedger `json:"ledger" doc:"How it stands in the ledger."`
 	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
 	TopUps []TopUp           `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
 	Redis  *campaigns.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
+}
+
+// CampaignInLedger is how a campaign stands in the ledger.
+type CampaignInLedger struct {
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"funded; refunded once what nobody got went back to the sponsor."`
+	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
+	Funded   hongbao.Amount       `json:"funded" doc:"What the sponsor has paid in, top-ups included, in minor units."`
+	Granted  hongbao.Amount       `json:"granted" doc:"What the ledger has booked for users, in minor units."`
+	Refunded hongbao.Amount       `json:"refunded" doc:"What went back to the sponsor, in minor units."`
+	// Codes is how many packets have a code: all, once the campaign is created to the end.
+	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all, once it is created to the end; absent for none."`
 }
 
 // ListedCampaign is a line of the list of campaigns.
@@ -200,8 +203,8 @@ type ListedCampaign struct {
 	Funded   hongbao.Amount       `json:"funded_amount" doc:"What the sponsor has paid in, in minor units."`
 	Granted  hongbao.Amount       `json:"granted_amount" doc:"What the ledger has booked for users, in minor units."`
 	Refunded hongbao.Amount       `json:"refunded_amount" doc:"What went back to the sponsor, in minor units."`
-	State    ledger.CampaignState `json:"state" doc:"In the ledger: funded or refunded."`
-	Status   string               `json:"status" doc:"What a grab would find, as the console shows it: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not tell."`
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
+	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"What a grab would find, as the console shows it: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not tell."`
 	From     time.Time            `json:"from" doc:"When grabs begin."`
 	To       time.Time            `json:"to" doc:"When grabs end."`
 	Codes    string               `json:"codes" doc:"Where its codes come from: pattern or file; - for none."`
@@ -222,7 +225,7 @@ func codesFrom(c *hongbao.Campaign) string {
 type Created struct {
 	Campaign string               `json:"campaign" doc:"The campaign's id."`
 	Created  bool                 `json:"created" doc:"False: it was there already."`
-	State    ledger.CampaignState `json:"state" doc:"In the ledger: funded or refunded."`
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
 	Hash     string               `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
 	Next     string               `json:"next" doc:"What to do next, as a command for a person."`
 }

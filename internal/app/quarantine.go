@@ -31,7 +31,7 @@ func versionOf(g *hongbao.Grant) *Version {
 // Quarantined is a grant in quarantine.
 type Quarantined struct {
 	ID       int64         `json:"id" doc:"Its number in the quarantine."`
-	Reason   ledger.Reason `json:"reason" doc:"What it contradicts; docs/ledger.md tells what to do about each."`
+	Reason   ledger.Reason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"What it contradicts; docs/ledger.md tells what to do about each."`
 	Campaign string        `json:"campaign" doc:"The campaign's id."`
 	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
 	Currency string        `json:"currency,omitempty" doc:"Of the amounts; absent if the ledger does not know it."`

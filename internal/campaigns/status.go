@@ -13,7 +13,7 @@ import (
 type Status struct {
 	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
 	// paused only where it grants nothing.
-	State   string `json:"state" doc:"The first of the states of PlaceStatus that it is in on any shard."`
+	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"The first of the states of PlaceStatus that it is in on any shard."`
 	Hash    string `json:"plan_hash" doc:"The hash of the plan that it was loaded with."`
 	Shard   int    `json:"shard" doc:"Its home: the first of its shards."`
 	Packets int64  `json:"packets" doc:"Packets that Redis expects, loaded or not."`
@@ -30,7 +30,7 @@ type Status struct {
 
 // PlaceStatus is how a campaign stands on one of several shards. It has no amounts: a place may have one packet left.
 type PlaceStatus struct {
-	State string `json:"state" doc:"missing (not there yet, or lost), frozen, loading, open, paused, closed, refunded."`
+	State string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"missing: not there yet, or lost."`
 	Shard int    `json:"shard" doc:"The shard's number."`
 	Counts
 }

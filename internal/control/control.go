@@ -51,7 +51,8 @@ func (c *Control) Close() { c.tasks.close() }
 func (c *Control) API() *web.API {
 	api := &web.API{
 		Title: "Hongbao administration", Description: "What the commands of hongbao do. docs/administration.md tells more.",
-		Pages: "docs/api-control.md and /openapi.json list the paths",
+		Pages: "docs/api-control.md and /openapi.json list the paths", Listener: "serve.control_listen",
+		Codes: []string{"host_unknown"},
 		Schemes: map[string]*huma.SecurityScheme{
 			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
 		},

@@ -11,11 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
-// The code of a request that names another host.
-var _ = web.AddCodes(map[string]web.Code{
-	"host_unknown": {Status: http.StatusMisdirectedRequest, Title: "The request is for another host"},
-})
-
 // checkHost refuses requests whose Host is a name that is not this server's. A page of another site could give its own
 // name the address of this machine, and the browser would let its scripts read what is answered here (DNS rebinding). An
 // address can't be given away like that, nor a name over TLS: the certificate is for others.

@@ -22,15 +22,10 @@ type newBatch struct {
 	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"Each with its own key."`
 }
 
-// batchCredit is one credit of a batch. The document takes any values: what is wrong with one credit is told in its
-// result.
+// batchCredit is one credit of a batch. One that breaks this gets a problem as its result; the others are booked.
 type batchCredit struct {
-	_         struct{} `additionalProperties:"true"`
-	Key       any      `json:"key,omitempty" doc:"As the header Idempotency-Key; required."`
-	Reference any      `json:"reference,omitempty" doc:"These four as those of NewCredit; required."`
-	Account   any      `json:"account,omitempty" doc:"Who is credited."`
-	Currency  any      `json:"currency,omitempty" doc:"ISO 4217."`
-	Amount    any      `json:"amount,omitempty" doc:"In minor units."`
+	Key string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
+	newCredit
 }
 
 // Credit is a booked credit as it is answered.

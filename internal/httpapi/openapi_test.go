@@ -23,7 +23,7 @@ func TestDocumentIsCommitted(t *testing.T) {
 // Each code that only this package answers belongs to an endpoint, and docs/remote-balance.md has all with their status.
 func TestCodesAreDocumented(t *testing.T) {
 	t.Parallel()
-	all := webtest.Codes((&Balance{}).endpoints())
+	all := webtest.Codes((&Balance{}).API())
 	require.Subset(t, all, slices.Collect(maps.Keys(codes)))
 	page, err := os.ReadFile("../../docs/remote-balance.md")
 	require.NoError(t, err)
@@ -77,5 +77,5 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete"} {
 		seen[code] = true // of no path, no method, no whole request
 	}
-	require.Equal(t, webtest.Codes((&Balance{}).endpoints()), slices.Sorted(maps.Keys(seen)), "every code was met")
+	require.Equal(t, webtest.Codes((&Balance{}).API()), slices.Sorted(maps.Keys(seen)), "every code was met")
 }

@@ -26,12 +26,11 @@ type Keys interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
-// BatchGrab is one grab of a batch. The document takes any values: what is wrong with one grab is told in its result.
+// BatchGrab is one grab of a batch. A grab that breaks this gets a problem as its result; the others are decided.
 type BatchGrab struct {
-	_         struct{} `additionalProperties:"true"`
-	User      any      `json:"user,omitempty" doc:"Who grabs: a text, 1 to 128 printable ASCII characters."`
-	RequestID any      `json:"request_id,omitempty" doc:"A text like the user, required: one for all repeats."`
-	Facts     any      `json:"facts,omitempty" doc:"What limits count by: a text, as device=d1 channel=app."`
+	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Who grabs."`
+	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"One for all repeats of this grab."`
+	Facts     string `json:"facts,omitempty" doc:"What limits count by, as device=d1 channel=app."`
 }
 
 // batchRequest is the body of a batch.

@@ -29,7 +29,7 @@ var codes = web.AddCodes(map[string]web.Code{
 func (s *Server) API() *web.API {
 	a := &web.API{
 		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
-		Pages: "docs/api.md and /openapi.json list the paths",
+		Pages: "docs/api.md and /openapi.json list the paths", Listener: "serve.listen", Codes: []string{"host_unknown"},
 		Schemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's token."},
 			"key":   {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},

@@ -59,11 +59,14 @@ type Endpoint struct {
 
 // API is what one listener answers.
 type API struct {
-	Title, Description string
+	// Listener names the configuration of its address.
+	Title, Description, Listener string
 	// Pages says to a caller with an unknown path where the paths are listed.
 	Pages     string
 	Schemes   map[string]*huma.SecurityScheme
 	Endpoints []Endpoint
+	// Codes are those of the problems that all endpoints can answer, besides not_found and method_not_allowed.
+	Codes []string
 	// AnswerTime is how long a request may take.
 	AnswerTime time.Duration
 	// Admit refuses a request before anything else does; nil admits all.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -17,14 +18,45 @@ func (a *API) Document() *huma.OpenAPI {
 		OpenAPI:    "3.1.0",
 		Info:       &huma.Info{Title: a.Title, Version: "v1", Description: a.Description},
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: a.Schemes},
+		Servers:    []*huma.Server{{URL: "/", Description: "The listener that answers this document: " + a.Listener}},
 	}
+	tags, codes := map[string]bool{}, map[string]bool{}
 	for i := range a.Endpoints {
-		doc.AddOperation(a.Endpoints[i].operation(schemas))
+		e := &a.Endpoints[i]
+		list := slices.Concat(e.Codes, a.Codes, []string{"not_found", "method_not_allowed"})
+		if len(e.Security) > 0 {
+			list = append(list, "unauthorized")
+		}
+		for _, code := range list {
+			codes[code] = true
+		}
+		tags[e.tag()] = true
+		doc.AddOperation(e.operation(schemas, list))
+	}
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
+		doc.Tags = append(doc.Tags, &huma.Tag{Name: tag})
 	}
 	for name, schema := range schemas.Map() {
 		allowNull(schemas.TypeFromRef("#/components/schemas/"+name), schema)
 	}
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		one := schemas.Map()["Problem"].Properties["code"]
+		one.Enum = append(one.Enum, code)
+	}
 	return doc
+}
+
+// tag is the endpoint's group: what its path names first behind the version.
+func (e *Endpoint) tag() string {
+	if strings.Contains(e.Path, "/grabs") {
+		return "grabs"
+	}
+	names := strings.Split(strings.Trim(e.Path, "/"), "/")
+	if names[0] == "v1" {
+		name, _, _ := strings.Cut(names[1], ":") // of the verb of a batch
+		return name
+	}
+	return "health"
 }
 
 // allowNull says of the fields that hold a pointer to an object, and are always there, that they may be null.
@@ -39,16 +71,16 @@ func allowNull(t reflect.Type, schema *huma.Schema) {
 	}
 }
 
-// operation describes the endpoint.
-func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
+// operation describes the endpoint, whose problems have these codes.
+func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operation {
 	answer := &huma.Response{Description: "Decided, or read."}
 	if e.Answer != nil {
 		answer.Content = content(schemas, "application/json", e.Answer)
 	}
 	op := &huma.Operation{
 		Method: e.Method, Path: e.Path, OperationID: e.ID, Summary: e.Summary, Description: e.Description,
-		Parameters: e.Params,
-		Responses:  map[string]*huma.Response{"200": answer},
+		Parameters: e.Params, Tags: []string{e.tag()},
+		Responses: map[string]*huma.Response{"200": answer},
 	}
 	if e.Created {
 		op.Responses["201"] = &huma.Response{Description: "Made now.", Content: answer.Content}
@@ -58,7 +90,6 @@ func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
 			Description: "It goes on.", Content: content(schemas, "application/json", e.Accepted),
 		}
 	}
-	codes := append(slices.Clone(e.Codes), "not_found")
 	for _, scheme := range e.Security {
 		for _, role := range e.Roles {
 			op.Security = append(op.Security, map[string][]string{scheme: {role}})
@@ -67,9 +98,6 @@ func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
 			op.Security = append(op.Security, map[string][]string{scheme: {}})
 		}
 	}
-	if len(e.Security) > 0 {
-		codes = append(codes, "unauthorized")
-	}
 	if e.Body != nil {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: content(schemas, "application/json", e.Body)}
 	}
@@ -77,7 +105,12 @@ func (e *Endpoint) operation(schemas huma.Registry) *huma.Operation {
 		r := &huma.Response{
 			Description: "code " + strings.Join(list, ", "), Content: content(schemas, "application/problem+json", Problem{}),
 		}
-		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		switch status {
+		case http.StatusMethodNotAllowed:
+			r.Headers = map[string]*huma.Param{"Allow": {
+				Description: "The methods that the path takes.", Schema: &huma.Schema{Type: huma.TypeString},
+			}}
+		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			r.Headers = map[string]*huma.Param{"Retry-After": {
 				Description: "Seconds to wait.", Schema: &huma.Schema{Type: huma.TypeInteger},
 			}}

@@ -29,6 +29,7 @@ type Code struct {
 var codes = map[string]Code{
 	"not_found":          {http.StatusNotFound, "There is no such path"},
 	"method_not_allowed": {http.StatusMethodNotAllowed, "The path does not take this method"},
+	"host_unknown":       {http.StatusMisdirectedRequest, "The request is for another host"},
 	"unauthorized":       {http.StatusUnauthorized, "The caller's credentials are missing or are not good here"},
 	"forbidden":          {http.StatusForbidden, "The caller's API key is not good for this"},
 	"rate_limited":       {http.StatusTooManyRequests, "The caller makes too many requests"},

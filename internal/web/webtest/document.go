@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -26,6 +27,7 @@ var update = flag.Bool("update", false, "write the API's document in docs anew")
 // it writes both.
 func Committed(t *testing.T, api *web.API, file string) {
 	t.Helper()
+	forGenerators(t, api)
 	text, err := api.Document().YAML()
 	require.NoError(t, err)
 	for name, want := range map[string]string{file: string(text), referenceFile(file): Reference(api, filepath.Base(file))} {
@@ -40,11 +42,63 @@ func Committed(t *testing.T, api *web.API, file string) {
 	}
 }
 
-// Codes are those of all problems that endpoints answer.
-func Codes(endpoints []web.Endpoint) []string {
-	all := []string{"not_found", "method_not_allowed", "unauthorized"}
-	for i := range endpoints {
-		all = append(all, endpoints[i].Codes...)
+// forGenerators makes sure that the document has what a generator of clients needs: a tag and a server, names and types.
+func forGenerators(t *testing.T, api *web.API) {
+	t.Helper()
+	doc := api.Document()
+	if len(doc.Servers) == 0 {
+		t.Error("the document names no server")
+	}
+	var tags []string
+	for _, tag := range doc.Tags {
+		tags = append(tags, tag.Name)
+	}
+	all := map[any]bool{}
+	for _, path := range doc.Paths {
+		for _, o := range []*huma.Operation{path.Get, path.Post, path.Put, path.Delete, path.Patch} {
+			if o == nil {
+				continue
+			}
+			if len(o.Tags) != 1 || !slices.Contains(tags, o.Tags[0]) {
+				t.Errorf("%s has the tags %q, want one of %q", o.OperationID, o.Tags, tags)
+			}
+			if o.Responses["405"] == nil || o.Responses["405"].Headers["Allow"] == nil {
+				t.Errorf("%s does not document 405 with Allow", o.OperationID)
+			}
+			for _, answer := range o.Responses {
+				for _, code := range codesOf(answer) {
+					all[code] = true
+				}
+			}
+		}
+	}
+	schemas := doc.Components.Schemas.Map()
+	for name, s := range schemas {
+		if strings.HasSuffix(name, "Struct") {
+			t.Errorf("schema %s was named by its place: give its Go type a name", name)
+		}
+		for field, one := range s.Properties {
+			if one.Type == "" && one.Ref == "" && len(one.OneOf) == 0 {
+				t.Errorf("%s.%s takes any value: give it a type", name, field)
+			}
+		}
+	}
+	enum := schemas["Problem"].Properties["code"].Enum
+	for _, code := range enum {
+		if delete(all, code); web.CodeOf(fmt.Sprint(code)).Status == 0 {
+			t.Errorf("code %v has no status", code)
+		}
+	}
+	if len(all) > 0 {
+		t.Errorf("the enum of Problem.code lacks %v", all)
+	}
+}
+
+// Codes are those of all problems that an API answers.
+func Codes(api *web.API) []string {
+	all := append([]string{"not_found", "method_not_allowed", "unauthorized"}, api.Codes...)
+	for i := range api.Endpoints {
+		all = append(all, api.Endpoints[i].Codes...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
