@@ -22,7 +22,7 @@ type Status struct {
 // SinkStatus is how a sink stands.
 type SinkStatus struct {
 	Sink  string    `json:"sink" doc:"Its name."`
-	State SinkState `json:"state" doc:"working, paused, no_worker, behind or unread: the worst that holds."`
+	State SinkState `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these that holds."`
 	Why   string    `json:"why" doc:"Why it is not working, for a person; empty for working."`
 	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited.
 	Waiting int64   `json:"waiting" doc:"Grants and closes that it has not finished."`
