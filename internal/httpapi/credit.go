@@ -24,8 +24,11 @@ type newBatch struct {
 
 // batchCredit is one credit of a batch. One that breaks this gets a problem as its result; the others are booked.
 type batchCredit struct {
-	Key string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
-	newCredit
+	Key       string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
+	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
+	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
+	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
 }
 
 // Credit is a booked credit as it is answered.
