@@ -58,6 +58,12 @@ type Config struct {
 	// At least two: once with others, once with its own entry only, so that a grant that kills its workers takes no other
 	// along.
 	MaxAttempts int64 `knob:"consumer.max_attempts" default:"12" want:"2 to 1000"`
+	// Dead letters of one campaign with one reason that a worker writes within a minute before it pauses the campaign for
+	// this sink; 0 never pauses it.
+	//
+	// `hongbao sink resume SINK --campaign ID` ends the pause. Two reasons are one if only the user and words with digits
+	// differ.
+	PauseLetters int64 `knob:"consumer.pause_letters" default:"1000" want:"0 to 1_000_000 letters"`
 	// Wait after the first failed attempt; it doubles with each further one.
 	Backoff time.Duration `knob:"consumer.backoff" default:"1s" want:"1ms to 24h"`
 	// The longest wait between two attempts.

@@ -20,6 +20,7 @@ type Consumer struct {
 	calls  chan struct{} // has a token for each call that is going on; nil if their number has no bound
 
 	rateHome rateHome
+	letters  letterCounts
 
 	mu     sync.Mutex
 	health []Health // by shard

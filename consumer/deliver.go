@@ -34,15 +34,19 @@ func (s *shard) batch(items []item) int {
 // Broken, or says why the rest must wait: the sink is paused, its rate is used up, or no call is free.
 func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	d := delivery{s: s, l: l}
-	var all []int
+	s.readCampaigns(l.ctx)
+	var open []int
 	for i := range batch {
 		for _, g := range batch[i].open {
-			all = append(all, len(all))
-			d.grants = append(d.grants, g)
+			err := s.campaigns.hold(g.Campaign)
+			if err == nil {
+				err = errUnanswered
+				open = append(open, len(d.grants))
+			}
+			d.grants, d.results = append(d.grants, g), append(d.results, err)
 		}
 	}
-	d.results = slices.Repeat([]error{errUnanswered}, len(all))
-	return d.results, d.inPortions(all)
+	return d.results, d.inPortions(open)
 }
 
 // delivery is one hand-over of a batch to the handler.

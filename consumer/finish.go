@@ -112,6 +112,8 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 		case err == nil:
 		case errors.Is(err, errUnanswered):
 			unanswered++
+		case !held && s.campaigns.hold(it.open[i].Campaign) != nil: // it was paused for the letters of this batch
+			again = append(again, s.campaigns.hold(it.open[i].Campaign))
 		case held || retry.MayHelp(err) && it.Attempt < s.cfg.MaxAttempts:
 			again = append(again, err)
 			if !held {
@@ -136,13 +138,16 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 		return unanswered == 0, nil
 	}
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
-		[]shards.Parking{{ID: it.ID, Level: min(it.Attempt, s.c.topLevel()), Attempts: attempts}})
+		[]shards.Parking{{ID: it.ID, Level: s.levelOf(it, again[0]), Attempts: attempts}})
 	if err != nil || n == 0 {
 		// Not ours any more, or deleted from the stream: who takes it next sees that. After an error it stays pending, and
 		// its attempt counts.
 		return true, err
 	}
 	s.c.count.parked.Add(1)
+	if errors.Is(again[0], errCampaignPaused) {
+		return true, nil // the alarm has told it; there may be many thousands
+	}
 	s.log.Warn("entry parked", zap.String("entry", it.ID), zap.Int64("attempt", it.Attempt), zap.Int("grants", len(again)),
 		zap.Error(again[0]))
 	return true, nil
@@ -156,6 +161,9 @@ func (s *shard) deadLetter(ctx context.Context, it *item, l shards.Letter, why e
 	written, err = s.redis.DeadLetter(context.WithoutCancel(ctx), l)
 	if written {
 		s.c.count.dead.Add(1)
+		if l.Grant != nil {
+			s.countLetter(ctx, l.Grant, why)
+		}
 	}
 	return written, err
 }

@@ -28,6 +28,7 @@ type shard struct {
 
 	control   shards.SinkControl // what people have told the workers of the sink
 	controlAt time.Time          // when Redis said so
+	campaigns pausedCampaigns    // for the sink
 	turnIn    time.Duration      // until the shard's turn at the sink's rate; 0 if it need not wait
 
 	nextReclaim    time.Time

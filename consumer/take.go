@@ -17,7 +17,7 @@ func (s *shard) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.epoch = head.Epoch
+		s.epoch, s.campaigns.version = head.Epoch, -1 // to be read again: Redis may have lost some
 	}
 	if s.hasGroup {
 		return nil

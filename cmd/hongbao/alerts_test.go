@@ -203,10 +203,10 @@ func wrongHands(t *testing.T) {
 	p := watch(t, g.ops("serving grabs", "ops"), worker, panicking(t, d))
 	d.ok("grab", "rain", "u1")
 	d.ok("audit", "--wait", "10s")
-	p.fires("handler_panicked") // the panicking handler's only
+	p.fires("handler_panicked", "sink_campaign_paused") // the panicking handler's only
 	firing, err := p.firing()
 	require.NoError(t, err)
-	require.Subset(t, []string{"handler_panicked", "dead_letter"}, firing, "nothing else fires before its fault")
+	require.Subset(t, []string{"handler_panicked", "dead_letter", "sink_campaign_paused"}, firing, "nothing else fires before its fault")
 
 	set := func(name, value string) { require.NoError(t, d.rdb.ConfigSet(t.Context(), name, value).Err()) }
 	set("maxmemory-policy", "allkeys-lru")
@@ -266,6 +266,7 @@ func panicking(t *testing.T, d *deployment) string {
 	cfg.Redis, cfg.Reads, cfg.Space = d.rdb, redis.NewClient(d.rdb.Options()), d.space.Space
 	cfg.Group, cfg.Consumer, cfg.Handler, cfg.Log = "panics", "w1", panics{}, s.CountAlarms(zap.New(core))
 	cfg.Poll, cfg.Block, cfg.DrainTimeout = 100*time.Millisecond, 100*time.Millisecond, 0
+	cfg.MaxAttempts, cfg.PauseLetters = 2, 1
 	c, err := consumer.New(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -116,7 +116,7 @@ var play = []act{
 	{command: "sink limit", says: "balance is limited to 500 grants a second"},
 	{command: "sink list", says: "the bank is closed until 02:00"},
 	{command: "doctor", says: `"redis"`},
-	{command: "sink resume", says: "balance goes on"},
+	{command: "sink resume", says: "goes on"},
 	{command: "replay", says: "finished"},
 	{command: "archive", before: (*stage).seal, after: func(s *stage, _ result) { s.env = s.apart }},
 	{command: "quarantine list", before: (*stage).forge},

@@ -62,6 +62,10 @@ func writePauses(w io.Writer, sinks []app.SinkStatus) {
 		if s.Why != "" && !s.Pause.Paused {
 			fmt.Fprintf(w, "%s: %s\n", s.Sink, s.Why)
 		}
+		for _, c := range s.Campaigns {
+			fmt.Fprintf(w, "%s: campaign %s is paused by %q since %s: %q\n", s.Sink, c.Campaign, c.By,
+				c.At.UTC().Format(time.RFC3339), c.Why)
+		}
 		if rate := s.Limit.GrantsPerSecond; rate != nil {
 			fmt.Fprintf(w, "%s is limited to %s by %q since %s: %q\n", s.Sink, rateText(*rate), s.Limit.By,
 				s.Limit.At.UTC().Format(time.RFC3339), s.Limit.Why)
@@ -86,7 +90,7 @@ func rateText(rate int) string {
 }
 
 func sinkPauseCmd() *cobra.Command {
-	cmd := controlCmd((*app.App).PauseSink, writePause("is paused"))
+	cmd := pauseSinkCmd((*app.App).PauseSink, (*app.App).PauseSinkCampaign, "is paused")
 	cmd.Use, cmd.Short = "pause SINK", "Tell all workers to hand a sink nothing more, until it is resumed"
 	cmd.Long = "Each worker stops within a second. It finishes the call of the sink that has begun, hands back what it " +
 		"holds, and takes no attempt.\n" +
@@ -97,9 +101,33 @@ func sinkPauseCmd() *cobra.Command {
 }
 
 func sinkResumeCmd() *cobra.Command {
-	cmd := controlCmd((*app.App).ResumeSink, writePause("goes on"))
+	cmd := pauseSinkCmd((*app.App).ResumeSink, (*app.App).ResumeSinkCampaign, "goes on")
 	cmd.Use, cmd.Short = "resume SINK", "Let a paused sink go on, at all workers"
-	cmd.Example = "  hongbao sink resume balance --by ann --why \"the bank is open\""
+	cmd.Long = "A worker pauses a campaign for a sink by itself if too many of its grants become dead letters within a minute\n" +
+		"(consumer.pause_letters): --campaign lets it go on."
+	cmd.Example = "  hongbao sink resume balance --by ann --why \"the bank is open\"\n" +
+		"  hongbao sink resume balance --campaign spring-rain --by ann --why \"the bank takes it now\""
+	return cmd
+}
+
+// pauseSinkCmd is pause or resume: of a sink, or of one campaign for it.
+func pauseSinkCmd(whole func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
+	one func(a *app.App, ctx context.Context, sink, campaign, who, why string) (app.SinkChange, error),
+	said string) *cobra.Command {
+	campaign := ""
+	cmd := controlCmd(func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error) {
+		if campaign != "" {
+			return one(a, ctx, sink, campaign, who, why)
+		}
+		return whole(a, ctx, sink, who, why)
+	}, writePause(said))
+	cmd.Flags().StringVar(&campaign, "campaign", "", "one campaign only: its grants wait, and the sink's others go on")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable of a shell is not the whole sink
+			return app.Usage("--campaign is empty: give an id, or leave it out for the whole sink")
+		}
+		return nil
+	}
 	return cmd
 }
 
@@ -160,6 +188,13 @@ func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) 
 func writePause(said string) func(w io.Writer, c *app.SinkChange) error {
 	return func(w io.Writer, c *app.SinkChange) error {
 		as, p := "", &c.Pause
+		if c.Campaign != "" {
+			if !c.Changed {
+				as = ", as before"
+			}
+			_, err := fmt.Fprintf(w, "campaign %s %s at %s%s\n", c.Campaign, said, c.Sink, as)
+			return err
+		}
 		if !c.Changed && p.By != "" {
 			as = fmt.Sprintf(", as before: by %q since %s: %q", p.By, p.At.UTC().Format(time.RFC3339), p.Why)
 		}

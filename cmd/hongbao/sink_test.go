@@ -124,6 +124,46 @@ func TestPauseNeedsRedisOnly(t *testing.T) {
 	d.refused(2, []string{"sink", "pause", "balance", "--by", "ann"}, "--why")
 }
 
+// A campaign is paused for a sink: its grants wait there, those of another campaign are settled, and `hongbao status`
+// tells of it. They are settled when a person lets the campaign go on.
+func TestCampaignPausedForASink(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.set("CONSUMER_BACKOFF", "20ms", "CONSUMER_MAX_BACKOFF", "1s")
+	for _, id := range []string{"rain", "snow"} {
+		d.campaign(id, 5, 1000)
+	}
+	why := []string{"--campaign", "rain", "--by", "ann", "--why", "no accounts"}
+	pause, resume := append([]string{"sink", "pause", "balance"}, why...), append([]string{"sink", "resume", "balance"}, why...)
+	require.Equal(t, "campaign rain is paused at balance\n", d.ok(pause...))
+	require.Equal(t, "campaign rain is paused at balance, as before\n", d.ok(pause...))
+	w := d.start("work")
+	w.says(`"working"`)
+	for _, id := range []string{"rain", "snow"} {
+		require.Equal(t, 5, d.crowdOf(id, 0, 5))
+	}
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		s := d.sinkState("balance")
+		return d.doneBy("balance") == 5 && s.Waiting == 5
+	}, "snow is settled, rain waits")
+	s := d.sinkState("balance")
+	require.False(t, s.Pause.Paused)
+	require.Len(t, s.Campaigns, 1)
+	require.Equal(t, []string{"rain", "ann", "no accounts"}, []string{s.Campaigns[0].Campaign, s.Campaigns[0].By, s.Campaigns[0].Why})
+	require.WithinDuration(t, time.Now(), s.Campaigns[0].At, time.Minute)
+	for _, command := range []string{"status", "sink list"} {
+		require.Regexp(t, `balance: campaign rain is paused by "ann" since \S+: "no accounts"`, d.run(strings.Fields(command)...).out)
+	}
+	require.Equal(t, "campaign rain goes on at balance\n", d.ok(resume...))
+	d.quiet()
+	require.EqualValues(t, 10, d.doneBy("balance"))
+	require.Empty(t, d.sinkState("balance").Campaigns)
+	require.NotContains(t, d.ok("status"), "campaign rain")
+	w.stop(syscall.SIGTERM)
+	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "", "--by", "ann", "--why", "x"}, "--campaign is empty")
+	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "no id", "--by", "ann", "--why", "x"}, `campaign "no id"`)
+}
+
 // One shard is frozen: `hongbao sink list` and `hongbao status` tell of the other, and name it.
 func TestSinksBesideAFrozenShard(t *testing.T) {
 	t.Parallel()

@@ -385,6 +385,9 @@ func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
 func consoleSink(x *SinkStatus) console.Sink {
 	out := console.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting, Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead,
 		Oldest: x.Oldest, Paused: x.Pause.Paused}
+	for _, c := range x.Campaigns {
+		out.Campaigns = append(out.Campaigns, fmt.Sprintf("%s is paused here by %s: %s", c.Campaign, c.By, c.Why))
+	}
 	for _, u := range x.Unread {
 		out.Unread = append(out.Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
 	}

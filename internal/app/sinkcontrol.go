@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -20,6 +21,14 @@ type SinkPause struct {
 	By  string    `json:"by,omitempty" doc:"Who paused or resumed it last; absent if nobody did."`
 	Why string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
 	At  time.Time `json:"at,omitzero" doc:"When; absent if nobody did."`
+}
+
+// PausedCampaign is a campaign that is paused for one sink: its grants wait there.
+type PausedCampaign struct {
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	By       string    `json:"by" doc:"Who paused it; hongbao if too many of its grants became dead letters."`
+	Why      string    `json:"why" doc:"The reason given."`
+	At       time.Time `json:"at" doc:"When."`
 }
 
 // SinkLimit is the rate of a sink over all workers, as people have set it.
@@ -51,6 +60,8 @@ func (p *SinkPause) add(c *shards.SinkControl) {
 // SinkChange is what became of a pause or a resume.
 type SinkChange struct {
 	Sink string `json:"sink" doc:"Its name."`
+	// Campaign is "" if the change is about the whole sink.
+	Campaign string `json:"campaign,omitempty" doc:"The campaign that it is about; absent if it is about the whole sink."`
 	// Changed is false if the sink stood so before.
 	Changed bool      `json:"changed" doc:"False if the sink stood so before."`
 	Pause   SinkPause `json:"pause" doc:"Whether it is paused now."`
@@ -71,6 +82,31 @@ func (a *App) ResumeSink(ctx context.Context, sink, who, why string) (SinkChange
 	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
 		return k.ResumeSink(ctx, sink, who, why)
 	})
+}
+
+// PauseSinkCampaign pauses one campaign for a sink: its grants wait there, and lose no attempt. It may run twice.
+func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign, who, why string) (SinkChange, error) {
+	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, who, why, (*shards.Shard).PauseSinkCampaign)
+}
+
+// ResumeSinkCampaign lets a campaign go on that is paused for a sink. It may run twice.
+func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign, who, why string) (SinkChange, error) {
+	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, who, why, (*shards.Shard).ResumeSinkCampaign)
+}
+
+func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, campaign, who, why string,
+	do func(k *shards.Shard, ctx context.Context, sink, campaign, who, why string) (bool, shards.SinkControl, error)) (
+	SinkChange, error) {
+	if err := hongbao.CheckCampaignID(campaign); err != nil {
+		return SinkChange{Sink: sink}, Usage("campaign %.80q: %s", campaign, err)
+	}
+	e := aboutSink(ctx, action, sink)
+	e.Campaign = campaign
+	out, err := a.controlSink(ctx, e, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+		return do(k, ctx, sink, campaign, who, why)
+	})
+	out.Campaign = campaign
+	return out, err
 }
 
 // MaxRate bounds the rate of a sink, in grants a second.

@@ -28,12 +28,14 @@ type SinkStatus struct {
 	Waiting int64   `json:"waiting" doc:"Grants and closes that it has not finished."`
 	Oldest  float64 `json:"oldest_seconds" doc:"How long the first of them has waited; 0 if none waits."`
 	// Pending counts the entries that workers hold, and the parked ones.
-	Pending int64         `json:"pending_entries" doc:"Entries that workers hold, and the parked ones."`
-	Parked  int64         `json:"parked_entries" doc:"Entries that wait for another attempt."`
-	Dead    int64         `json:"dead_letters" doc:"Dead letters that wait for a decision."`
-	Pause   SinkPause     `json:"pause" doc:"Whether people have paused it."`
-	Limit   SinkLimit     `json:"limit" doc:"The rate that people have set."`
-	Shards  []ShardStatus `json:"shards" doc:"How it stands on each shard that could tell; the sums are of these."`
+	Pending int64     `json:"pending_entries" doc:"Entries that workers hold, and the parked ones."`
+	Parked  int64     `json:"parked_entries" doc:"Entries that wait for another attempt."`
+	Dead    int64     `json:"dead_letters" doc:"Dead letters that wait for a decision."`
+	Pause   SinkPause `json:"pause" doc:"Whether people have paused it."`
+	Limit   SinkLimit `json:"limit" doc:"The rate that people have set."`
+	// Campaigns are paused for this sink only; others go on.
+	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, by their ids."`
+	Shards    []ShardStatus    `json:"shards" doc:"How it stands on each shard that could tell; the sums are of these."`
 	// Unread names the shards that could not tell, a frozen one for example: the rest is without them.
 	Unread  []UnreadShard `json:"unread" doc:"The shards that could not tell, a frozen one for example."`
 	Workers []SinkWorker  `json:"workers" doc:"Its workers, by name, each once for all shards."`
@@ -118,7 +120,8 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 }
 
 func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
-	s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{}}
+	s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
+		Campaigns: []PausedCampaign{}}
 	workers := map[string]shards.Worker{}
 	for i := range on {
 		g := &on[i]
@@ -135,6 +138,7 @@ func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 			workers[w.Name] = w
 		}
 	}
+	slices.SortFunc(s.Campaigns, func(a, b PausedCampaign) int { return strings.Compare(a.Campaign, b.Campaign) })
 	for _, name := range slices.Sorted(maps.Keys(workers)) {
 		w := workers[name]
 		s.Workers = append(s.Workers, SinkWorker{name, w.Seen < a.Config.Consumer.Lease, w.Seen.Seconds(), w.Holds})
@@ -151,6 +155,12 @@ func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
 	s.Parked += g.Parked
 	s.Pause.add(&g.Control)
 	s.Limit.add(&g.Control)
+	for _, c := range g.Campaigns {
+		seen := func(p PausedCampaign) bool { return p.Campaign == c.Campaign }
+		if c.Paused && !slices.ContainsFunc(s.Campaigns, seen) {
+			s.Campaigns = append(s.Campaigns, PausedCampaign{c.Campaign, c.By, c.Why, c.At})
+		}
+	}
 	s.Dead += g.Dead
 }
 

@@ -263,8 +263,10 @@ type Sink struct {
 	// State is working, paused, no_worker, behind or unread; Why says why it is not working.
 	State, Why string
 	Paused     bool
-	Unread     []string
-	Workers    []Worker
+	// Campaigns are paused for this sink only: each with by whom and why.
+	Campaigns []string
+	Unread    []string
+	Workers   []Worker
 }
 
 // Worker is a worker of a sink.

@@ -21,6 +21,8 @@ type sinksAnswer struct {
 // sinkBody is the body of a pause and of a resume.
 type sinkBody struct {
 	Why string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
+	// Campaign is "" for the whole sink.
+	Campaign string `json:"campaign,omitempty" doc:"One campaign only: the sink's other grants go on. Absent: the whole sink."`
 }
 
 // acknowledgeBody is the body of an acknowledgement.
@@ -81,9 +83,10 @@ func sinkOperations() []operation {
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
 		sinkChange("pause", "Hand a sink nothing until it is resumed",
-			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink),
+			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink,
+			(*app.App).PauseSinkCampaign),
 		sinkChange("resume", "Let a paused sink go on", "All workers go on within a second.", access.ResumeSink,
-			(*app.App).ResumeSink),
+			(*app.App).ResumeSink, (*app.App).ResumeSinkCampaign),
 		{
 			method: http.MethodPost, path: "/v1/sinks/{sink}/limit", id: "limit-sink",
 			summary:     "Bound how many grants a second all workers together hand to a sink",
@@ -123,19 +126,23 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 
 // sinkChange is pause or resume. As of campaigns, it needs no ledger.
 func sinkChange(name, summary, description string, action access.Action,
-	do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error)) operation {
+	do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
+	doCampaign func(a *app.App, ctx context.Context, sink, campaign, who, why string) (app.SinkChange, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " It works while the ledger is away.", action: action, body: sinkBody{},
 		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
-			why := c.fields.why()
+			why, campaign := c.fields.why(), c.fields.text("campaign")
 			if err := c.fields.done(); err != nil {
 				return nil, err
 			}
 			sink := c.r.PathValue("sink")
 			if err := c.checkSink(sink); err != nil {
 				return nil, err
+			}
+			if campaign != "" {
+				return doCampaign(c.app, ctx, sink, campaign, c.actor.Who, why)
 			}
 			return do(c.app, ctx, sink, c.actor.Who, why)
 		},

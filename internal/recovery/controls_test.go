@@ -51,7 +51,7 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "cid", "slowly")
 	require.NoError(t, err)
-	_, err = w.shard().PauseSinkCampaign(ctx, "kafka", id, "dan", "its letters")
+	_, _, err = w.shard().PauseSinkCampaign(ctx, "kafka", id, "dan", "its letters")
 	require.NoError(t, err)
 	require.EqualValues(t, 4, w.waiting(t))
 	require.NoError(t, w.rec.KeepControls(ctx))

@@ -67,15 +67,15 @@ func (k *Shard) ResumeSink(ctx context.Context, sink, by, why string) (changed b
 }
 
 // PauseSinkCampaign pauses one campaign for a sink on the shard: workers hold its grants, and take those of others.
-func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool, err error) {
-	changed, _, err = k.pauseSink(ctx, "pause", sink, campaign, by, why)
-	return changed, err
+func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool,
+	now SinkControl, err error) {
+	return k.pauseSink(ctx, "pause", sink, campaign, by, why)
 }
 
 // ResumeSinkCampaign lets a campaign that was paused for a sink go on.
-func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool, err error) {
-	changed, _, err = k.pauseSink(ctx, "resume", sink, campaign, by, why)
-	return changed, err
+func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool,
+	now SinkControl, err error) {
+	return k.pauseSink(ctx, "resume", sink, campaign, by, why)
 }
 
 func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign, by, why string) (bool, SinkControl, error) {

@@ -27,6 +27,8 @@ type GroupStatus struct {
 	ParkedAt []int64
 	Workers  []Worker
 	Control  SinkControl
+	// Campaigns are the decisions about single campaigns.
+	Campaigns []CampaignPause
 }
 
 // Worker is a consumer of a group.
@@ -61,6 +63,11 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	out.Seq, out.Dead, out.Claims = head.Seq, dead.Val(), claims.Val()
 	if out.Control, err = k.readControl(group, control); err != nil {
 		return out, err
+	}
+	if out.Control.Campaigns > 0 {
+		if out.Campaigns, err = k.SinkCampaigns(ctx, group); err != nil {
+			return out, err
+		}
 	}
 	at, err := ask()
 	if err != nil {

@@ -69,6 +69,7 @@ func logged(t Times) (all []Alert) {
 		{"redis_went_back", now, "Redis lost events that the ledger, the topic or a caller knows"},
 		{"redis_lost_data", now, "A process saw a shard or an open campaign vanish from Redis"},
 		{"campaign_paused", now, "A grant contradicts the ledger or the plan; its campaign was paused"},
+		{"sink_campaign_paused", now, "Too many grants of a campaign became dead letters; it is paused for a sink"},
 		{"forged_entry", now, "Somebody writes to the streams of Redis by hand"},
 		{"events_lost", today, "Entries were deleted before a sink had finished them"},
 		{"unreadable_entry", today, "An entry of the stream can't be read"},

@@ -1,0 +1,158 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+)
+
+// errCampaignPaused is in the chain of what a grant waits for while its campaign is paused for the sink.
+var errCampaignPaused = errors.New("the campaign is paused for this sink")
+
+// pausedCampaigns are those that are paused for the sink, as the shard says.
+type pausedCampaigns struct {
+	version int64 // shards.SinkControl.Campaigns when they were read
+	paused  map[string]error
+}
+
+// hold is what a grant of the campaign waits for, nil if the campaign goes on.
+func (p *pausedCampaigns) hold(campaign string) error { return p.paused[campaign] }
+
+// readCampaigns reads which campaigns are paused for the sink, if that has changed. While Redis can't tell, those that were
+// paused before are.
+func (s *shard) readCampaigns(ctx context.Context) {
+	version := s.control.Campaigns
+	if version == s.campaigns.version {
+		return
+	}
+	list, err := s.redis.SinkCampaigns(ctx, s.cfg.Group)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("Redis can't tell which campaigns are paused for the sink", zap.Error(err))
+		}
+		return
+	}
+	before := s.campaigns.paused
+	s.campaigns = pausedCampaigns{version: version, paused: map[string]error{}}
+	for i := range list {
+		c := &list[i]
+		switch {
+		case c.Paused:
+			s.campaigns.paused[c.Campaign] = hongbao.Heldf("%w, by %q since %s: %q", errCampaignPaused, c.By,
+				c.At.UTC().Format(time.RFC3339), c.Why)
+		case before[c.Campaign] != nil:
+			s.c.letters.forget(c.Campaign) // a person has let it go on: the letters before that count no more
+			s.log.Info("the campaign goes on", zap.String("campaign", c.Campaign), zap.String("by", c.By),
+				zap.String("why", c.Why))
+		}
+	}
+}
+
+// pausedLevel is the level on which entries of a paused campaign are parked, unless the highest one is lower: with the
+// default backoff they are looked at every 16 seconds.
+const pausedLevel = 5
+
+// levelOf is the level on which an item is parked.
+func (s *shard) levelOf(it *item, why error) int64 {
+	if errors.Is(why, errCampaignPaused) {
+		return min(pausedLevel, s.c.topLevel())
+	}
+	return min(it.Attempt, s.c.topLevel())
+}
+
+// letterCounts counts the dead letters of a worker within a minute, by campaign and reason.
+type letterCounts struct {
+	mu    sync.Mutex
+	since time.Time
+	n     map[letterKind]int64
+}
+
+type letterKind struct {
+	campaign, reason string
+}
+
+// maxLetterKinds bounds the memory of the counts. What comes above it is not counted in this minute.
+const maxLetterKinds = 10_000
+
+// add counts a letter, and returns how many there are of its kind.
+func (c *letterCounts) add(k letterKind) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); c.n == nil || now.Sub(c.since) > time.Minute {
+		c.since, c.n = now, map[letterKind]int64{}
+	}
+	if _, known := c.n[k]; !known && len(c.n) >= maxLetterKinds {
+		return 0
+	}
+	c.n[k]++
+	return c.n[k]
+}
+
+// forget lets the letters of a campaign count from 0 again.
+func (c *letterCounts) forget(campaign string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.n, func(k letterKind, _ int64) bool { return k.campaign == campaign })
+}
+
+// maxKindReason bounds the reason of a letterKind, in bytes.
+const maxKindReason = 200
+
+// numbered are words with a digit: numbers, and ids of users and requests.
+var numbered = regexp.MustCompile(`[\pL\pN_-]*[0-9][\pL\pN_-]*`)
+
+// kindOf gives letters the same kind if their reasons differ in words with digits and in the user only.
+func kindOf(g *hongbao.Grant, why error) letterKind {
+	text := why.Error()
+	if g.User != "" {
+		text = strings.ReplaceAll(text, g.User, "")
+	}
+	text = numbered.ReplaceAllString(text, "")
+	return letterKind{g.Campaign, strings.Clone(text[:min(len(text), maxKindReason)])}
+}
+
+// countLetter counts a letter, and pauses its campaign for the sink if a minute has brought too many with one reason. Where
+// that fails, the next letter tries it again.
+func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
+	if s.cfg.PauseLetters == 0 {
+		return
+	}
+	kind := kindOf(g, why)
+	n := s.c.letters.add(kind)
+	if n < s.cfg.PauseLetters || s.campaigns.hold(g.Campaign) != nil {
+		return
+	}
+	said := fmt.Sprintf("%d dead letters within a minute: %.200s", n, why)
+	err := s.c.pauseCampaign(context.WithoutCancel(ctx), g.Campaign, said)
+	s.log.Error("ALARM: too many grants of a campaign become dead letters with one reason: the worker pauses the campaign for "+
+		"the sink, and its other grants wait; mend the reason, then run `hongbao sink resume SINK --campaign ID`; an error "+
+		"here names shards where the pause failed: the next letter tries it again", zap.String("code", "sink_campaign_paused"),
+		zap.String("campaign", g.Campaign), zap.Int64("letters", n), zap.NamedError("reason", why), zap.Error(err))
+	if err == nil {
+		s.c.letters.forget(g.Campaign)
+	}
+	if c, err := s.redis.SinkControl(ctx, s.cfg.Group); err == nil {
+		s.control.Campaigns = c.Campaigns
+		s.readCampaigns(ctx)
+	}
+}
+
+// pauseCampaign pauses a campaign for the sink on every shard.
+func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the entries in hand are the worker's own for as long
+	defer cancel()
+	return errors.Join(shards.Each(c.layout.Len(), func(i int) error {
+		_, _, err := shards.Of(c.cfg.Redis, c.layout.Shard(i)).PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
+		return err
+	})...)
+}

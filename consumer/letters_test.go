@@ -1,0 +1,196 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// addTo writes n entries of one grant each for a campaign to shard 0.
+func (b *bundle) addTo(t *testing.T, campaign string, n int) {
+	t.Helper()
+	k := b.keys()
+	for range n {
+		b.seqs[0]++
+		values := fields(b.seqs[0], 1)
+		values[1] = strings.Replace(values[1].(string), "grant rain ", "grant "+campaign+" ", 1)
+		require.NoError(t, b.rdb.HSet(t.Context(), k.Receipts(campaign), receipts(b.seqs[0], 1)...).Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), k.Campaign(campaign), "state", "open").Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), k.Meta(), "seq", b.seqs[0]).Err())
+		b.raw(t, values...)
+	}
+}
+
+// rejectsRain is a sink that rejects the grants of campaign rain, each by its own error, until it is mended.
+func rejectsRain(mended <-chan struct{}, why func(g *hongbao.Grant) string) *sink {
+	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		errs := make([]error, len(grants))
+		for i := range grants {
+			select {
+			case <-mended:
+			default:
+				if grants[i].Campaign == "rain" {
+					errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "%s", why(&grants[i]))
+				}
+			}
+		}
+		return errs
+	})
+}
+
+// closedAccount is one reason for all grants: they differ in the user, in numbers and in the id of the request.
+func closedAccount(g *hongbao.Grant) string {
+	return fmt.Sprintf("the bank answers 422: no account for %s (request 7f%02xab-c0de)", g.User, g.Seq)
+}
+
+// holds waits until n entries of shard 0 are parked and nothing else waits.
+func (b *bundle) holds(t *testing.T, sink string, n int64) {
+	t.Helper()
+	testkit.EventuallyOK(t, soon, func() error {
+		st, err := shards.Of(b.rdb, b.keys()).Status(t.Context(), sink)
+		if err == nil && (st.Waiting != n || st.Parked != n) {
+			err = fmt.Errorf("%d wait, %d are parked, want %d", st.Waiting, st.Parked, n)
+		}
+		return err
+	}, "the rest waits")
+}
+
+func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []shards.CampaignPause) {
+	t.Helper()
+	list, err := shards.Of(b.rdb, b.layout.Shard(shard)).SinkCampaigns(t.Context(), sink)
+	require.NoError(t, err)
+	for i := range list {
+		if list[i].Paused {
+			all = append(all, list[i])
+		}
+	}
+	return all
+}
+
+func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
+	t.Helper()
+	for shard := range b.layout.Len() {
+		_, _, err := shards.Of(b.rdb, b.layout.Shard(shard)).ResumeSinkCampaign(t.Context(), group, campaign, "ann", "mended")
+		require.NoError(t, err)
+	}
+}
+
+// Three letters with one reason pause the campaign for that sink on every shard. Its other grants are not tried and lose
+// no attempt; another campaign and another sink go on. When a person resumes it, the letters before count no more.
+func TestLettersPauseTheirCampaign(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 2)
+	mended := make(chan struct{})
+	s := rejectsRain(mended, closedAccount)
+	cfg := b.config(t, "w", s)
+	cfg.PauseLetters, cfg.BatchGrants = 3, 2
+	w := start(t, cfg)
+	b.addTo(t, "rain", 3)
+	testkit.Eventually(t, soon, func() bool { return len(b.pausedCampaigns(t, 1, group)) == 1 }, "the other shard knows")
+	b.addTo(t, "rain", 5)
+	b.addTo(t, "snow", 4)
+	b.holds(t, group, 5)
+	require.Equal(t, 4, s.size(), "the other campaign went on")
+	letters := b.dead(t)
+	require.Len(t, letters, 3)
+	for seq := int64(4); seq <= 8; seq++ {
+		came, _ := s.times(seq)
+		require.Zero(t, came, "event %d was not tried", seq)
+	}
+	p := b.pausedCampaigns(t, 0, group)
+	require.Len(t, p, 1)
+	require.Equal(t, []any{"rain", "hongbao"}, []any{p[0].Campaign, p[0].By})
+	require.Contains(t, p[0].Why, "3 dead letters within a minute: the bank answers 422")
+	require.WithinDuration(t, time.Now(), p[0].At, time.Minute)
+	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.keys().Controls()).Val(), "it is on its way to the ledger")
+	require.Equal(t, 1, w.logs.FilterMessageSnippet("ALARM: too many grants of a campaign").Len())
+
+	other := newSink(nil)
+	ocfg := b.config(t, "other", other)
+	ocfg.Group = "kafka"
+	start(t, ocfg)
+	testkit.Eventually(t, soon, func() bool { return other.size() == 12 }, "the other sink has all grants")
+
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 3*5 }, "they were looked at again and again")
+	pending, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: b.keys().Events(), Group: group,
+		Start: "-", End: "+", Count: 100}).Result()
+	require.NoError(t, err)
+	require.Len(t, pending, 5)
+	for _, row := range pending {
+		require.LessOrEqual(t, row.RetryCount, int64(1), "no attempt is lost")
+	}
+
+	b.resumeCampaign(t, "rain")
+	// What was not mended pauses it again, after three more letters: those before the resume are forgotten.
+	testkit.Eventually(t, soon, func() bool { return len(b.dead(t)) == 6 && len(b.pausedCampaigns(t, 0, group)) == 1 },
+		"three more letters")
+	b.holds(t, group, 2)
+	close(mended)
+	b.resumeCampaign(t, "rain")
+	b.idle(t, 0)
+	require.Equal(t, 6, s.size())
+	require.Len(t, b.dead(t), 6)
+	require.NoError(t, w.stop())
+}
+
+// Fewer letters, letters with different reasons, and a knob of 0 pause nothing.
+func TestFewLettersPauseNothing(t *testing.T) {
+	t.Parallel()
+	words := strings.Fields("closed frozen unknown blocked foreign minor")
+	for name, c := range map[string]struct {
+		limit int64
+		why   func(g *hongbao.Grant) string
+	}{
+		"one fewer":         {7, closedAccount},
+		"different reasons": {2, func(g *hongbao.Grant) string { return "the account is " + words[g.Seq-1] }},
+		"never":             {0, closedAccount},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, 1)
+			cfg := b.config(t, "w", rejectsRain(nil, c.why))
+			cfg.PauseLetters = c.limit
+			w := start(t, cfg)
+			b.addTo(t, "rain", 6)
+			testkit.Eventually(t, soon, func() bool { return len(b.dead(t)) == 6 }, "all are letters")
+			b.idle(t, 0)
+			require.NoError(t, w.stop())
+			require.Empty(t, b.pausedCampaigns(t, 0, group))
+		})
+	}
+}
+
+// A minute's letters are counted by campaign and reason, within bounds.
+func TestLetterCounts(t *testing.T) {
+	t.Parallel()
+	g := func(campaign, user string) *hongbao.Grant { return &hongbao.Grant{Campaign: campaign, User: user} }
+	one := kindOf(g("rain", "ann"), errors.New("no account ann, request 3f-aa9, code 17"))
+	require.Equal(t, one, kindOf(g("rain", "bob"), errors.New("no account bob, request c0de-1, code 422")))
+	require.NotEqual(t, one, kindOf(g("snow", "ann"), errors.New("no account ann, request 3f-aa9, code 17")))
+	require.NotEqual(t, one, kindOf(g("rain", ""), errors.New("no such campaign")))
+
+	var c letterCounts
+	require.EqualValues(t, 1, c.add(one))
+	require.EqualValues(t, 2, c.add(one))
+	c.forget("snow")
+	require.EqualValues(t, 3, c.add(one))
+	c.forget("rain")
+	require.EqualValues(t, 1, c.add(one))
+	c.since = time.Now().Add(-time.Minute - time.Second)
+	require.EqualValues(t, 1, c.add(one), "a minute has passed")
+	for i := range maxLetterKinds {
+		c.add(letterKind{"rain", fmt.Sprint(i)})
+	}
+	require.Len(t, c.n, maxLetterKinds)
+	require.EqualValues(t, 2, c.add(one), "a known one is still counted")
+}
