@@ -107,13 +107,12 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	var again []error // of the grants that will be tried again
 	unanswered, attempts := 0, it.Attempt-1
 	for i, err := range results {
+		err = s.orPaused(&it.open[i], err)
 		held := hongbao.IsHeld(err)
 		switch {
 		case err == nil:
 		case errors.Is(err, errUnanswered):
 			unanswered++
-		case !held && s.campaigns.hold(it.open[i].Campaign) != nil: // it was paused for the letters of this batch
-			again = append(again, s.campaigns.hold(it.open[i].Campaign))
 		case held || retry.MayHelp(err) && it.Attempt < s.cfg.MaxAttempts:
 			again = append(again, err)
 			if !held {

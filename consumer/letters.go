@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,14 @@ func (s *shard) readCampaigns(ctx context.Context) {
 				zap.String("why", c.Why))
 		}
 	}
+}
+
+// orPaused is what became of a grant; if it failed, and the letters of its batch have paused its campaign, it waits too.
+func (s *shard) orPaused(g *hongbao.Grant, err error) error {
+	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsHeld(err) {
+		return err
+	}
+	return cmp.Or(s.campaigns.hold(g.Campaign), err)
 }
 
 // pausedLevel is the level on which entries of a paused campaign are parked, unless the highest one is lower: with the

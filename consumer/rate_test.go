@@ -276,17 +276,17 @@ func TestCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
 	var now, most atomic.Int64
-	both := make(chan struct{}, 1)
+	both := make(chan struct{}) // closed once two calls were under way together
+	together := sync.OnceFunc(func() { close(both) })
 	s := newSink(func(context.Context, []hongbao.Grant) []error {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
-		if n == 2 { // one of two waits for the other, so that they are there at once
-			both <- struct{}{}
-		} else if most.Load() < 2 {
-			<-both
+		if n == 2 {
+			together()
 		}
+		<-both // the first waits for another one
 		return nil
 	})
 	for shard := range 4 {

@@ -72,7 +72,11 @@ func forGenerators(t *testing.T, api *web.API) {
 			}
 		}
 	}
-	schemas := doc.Components.Schemas.Map()
+	schemasForGenerators(t, doc.Components.Schemas.Map(), all)
+}
+
+func schemasForGenerators(t *testing.T, schemas map[string]*huma.Schema, codes map[any]bool) {
+	t.Helper()
 	for name, s := range schemas {
 		if strings.HasSuffix(name, "Struct") {
 			t.Errorf("schema %s was named by its place: give its Go type a name", name)
@@ -85,12 +89,12 @@ func forGenerators(t *testing.T, api *web.API) {
 	}
 	enum := schemas["Problem"].Properties["code"].Enum
 	for _, code := range enum {
-		if delete(all, code); web.CodeOf(fmt.Sprint(code)).Status == 0 {
+		if delete(codes, code); web.CodeOf(fmt.Sprint(code)).Status == 0 {
 			t.Errorf("code %v has no status", code)
 		}
 	}
-	if len(all) > 0 {
-		t.Errorf("the enum of Problem.code lacks %v", all)
+	if len(codes) > 0 {
+		t.Errorf("the enum of Problem.code lacks %v", codes)
 	}
 }
 
