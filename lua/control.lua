@@ -9,12 +9,13 @@ local function decide(hash, waiting, name, field, prefix, default, value, by, wh
 	local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 	local m = redis.call('HMGET', hash, field, prefix .. 'rev', prefix .. 'at', prefix .. 'by', prefix .. 'why')
 	local changed = (m[1] or default) ~= value
-	local rev = string.format('%.0f', math.max(now, (tonumber(m[2] or m[3]) or 0) + 1))
+	-- an earlier build has set at, and no rev
+	local rev = string.format('%.0f', math.max(now, (tonumber(m[2]) or 0) + 1, (tonumber(m[3]) or 0) + 1))
 	local at = string.format('%.0f', now)
 	if changed then
 		redis.call('HSET', hash, field, value, prefix .. 'by', by, prefix .. 'why', why, prefix .. 'at', at, prefix .. 'rev', rev)
 	else
-		by, why, at = m[4] or '', m[5] or '', m[3] or '0'
+		by, why, at = m[4] or by, m[5] or why, m[3] or '0'
 		redis.call('HSET', hash, prefix .. 'rev', rev)
 	end
 	redis.call('HSET', waiting, name, rev .. ' ' .. at .. ' ' .. #by .. ' ' .. value .. '\n' .. by .. why)

@@ -11,7 +11,8 @@ local has = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2] .. 'rev', ARGV[2] .. '
 if KEYS[2] then
 	redis.call('HLEN', KEYS[2])
 end
-if (tonumber(has[2] or has[3]) or 0) >= tonumber(ARGV[7]) then
+-- an earlier build has set at, and no rev
+if math.max(tonumber(has[2]) or 0, tonumber(has[3]) or 0) >= tonumber(ARGV[7]) then
 	return { 'same' }
 end
 if ARGV[1] == 'state' and has[1] ~= 'open' and has[1] ~= 'paused' then

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -15,7 +16,7 @@ func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error
 		stmts := make([]stmt, 0, 2*len(list))
 		for i := range list {
 			c := &list[i]
-			args := []any{string(c.Kind), c.Sink, c.Campaign, c.Value, c.By, c.Why, milli(c.At), c.Rev}
+			args := []any{string(c.Kind), c.Sink, c.Campaign, c.Value, words(c.By), words(c.Why), milli(c.At), c.Rev}
 			stmts = append(stmts, stmt{sql: l.dialect.insertControl, args: args},
 				stmt{sql: `UPDATE control SET setting = $4, decided_by = $5, why = $6, decided_at = $7, rev = $8
 					WHERE kind = $1 AND sink = $2 AND campaign = $3 AND rev < $8`, args: args})
@@ -26,6 +27,15 @@ func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error
 		return fmt.Errorf("keep decisions about campaigns and sinks in the ledger: %w", err)
 	}
 	return nil
+}
+
+// maxWords bounds who decided, and why, in bytes.
+const maxWords = 1000
+
+// words makes of a text one that every ledger can store: what cannot be stored of it must hold up no decision.
+func words(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "?")
+	return strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
 }
 
 const selectControls = `SELECT kind, sink, campaign, setting, decided_by, why, decided_at, rev FROM control `

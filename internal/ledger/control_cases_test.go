@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,4 +42,14 @@ func testControls(t *testing.T, f *fixture) {
 	all, err := l.Controls(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []stream.Control{resume, rate, sink, one}, all, "the ledger has no campaign gone")
+
+	// Words of another encoding, of a sink's error for example, hold up neither their own decision nor the others.
+	sink.Rev, sink.By, sink.Why = 5, "an\x00n", strings.Repeat("\xd2\xf8\xd0\xd0", 1000)
+	rate.Rev, rate.Value = 6, "7"
+	require.NoError(t, l.KeepControls(ctx, sink, rate))
+	all, err = l.Controls(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "7", all[1].Value)
+	require.Equal(t, "ann", all[2].By)
+	require.Contains(t, all[2].Why, "?")
 }

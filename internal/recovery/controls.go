@@ -35,6 +35,12 @@ func (r *Recoverer) keepControls(ctx context.Context) {
 // KeepControls brings the decisions to the ledger that only Redis has. A shard that can't be read keeps no other one's in
 // Redis.
 func (r *Recoverer) KeepControls(ctx context.Context) error {
+	unread, err := r.keepNew(ctx)
+	return errors.Join(unread, err)
+}
+
+// keepNew is KeepControls; unread is what Redis could not tell or forget, and err the ledger's error.
+func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	waiting, errs := shards.NewControls(ctx, r.cfg.Redis, r.cfg.Space)
 	var all []stream.Control
 	for _, list := range waiting {
@@ -43,10 +49,10 @@ func (r *Recoverer) KeepControls(ctx context.Context) error {
 		}
 	}
 	if len(all) == 0 {
-		return errors.Join(errs...)
+		return errors.Join(errs...), nil
 	}
 	if err := r.cfg.Ledger.KeepControls(ctx, all...); err != nil {
-		return err
+		return errors.Join(errs...), err
 	}
 	for shard, list := range waiting {
 		k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
@@ -57,7 +63,7 @@ func (r *Recoverer) KeepControls(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(errs...), nil
 }
 
 // restoreControls brings back what people have decided about campaigns and sinks, for Redis may have lost that too. The
@@ -67,9 +73,13 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	if err := r.keepOlder(ctx); err != nil {
 		return err
 	}
-	if err := r.KeepControls(ctx); err != nil {
+	unread, err := r.keepNew(ctx)
+	if err != nil {
+		return err
+	}
+	if unread != nil {
 		r.cfg.Log.Warn("a pause, resume or limit that only another shard has can't be read; the shard opens without it",
-			zap.Int("shard", shard), zap.Error(err))
+			zap.Int("shard", shard), zap.Error(unread))
 	}
 	controls, err := r.cfg.Ledger.Controls(ctx)
 	if err != nil {

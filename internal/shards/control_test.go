@@ -41,6 +41,21 @@ func TestRestoreControl(t *testing.T) {
 	c, err := k.SinkControl(ctx, "kafka")
 	require.NoError(t, err)
 	require.True(t, c.Paused)
+	// An earlier build pauses and resumes without a rev: the time says that its decision is the last one.
+	key := b.k.Sink("kafka")
+	require.NoError(t, b.rdb.HSet(ctx, key, "paused", "1", "by", "old", "at", c.At.UnixMilli()+60_000).Err())
+	c, err = k.SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	older := c.Older("kafka")
+	require.Len(t, older, 1)
+	require.Equal(t, []any{"1", "old", c.At.UnixMilli()}, []any{older[0].Value, older[0].By, older[0].Rev})
+	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "0", Rev: c.Rev + 1}))
+	_, _, err = k.PauseSink(ctx, "kafka", "ann", "w")
+	require.NoError(t, err)
+	c, err = k.SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	require.Greater(t, c.Rev, older[0].Rev)
+	require.Empty(t, c.Older("kafka"))
 	require.False(t, restore(stream.Control{Kind: "later", Sink: "kafka", Value: "0", Rev: ahead}), "of a later build")
 
 	paused.Campaign = "gone"

@@ -34,9 +34,9 @@ type SinkControl struct {
 	Campaigns int64
 }
 
-// Older are the decisions that an earlier build made, which gave them no Rev: their time orders them.
+// Older are the decisions that an earlier build made, which left Rev as it was: their time orders them.
 func (c *SinkControl) Older(sink string) (all []stream.Control) {
-	if c.Rev == 0 && !c.At.IsZero() {
+	if !c.At.IsZero() && c.At.UnixMilli() > c.Rev {
 		value := "0"
 		if c.Paused {
 			value = "1"
@@ -44,7 +44,7 @@ func (c *SinkControl) Older(sink string) (all []stream.Control) {
 		all = append(all, stream.Control{Kind: stream.ControlSink, Sink: sink, Value: value, By: c.By, Why: c.Why, At: c.At,
 			Rev: c.At.UnixMilli()})
 	}
-	if c.LimitRev == 0 && !c.LimitAt.IsZero() {
+	if !c.LimitAt.IsZero() && c.LimitAt.UnixMilli() > c.LimitRev {
 		value := ""
 		if c.Rate != nil {
 			value = strconv.Itoa(*c.Rate)
