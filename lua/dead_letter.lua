@@ -26,7 +26,7 @@ if not done then
 		'reason', ARGV[6], 'attempts', ARGV[7], 'first', string.match(ARGV[2], '^%d+'), 'last', now }
 	local entry = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])[1]
 	local fields = entry and entry[2] or {}
-	local kind, rest = string.match(fields[2] or '', '^(%S+ %S+[^\n]-) %S+ (%S+ %S+)\n')
+	local kind, rest = string.match(fields[2] or '', '^(%S+ %S+) %S+ (%S+ %S+[^\n]*)\n')
 	if KEYS[3] and rest then
 		fields = { fields[1], kind .. ' ' .. ARGV[9] .. ' ' .. rest .. '\n' .. ARGV[8] }
 	end

@@ -346,8 +346,10 @@ local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .
 if granted == 0 then
 	return reply
 end
-call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[2] .. ' ' .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text .. '\n' ..
-	(granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))
+-- the currency stands last: trimmers of every build find the seq as the third word
+local space = find(ARGV[2], ' ', 1, true)
+call('XADD', KEYS[2], '*', '3', 'grant ' .. sub(ARGV[2], 1, space) .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text ..
+	sub(ARGV[2], space) .. '\n' .. (granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))
 call('HSET', KEYS[5], unpack(stored, 1, filled))
 for k = 1, by_fact do
 	local counts, from, size = limits[k][1], limits[k][4], limits[k][5]

@@ -48,8 +48,7 @@ local function seq_from(id)
 	while true do
 		local rows = redis.call('XRANGE', KEYS[1], id, '+', 'COUNT', count)
 		for _, row in ipairs(rows) do
-			local text = row[2][2] or ''
-			local q = string.match(text, '^%a+ %S+ ([1-9]%d*) ') or string.match(text, '^grant %S+ [%u-]+ ([1-9]%d*) ')
+			local q = string.match(row[2][2] or '', '^%a+ %S+ ([1-9]%d*) ')
 			if q and tonumber(q) <= tonumber(last) then
 				return tonumber(q)
 			end

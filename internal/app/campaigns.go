@@ -364,7 +364,9 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 // List lists the campaigns of the ledger, with their status.
 func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
 	all, err := a.ListCampaigns(ctx, "", math.MaxInt, nil)
-	a.AddStatus(ctx, all.Campaigns)
+	if err == nil {
+		a.AddStatus(ctx, all.Campaigns)
+	}
 	return all.Campaigns, err
 }
 

@@ -70,7 +70,11 @@ func (s *consoleSource) tell(step *TrailStep, currency string, unread map[string
 			missing[sink.Sink] = "Its dead letter was dropped by " + sink.Dropped
 			add("Sink "+sink.Sink, "redis", false, "", "Its dead letter was dropped by "+sink.Dropped)
 		default:
-			add("Sink "+sink.Sink, "redis", sink.Finished, "Finished.", "Not finished yet.")
+			is := "Finished."
+			if unread["redis"] { // the dead letters, maybe
+				is = "Finished: delivered, or made a dead letter."
+			}
+			add("Sink "+sink.Sink, "redis", sink.Finished, is, "Not finished yet.")
 		}
 	}
 	add("Row of the ledger", "ledger", step.Ledger != nil, paid, "The packet is not paid. "+cmp.Or(missing[configs.SinkBalance],

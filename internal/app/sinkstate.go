@@ -25,8 +25,9 @@ const behindAfter = 30 * time.Second
 func (s *SinkStatus) judge() {
 	alive := func(w SinkWorker) bool { return w.Alive }
 	switch {
-	case len(s.Shards) == 0:
-		s.State, s.Why = SinkUnread, "no shard told how it stands there"
+	case len(s.Unread) > 0 || len(s.Shards) == 0:
+		s.State, s.Why = SinkUnread, fmt.Sprintf("%d of %d shards did not tell how it stands there", len(s.Unread),
+			len(s.Unread)+len(s.Shards))
 	case s.Pause.Paused:
 		s.State, s.Why = SinkPaused, fmt.Sprintf("paused by %s: %s", s.Pause.By, s.Pause.Why)
 	case len(s.Workers) == 0:
@@ -35,6 +36,9 @@ func (s *SinkStatus) judge() {
 		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return int(a.Seen - b.Seen) })
 		s.State, s.Why = SinkNoWorker, fmt.Sprintf("its last worker was seen %s ago; `hongbao work` starts one",
 			time.Duration(last.Seen*float64(time.Second)).Round(time.Second))
+	case s.Oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
+		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: %d campaigns are paused for this sink",
+			time.Duration(s.Oldest*float64(time.Second)).Round(time.Second), len(s.Campaigns))
 	case s.Oldest > behindAfter.Seconds():
 		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: what the sink delivers to is away or slow, or its "+
 			"rate is bounded; the log and /readyz of its workers say which", time.Duration(s.Oldest*float64(time.Second)).Round(time.Second))

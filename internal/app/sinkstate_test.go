@@ -20,7 +20,10 @@ func TestSinkState(t *testing.T) {
 		"the target away":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 800, Oldest: 45}, SinkBehind, "waited for 45s"},
 		"its worker gone":  {SinkStatus{Shards: shards, Workers: []SinkWorker{gone}, Waiting: 5_773, Oldest: 360}, SinkNoWorker, "6m1s ago"},
 		"never had one":    {SinkStatus{Shards: shards}, SinkNoWorker, "hongbao work"},
-		"nothing was read": {SinkStatus{Workers: []SinkWorker{alive}}, SinkUnread, "no shard told"},
+		"nothing was read": {SinkStatus{Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 1 shards did not"},
+		"a part was read":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 2"},
+		"a campaign waits": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Oldest: 45,
+			Campaigns: []PausedCampaign{{Campaign: "rain"}}}, SinkBehind, "1 campaigns are paused for this sink"},
 		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: 360}, SinkPaused,
 			"paused by ann: lunch"},
 	} {

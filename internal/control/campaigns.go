@@ -34,7 +34,9 @@ func campaignReads() []operation {
 					return nil, err
 				}
 				page, err := c.app.ListCampaigns(ctx, after, limit, c.sees())
-				c.app.AddStatus(ctx, page.Campaigns)
+				if err == nil {
+					c.app.AddStatus(ctx, page.Campaigns)
+				}
 				return page, err
 			},
 		},

@@ -114,7 +114,7 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	g := deadlettertest.Grant(0, 1)
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(),
 		ID: fmt.Sprintf("%d-1", int64(deadlettertest.Began)), Values: []string{"3",
-			fmt.Sprintf("grant snow CNY 1 1 %d\n%s\n9 9 u9 - -", g.Time.UnixMilli(), shards.GrantLine(&g))}}).Err())
+			fmt.Sprintf("grant snow 1 1 %d CNY\n%s\n9 9 u9 - -", g.Time.UnixMilli(), shards.GrantLine(&g))}}).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(0).Meta(), "seq", 2).Err())
 	w.Bury(t, 0, 1, hongbao.ClassPermanent)
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0]

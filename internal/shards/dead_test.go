@@ -52,7 +52,7 @@ func TestDead(t *testing.T) {
 	require.Equal(t, "2", v["v"])
 	head := strings.Fields(strings.Split(raw[0].Values[1], "\n")[0])
 	require.Equal(t, shards.GrantLine(&e.Grants[1]), v["grant"])
-	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", strings.Join([]string{head[0], head[1], head[2], "2", head[4],
+	require.Equal(t, []any{"kafka", ids[0], "2", "permanent", "4", strings.Join([]string{head[0], head[1], "2", head[3], head[4],
 		head[5]}, " ") + "\n" + shards.GrantLine(&e.Grants[1])},
 		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.3"]})
 	require.Len(t, v["reason"], shards.MaxReason)

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,51 +39,56 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 		return nil
 	}
 	end := time.Now().Add(c.Timeout)
+	if at, ok := ctx.Deadline(); ok && at.Before(end) {
+		end = at
+	}
 	node, err := NodeOf(ctx, k.rdb, k.Keys)
 	if err != nil {
 		return err
 	}
-	wanted := int64(c.Replicas)
-	if c.Replicas == 0 {
-		wanted = max(k.state.replicas.Load(), 1)
+	need := int64(1) // of class fsync
+	if c.Class == hongbao.DurabilityReplica {
+		need = cmp.Or(int64(c.Replicas), max(k.state.replicas.Load(), 1))
 	}
-	for {
-		step := max(min(waitStep, time.Until(end)), time.Millisecond) // Redis is told of it in ms
-		copies, had, err := k.wait(ctx, node, c, wanted, step)
-		if err != nil {
+	timeout := time.Until(end)
+	short := need > 1 && c.Replicas == 0 // after a failover there may be fewer
+	if short {
+		timeout = min(timeout, shortWait)
+	}
+	copies, had, err := k.wait(ctx, node, c, need, timeout)
+	if err != nil {
+		return err
+	}
+	wanted := need
+	if c.Class == hongbao.DurabilityReplica && c.Replicas == 0 {
+		need = max(had, 1)
+		k.state.replicas.Store(need)
+	}
+	if copies < need && (short || need > wanted) {
+		if copies, _, err = k.wait(ctx, node, c, need, time.Until(end)); err != nil {
 			return err
 		}
-		need := wanted
-		if c.Class == hongbao.DurabilityFsync {
-			need = 1
-		} else if c.Replicas == 0 {
-			need = max(had, 1)
-			wanted = need
-			k.state.replicas.Store(need)
-		}
-		if copies >= need {
-			return nil
-		}
-		if time.Now().Before(end) {
-			continue
-		}
+	}
+	if copies < need {
 		return hongbao.Outagef(hongbao.ClassUnknown, "%w: WAIT for durability class %q: %d of %d had them within %s",
 			ErrNotDurable, c.Class, copies, need, c.Timeout)
 	}
+	return nil
 }
 
-// waitStep is how long one WAIT takes at most. It is short, so that its answer comes before the client's read timeout and
-// before the call's deadline: after a failover this process may wait for more replicas than there are, and the answer is
-// what says so.
-const waitStep = 100 * time.Millisecond
+// shortWait is how long the first WAIT takes at most where this process remembers several replicas. After a failover
+// there may be fewer, and the answer is what says so: it must come before the client's read timeout and the call's
+// deadline. The second WAIT has the rest of the time, for a replica that is slow.
+const shortWait = 100 * time.Millisecond
 
 // wait waits until so many replicas, or the disk, have the users' receipts. It returns how many have them, and how many
 // replicas the primary has had at most.
 func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
 	timeout time.Duration) (copies, most int64, err error) {
-	wait := []any{"WAIT", replicas, timeout.Milliseconds()}
+	ms := max(timeout.Milliseconds(), 1) // 0 would be for ever
+	wait := []any{"WAIT", replicas, ms}
 	if c.Class == hongbao.DurabilityFsync {
-		wait = []any{"WAITAOF", 1, 0, timeout.Milliseconds()}
+		wait = []any{"WAITAOF", 1, 0, ms}
 	}
 	pipe := node.Pipeline()
 	held := pipe.HMGet(ctx, k.Keys.Receipts(c.Campaign), c.Users...)

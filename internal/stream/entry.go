@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +83,7 @@ func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 // ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. It has one field.
 // The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for a
 // grant a line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
-// Version 3 has the currency behind the campaign.
+// Version 3 has the currency behind the time, where builds that look for the seq only pass over it.
 //
 // An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
@@ -120,12 +119,11 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 		count = 6
 	}
 	if !ok || len(words) != count {
-		return Entry{}, fmt.Errorf("its first line has %d words, want %d: kind, campaign, the currency in version 3, seq, "+
-			"epoch, time; and lines behind it", len(words), count)
+		return Entry{}, fmt.Errorf("its first line has %d words, want %d: kind, campaign, seq, epoch, time, the currency in "+
+			"version 3; and lines behind it", len(words), count)
 	}
 	if version == 3 {
-		currency = words[2]
-		words = slices.Delete(words, 2, 3)
+		currency, words = words[5], words[:5]
 	}
 	e := Entry{ID: id, Shard: shard, Kind: EntryKind(words[0]), Campaign: words[1]}
 	if (version == 2) != (e.Kind == EntryEpoch) || version == 3 && e.Kind != EntryGrant {

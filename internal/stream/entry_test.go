@@ -48,16 +48,17 @@ func TestParseEntryGrants(t *testing.T) {
 	require.Equal(t, "5-8", e.Grants[1].EventID())
 }
 
-// Version 3 of a grant has the currency behind the campaign. Versions 1 and 3 are read side by side.
+// Version 3 of a grant has the currency behind the time. Versions 1 and 3 are read side by side.
 func TestParseEntryCurrency(t *testing.T) {
 	t.Parallel()
-	read := func(version, head string) (stream.Entry, error) {
-		return stream.ParseEntry(5, "9-1", []string{version, head + " 7 1 1700000000123\n3 500 u1 r1 -\n4 0 u2 - tr"})
+	read := func(version, end string) (stream.Entry, error) {
+		return stream.ParseEntry(5, "9-1", []string{version, "grant rain 7 1 1700000000123" + end +
+			"\n3 500 u1 r1 -\n4 0 u2 - tr"})
 	}
-	old, err := read("1", "grant rain")
+	old, err := read("1", "")
 	require.NoError(t, err)
 	for word, currency := range map[string]string{"CNY": "CNY", "-": ""} {
-		e, err := read("3", "grant rain "+word)
+		e, err := read("3", " "+word)
 		require.NoError(t, err)
 		require.Equal(t, []string{currency, currency}, []string{e.Grants[0].Currency, e.Grants[1].Currency})
 		for i := range e.Grants {
@@ -65,15 +66,15 @@ func TestParseEntryCurrency(t *testing.T) {
 		}
 		require.Equal(t, old, e, "the rest is that of version 1")
 	}
-	for version, head := range map[string]string{"1": "grant rain CNY", "2": "grant rain CNY", "3": "grant rain"} {
-		_, err := read(version, head)
-		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "version %s of %q", version, head)
+	for version, end := range map[string]string{"1": " CNY", "2": " CNY", "3": ""} {
+		_, err := read(version, end)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "version %s with %q", version, end)
 	}
 	for _, word := range []string{"", "cny", "CN", "CNYY", "C Y", "C1Y", "\x1b[m"} {
-		_, err := read("3", "grant rain "+word)
+		_, err := read("3", " "+word)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "currency %q", word)
 	}
-	_, err = stream.ParseEntry(5, "9-1", []string{"3", "close rain CNY 7 1 1700000000123\n10 100 2 20"})
+	_, err = stream.ParseEntry(5, "9-1", []string{"3", "close rain 7 1 1700000000123 CNY\n10 100 2 20"})
 	require.ErrorContains(t, err, "version 3 has no kind")
 }
 
@@ -267,7 +268,7 @@ func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
 	f.Add(strings.Join(values(func(v []string) []string { v[1], v[6] = "close", "1 2 3 4"; return v }), "\x01"))
 	f.Add(strings.Join(values(set(0, "2")), "\x01"))
-	f.Add("3\x01grant rain CNY 7 1 1700000000123\n3 500 u1 r1 -")
+	f.Add("3\x01grant rain 7 1 1700000000123 CNY\n3 500 u1 r1 -")
 	f.Add("2\x01epoch - 5 2 1700000000123\n64 7")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -292,13 +293,13 @@ func written(version string, e *stream.Entry) []string {
 		}
 		g = strings.Join(lines, "\n")
 	}
-	campaign := e.Campaign
+	campaign, currency := e.Campaign, ""
 	if version == "3" {
-		campaign += " " + cmp.Or(e.Grants[0].Currency, "-")
+		currency = " " + cmp.Or(e.Grants[0].Currency, "-")
 	}
 	if e.Kind == stream.EntryEpoch {
 		campaign = cmp.Or(e.Campaign, "-")
 		g = fmt.Sprintf("%d %d", e.Skipped.Last, e.Skipped.Known)
 	}
-	return []string{version, fmt.Sprintf("%s %s %d %d %d\n%s", e.Kind, campaign, e.Seq, e.Epoch, e.Time.UnixMilli(), g)}
+	return []string{version, fmt.Sprintf("%s %s %d %d %d%s\n%s", e.Kind, campaign, e.Seq, e.Epoch, e.Time.UnixMilli(), currency, g)}
 }
