@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -53,6 +54,50 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	require.NoError(t, b.admin.HDel(t.Context(), b.k.Meta(), "replicas").Err()) // as open.lua does
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
+}
+
+// A replica that is always a fifth of a second behind, as one far away, has each grant in time, though others write on.
+func TestReplicaClassOfASlowReplica(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b.loadClass(t, hongbao.DurabilityReplica)
+	link := testkit.NewProxy(t, b.server.Addr)
+	host, port, err := net.SplitHostPort(link.Addr)
+	require.NoError(t, err)
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
+	testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"replicaof": host + " " + port}})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
+		return err == nil && n == 2
+	}, "both replicas follow")
+	ctx, cancel := context.WithCancel(t.Context())
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		often := time.NewTicker(2 * time.Millisecond)
+		defer often.Stop()
+		for ctx.Err() == nil {
+			<-often.C
+			b.admin.Set(ctx, "busy", "x", 0)
+		}
+	}()
+	defer func() { cancel(); <-wrote }()
+	link.Delay(200 * time.Millisecond)
+	opts := b.server.Options()
+	opts.ReadTimeout = time.Minute
+	patient := redis.NewClient(opts)
+	t.Cleanup(func() { require.NoError(t, patient.Close()) })
+	p := b.producer(t, func(c *producer.Config) {
+		c.Redis, c.CallTimeout, c.DurabilityTimeout = patient, time.Minute, 15*time.Second
+	})
+	for i := range 5 {
+		_, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r"))
+		require.NoError(t, err, i)
+	}
+	require.Positive(t, link.Fired().Delayed)
 }
 
 func (b *bundle) loadClass(t *testing.T, class hongbao.Durability) {
