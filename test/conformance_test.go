@@ -280,7 +280,7 @@ func (l *life) look() {
 		l.says([]string{"campaign", "show", id}, id)
 		l.says([]string{"grab", id, user(1), "--fact", "device=d1"}, "already_granted")
 	}
-	l.says([]string{"campaign", "list"}, "funded")
+	l.says([]string{"campaign", "list"}, "sold_out")
 	l.says([]string{"status"}, "balance", "kafka")
 	l.says([]string{"recover"}, "open")
 	l.says([]string{"doctor"}, "version")

@@ -198,7 +198,7 @@ func TestSinksBesideAFrozenShard(t *testing.T) {
 		require.Contains(t, x.Unread[0].Why, "frozen")
 	}
 	r := d.refused(5, []string{"sink", "list"}, named)
-	require.Regexp(t, `balance +paused +5 `, r.out)
+	require.Regexp(t, `balance +unread +5 `, r.out)
 	require.NotContains(t, r.out, "shards only", "the pause is on each shard that could be asked")
 	r = d.refused(3, []string{"status"}, named, "no worker lives")
 	require.Regexp(t, fmt.Sprintf(`balance +%d +5 +5 `, home), r.out)
