@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // errNoCall says that the handler has been busy with Config.MaxCalls calls for a whole lease.
@@ -30,6 +32,7 @@ func (s *shard) takeCall(ctx context.Context) (giveUp func(), err error) {
 
 // awaitCall waits until a call is free again. The worker holds nothing meanwhile, and leads nowhere for long.
 func (s *shard) awaitCall(ctx context.Context) {
+	s.perEntry = stream.MaxEntryGrants // what gathers meanwhile may be of any size
 	s.log.Warn("every call that MaxCalls allows has been busy for a whole lease; the shard takes nothing until one ends")
 	select {
 	case s.c.calls <- struct{}{}:

@@ -41,7 +41,8 @@ func New(cfg Config) (*Consumer, error) {
 		c.calls = make(chan struct{}, cfg.MaxCalls)
 	}
 	for i := range c.health {
-		c.health[i] = Health{Shard: i, Code: Working, Since: time.Now()}
+		now := time.Now()
+		c.health[i] = Health{Shard: i, Code: Working, Since: now, LastStep: now}
 	}
 	return c, nil
 }

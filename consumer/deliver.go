@@ -170,6 +170,8 @@ func (d *delivery) admitted(places []int) ([]error, error) {
 func (d *delivery) call(places []int) (errs []error) {
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
 	defer cancel()
+	d.s.stepped()
+	defer d.s.stepped()
 	d.l.called(time.Now())
 	defer d.l.called(time.Time{})
 	grants := make([]hongbao.Grant, len(places))

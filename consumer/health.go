@@ -30,6 +30,9 @@ type Health struct {
 	Code  string
 	Since time.Time // the shard has had this code since then
 	Err   error     // why; nil if it works
+	// LastStep is when the shard last did something: read, waited a bounded time, or called the handler and got its
+	// answer. An idle shard reads again and again. A handler that ignores its context stops the steps.
+	LastStep time.Time
 }
 
 // Health tells how each shard stands. It may be called at any time.
@@ -47,11 +50,19 @@ func (s *shard) stands(code string, err error) (changed bool) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	h := &s.c.health[s.index]
+	h.LastStep = time.Now()
 	if changed = h.Code != code; changed {
-		h.Code, h.Since = code, time.Now()
+		h.Code, h.Since = code, h.LastStep
 	}
 	h.Err = err
 	return changed
+}
+
+// stepped notes that the shard has done something.
+func (s *shard) stepped() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.health[s.index].LastStep = time.Now()
 }
 
 // broken joins the errors of the shards that are broken now.

@@ -33,7 +33,7 @@ import (
 )
 
 // impatient are times for alerts that a test waits for.
-var impatient = mixin.Times{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second, AuditOld: time.Hour}
+var impatient = mixin.Times{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second, Hang: 4 * time.Second, AuditOld: time.Hour}
 
 // prometheus is a Prometheus that scrapes programs and has the alert rules.
 type prometheus struct {
@@ -200,7 +200,7 @@ func wrongHands(t *testing.T) {
 	g := d.serve()
 	w, worker := d.watchedWorker()
 	w.says(`"working"`)
-	p := watch(t, g.ops("serving grabs", "ops"), worker, panicking(t, d))
+	p := watch(t, g.ops("serving grabs", "ops"), worker, ownWorker(t, d, "panics", panics{}))
 	d.ok("grab", "rain", "u1")
 	d.ok("audit", "--wait", "10s")
 	p.fires("handler_panicked", "sink_campaign_paused") // the panicking handler's only
@@ -255,8 +255,8 @@ func wrongHands(t *testing.T) {
 	p.fires("redis_lost_append_only")
 }
 
-// panicking is a worker of another group in this process, whose handler has a bug. It gives its metrics' address.
-func panicking(t *testing.T, d *deployment) string {
+// ownWorker is a worker of another group in this process, whose handler has a bug. It gives its metrics' address.
+func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) string {
 	t.Helper()
 	core, _ := observer.New(zap.WarnLevel)
 	s := metrics.New("work", "test")
@@ -264,11 +264,17 @@ func panicking(t *testing.T, d *deployment) string {
 	t.Cleanup(server.Close)
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space = d.rdb, redis.NewClient(d.rdb.Options()), d.space.Space
-	cfg.Group, cfg.Consumer, cfg.Handler, cfg.Log = "panics", "w1", panics{}, s.CountAlarms(zap.New(core))
+	cfg.Group, cfg.Consumer, cfg.Handler, cfg.Log = group, "w1", h, s.CountAlarms(zap.New(core))
 	cfg.Poll, cfg.Block, cfg.DrainTimeout = 100*time.Millisecond, 100*time.Millisecond, 0
 	cfg.MaxAttempts, cfg.PauseLetters = 2, 1
 	c, err := consumer.New(cfg)
 	require.NoError(t, err)
+	s.Sinks().Tally(group, func() (tally metrics.Tally) {
+		for _, h := range c.Health() {
+			tally.LastSteps = append(tally.LastSteps, h.LastStep)
+		}
+		return tally
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = c.Run(ctx) }) // a shard may be broken when it ends
@@ -278,6 +284,18 @@ func panicking(t *testing.T, d *deployment) string {
 		_ = cfg.Reads.Close()
 	})
 	return server.URL
+}
+
+// hanging gives the metrics of a worker whose handler ignores its context until the test ends.
+func hanging(t *testing.T, d *deployment) string {
+	t.Helper()
+	end := make(chan struct{})
+	address := ownWorker(t, d, "hangs", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error {
+		<-end
+		return nil
+	}))
+	t.Cleanup(func() { close(end) })
+	return address
 }
 
 type panics struct{}
@@ -298,11 +316,11 @@ func sinksAway(t *testing.T) {
 	w.says(`"working"`)
 	p := watch(t, g.ops("serving grabs", "ops"), worker, d.badWorker("KAFKA_PARTITIONS", "3"),
 		d.badWorker("KAFKA_BROKERS", mute.Addr().String(), "PUBLISHER_ATTEMPT_TIME", "1m",
-			"PUBLISHER_MAX_CLAIM_AGE", "1m", "CONSUMER_LEASE", "1h"))
+			"PUBLISHER_MAX_CLAIM_AGE", "1m", "CONSUMER_LEASE", "1h"), hanging(t, d))
 	p.fires("sink_broken", "sink_opening")
 	require.NoError(t, broker.Kill())
 	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
-	p.fires("sink_down", "grants_wait")
+	p.fires("sink_down", "grants_wait", "handler_hangs")
 	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "the broker is gone")
 	p.fires("sink_paused")
 	db, err := sql.Open("sqlite", d.dsn)

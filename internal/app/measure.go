@@ -102,6 +102,7 @@ func (w *sinkWorker) tally() metrics.Tally {
 	}
 	for _, h := range c.Health() {
 		t.Shards[h.Code]++
+		t.LastSteps = append(t.LastSteps, h.LastStep)
 	}
 	n := c.Stats()
 	t.Done, t.Dead, t.Parked, t.HandedBack, t.Taken, t.Skipped, t.Outages, t.LeasesLost = n.Done, n.Dead, n.Parked,

@@ -66,6 +66,10 @@ var (
 	SinkShards = ofWork.add(Metric{Name: "hongbao_worker_shards", Kind: Gauge, Labels: []string{"sink", "code"},
 		Help:   "Shards of this worker by how they stand: working, or a code of docs/alarms.md.",
 		Normal: "all are working"})
+	WorkerLastStep = ofWork.add(Metric{Name: "hongbao_worker_last_step_timestamp_seconds", Kind: Gauge,
+		Labels: []string{"sink", "shard"}, Help: "When this worker last did something on the shard, in Unix time: a read, a " +
+			"bounded wait, the begin or the end of a call of the handler. Absent while the worker opens the sink.",
+		Normal: "seconds ago; up to consumer.handle_timeout ago in a slow call"})
 	SinkResults = ofWork.add(Metric{Name: "hongbao_worker_attempts_total", Kind: Counter,
 		Labels: []string{"sink", "shard", "result"},
 		Help: "Attempts to bring a grant to the sink, one for each grant of a call: done, held (another worker has it), " +

@@ -84,7 +84,10 @@ func TestSinksAreMeasured(t *testing.T) {
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
 	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
 	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))
-	w.Tally("kafka", func() Tally { return Tally{Done: 7, Shards: map[string]int{"working": 2}} })
+	w.Tally("kafka", func() Tally {
+		return Tally{Done: 7, Shards: map[string]int{"working": 2},
+			LastSteps: []time.Time{time.UnixMilli(1_700_000_000_250), time.UnixMilli(1_700_000_001_000)}}
+	})
 	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="held",shard="0",sink="kafka"} 1.0`,
 		`hongbao_worker_attempts_total{result="outage",shard="0",sink="kafka"} 1.0`,
@@ -93,6 +96,8 @@ func TestSinksAreMeasured(t *testing.T) {
 		`hongbao_worker_attempts_total{result="done",shard="4",sink="balance"} 3.0`,
 		`hongbao_worker_attempts_total{result="permanent",shard="4",sink="balance"} 0.0`,
 		`hongbao_worker_batch_grants_sum{sink="kafka"} 5.0`, `hongbao_worker_done_grants_total{sink="kafka"} 7.0`,
+		`hongbao_worker_last_step_timestamp_seconds{shard="0",sink="kafka"} 1.70000000025e+09`,
+		`hongbao_worker_last_step_timestamp_seconds{shard="1",sink="kafka"} 1.700000001e+09`,
 		`hongbao_worker_shards{code="working",sink="kafka"} 2.0`)
 }
 

@@ -18,6 +18,8 @@ type Tally struct {
 	Done, Dead, Parked, HandedBack, Taken, Skipped, Outages, LeasesLost int64
 	// Shards counts them by how they stand.
 	Shards map[string]int
+	// LastSteps are by shard; none while the sink is not open.
+	LastSteps []time.Time
 }
 
 // Sinks measures the work for sinks.
@@ -33,7 +35,7 @@ type Sinks struct {
 func (s *Set) Sinks() *Sinks {
 	w := &Sinks{results: s.counter(SinkResults), seconds: s.histogram(SinkSeconds), sizes: s.histogram(SinkGrants),
 		tallies: map[string]func() Tally{}}
-	s.registry.MustRegister(newPolled(w.read, SinkShards, WorkerDone, WorkerDead, WorkerParked, WorkerHanded, WorkerTaken,
+	s.registry.MustRegister(newPolled(w.read, SinkShards, WorkerLastStep, WorkerDone, WorkerDead, WorkerParked, WorkerHanded, WorkerTaken,
 		WorkerSkipped, WorkerOutages, WorkerLeases))
 	return w
 }
@@ -53,6 +55,9 @@ func (w *Sinks) read(add func(m *Metric, value float64, labels ...string)) {
 		t := tally()
 		for code, n := range t.Shards {
 			add(SinkShards, float64(n), sink, code)
+		}
+		for shard, at := range t.LastSteps {
+			add(WorkerLastStep, float64(at.UnixMilli())/1000, sink, strconv.Itoa(shard))
 		}
 		for m, n := range map[*Metric]int64{WorkerDone: t.Done, WorkerDead: t.Dead, WorkerParked: t.Parked,
 			WorkerHanded: t.HandedBack, WorkerTaken: t.Taken, WorkerSkipped: t.Skipped, WorkerOutages: t.Outages,

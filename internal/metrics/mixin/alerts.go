@@ -14,13 +14,13 @@ import (
 type Times struct {
 	// Soon is how long a state must last before it alarms, Window how long a single event does.
 	Soon, Window time.Duration
-	// Old is how long a grant may wait; AuditOld how old the last audit may be.
-	Old, AuditOld time.Duration
+	// Old is how long a grant may wait, Hang how long a step of a worker may take; AuditOld how old the last audit may be.
+	Old, Hang, AuditOld time.Duration
 }
 
 // Production are the times of deploy/alerts.
 func Production() Times {
-	return Times{Soon: time.Minute, Window: 10 * time.Minute, Old: 5 * time.Minute, AuditOld: 26 * time.Hour}
+	return Times{Soon: time.Minute, Window: 10 * time.Minute, Old: 5 * time.Minute, Hang: 5 * time.Minute, AuditOld: 26 * time.Hour}
 }
 
 // Alert is one rule. Its runbook has Code as its heading in docs/alarms.md.
@@ -161,6 +161,11 @@ func service(t Times) []Alert {
 			Expr:  fmt.Sprintf("max by (sink) (%s) > %g", metrics.OldestSeconds.Name, t.Old.Seconds()),
 			Fires: [][2]string{steady(metrics.OldestSeconds, `{sink="kafka",shard="3"}`, "301")},
 			Quiet: [][2]string{steady(metrics.OldestSeconds, `{sink="kafka",shard="3"}`, "299")}, Labels: sink},
+		{Code: "handler_hangs", Severity: now, Summary: "A worker takes nothing on a shard: its handler does not return",
+			Expr:   fmt.Sprintf("time() - %s > %g", metrics.WorkerLastStep.Name, t.Hang.Seconds()),
+			Fires:  [][2]string{{metrics.WorkerLastStep.Name + `{sink="kafka",shard="3"}`, "0+60x22 1380x8"}},
+			Quiet:  [][2]string{{metrics.WorkerLastStep.Name + `{sink="kafka",shard="3"}`, "0+60x30"}},
+			Labels: map[string]string{"sink": "kafka", "shard": "3"}},
 		{Code: "no_worker", Severity: now, Summary: "Grants wait for a sink, and none of its workers lives", For: t.Soon,
 			Expr: "max by (sink) (" + metrics.LagGrants.Name + ") > 0 and on (sink) max by (sink) (" + metrics.Workers.Name +
 				") == 0",
