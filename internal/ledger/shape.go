@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
@@ -64,13 +65,28 @@ var likeEscapes = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // NewestCampaigns lists campaigns, those that were created last first.
 func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]StoredCampaign, error) {
+	where, args := s.condition()
+	return question[StoredCampaign]{"list the ledger's newest campaigns", `SELECT ` + campaignColumns + ` FROM campaign ` +
+		where + ` ORDER BY created_at DESC, id LIMIT $1 OFFSET $2`, args, scanCampaign}.all(ctx, l)
+}
+
+// condition is the WHERE clause of a search, and the arguments of the whole statement. An empty text adds no condition:
+// a LIKE reads every specification.
+func (s *CampaignSearch) condition() (where string, args []any) {
 	without := "" // a state; no campaign is in the empty one
 	if s.Unrefunded {
 		without = string(StateRefunded)
 	}
-	return question[StoredCampaign]{"list the ledger's newest campaigns",
-		`SELECT ` + campaignColumns + ` FROM campaign WHERE lower(spec) LIKE $1 ESCAPE '!' AND state <> $2
-		ORDER BY created_at DESC, id LIMIT $3 OFFSET $4`,
-		[]any{"%" + likeEscapes.Replace(strings.ToLower(s.Text)) + "%", without, int64(s.Limit), int64(s.Skip)},
-		scanCampaign}.all(ctx, l)
+	where, args = `WHERE state <> $3`, []any{int64(s.Limit), int64(s.Skip), without}
+	if s.Text != "" {
+		where += ` AND lower(spec) LIKE $4 ESCAPE '!'`
+		args = append(args, "%"+likeEscapes.Replace(strings.ToLower(stored(s.Text)))+"%")
+	}
+	return where, args
+}
+
+// stored is a text as a stored specification has it: JSON, with <, > and & escaped.
+func stored(text string) string {
+	data, _ := json.Marshal(text) // a string always can be
+	return string(data[1 : len(data)-1])
 }

@@ -13,7 +13,10 @@ func testShape(t *testing.T, f *fixture) {
 	b, err := f.ledger.Bounds(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, Bounds{}, b, "nothing is granted")
-	f.create(t, "other", 20)
+	other := testCampaign(t, "other", 20)
+	other.Spec.Name = `Tom & "Jerry" <3`
+	_, err = f.ledger.CreateCampaign(t.Context(), canonical(t, other.Spec))
+	require.NoError(t, err)
 	f.settles(t, grantsOf("other", 1, 20)...)
 	grants := grantsOf("rain", 1, 10)
 	f.settles(t, grants...)
@@ -45,8 +48,10 @@ func testShape(t *testing.T, f *fixture) {
 	require.Len(t, list, 1)
 	require.Contains(t, []string{"rain", "other"}, list[0].Spec.ID)
 	require.Equal(t, hongbao.Amount(0), list[0].Refunded)
-	for text, ids := range map[string][]string{`"ID":"RAIN"`: {"rain"}, `"id":"other"`: {"other"}, "": {"other", "rain"}, "r%n": nil,
-		"r_in": nil, "!": nil, "'": nil} {
+	for text, ids := range map[string][]string{
+		"RAIN": {"rain"}, "othe": {"other"}, "": {"other", "rain"}, "r%n": nil, "r_in": nil, "!": nil, "'": nil,
+		"tom & ": {"other"}, `"JERRY" <`: {"other"}, "&": {"other"},
+	} {
 		list, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Text: text, Unrefunded: true, Limit: 10})
 		require.NoError(t, err)
 		var found []string
