@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,7 +10,7 @@ import (
 // SinkState says in a word how a sink stands.
 type SinkState string
 
-// The states of a sink, the best first.
+// The states of a sink; judge sets the first that holds, in the order of SinkStatus.State.
 const (
 	SinkWorking  SinkState = "working"
 	SinkPaused   SinkState = "paused"
@@ -33,16 +34,20 @@ func (s *SinkStatus) judge() {
 	case len(s.Workers) == 0:
 		s.State, s.Why = SinkNoWorker, "no worker has come yet; `hongbao work` starts one"
 	case !slices.ContainsFunc(s.Workers, alive):
-		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return int(a.Seen - b.Seen) })
+		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return cmp.Compare(a.Seen, b.Seen) })
 		s.State, s.Why = SinkNoWorker, fmt.Sprintf("its last worker was seen %s ago; `hongbao work` starts one",
-			time.Duration(last.Seen*float64(time.Second)).Round(time.Second))
+			wholeSeconds(last.Seen))
 	case s.Oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
 		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: %d campaigns are paused for this sink",
-			time.Duration(s.Oldest*float64(time.Second)).Round(time.Second), len(s.Campaigns))
+			wholeSeconds(s.Oldest), len(s.Campaigns))
 	case s.Oldest > behindAfter.Seconds():
 		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: what the sink delivers to is away or slow, or its "+
-			"rate is bounded; the log and /readyz of its workers say which", time.Duration(s.Oldest*float64(time.Second)).Round(time.Second))
+			"rate is bounded; the log and /readyz of its workers say which", wholeSeconds(s.Oldest))
 	default:
 		s.State = SinkWorking
 	}
+}
+
+func wholeSeconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Second)
 }

@@ -15,10 +15,12 @@ func TestSinkState(t *testing.T) {
 		state  SinkState
 		why    string
 	}{
-		"idle":             {SinkStatus{Shards: shards, Workers: []SinkWorker{gone, alive}}, SinkWorking, ""},
-		"busy":             {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 5_773, Oldest: 2}, SinkWorking, ""},
-		"the target away":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 800, Oldest: 45}, SinkBehind, "waited for 45s"},
-		"its worker gone":  {SinkStatus{Shards: shards, Workers: []SinkWorker{gone}, Waiting: 5_773, Oldest: 360}, SinkNoWorker, "6m1s ago"},
+		"idle":            {SinkStatus{Shards: shards, Workers: []SinkWorker{gone, alive}}, SinkWorking, ""},
+		"busy":            {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 5_773, Oldest: 2}, SinkWorking, ""},
+		"the target away": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 800, Oldest: 45}, SinkBehind, "waited for 45s"},
+		"its worker gone": {SinkStatus{Shards: shards, Workers: []SinkWorker{gone}, Waiting: 5_773, Oldest: 360}, SinkNoWorker, "6m1s ago"},
+		"two gone": {SinkStatus{Shards: shards, Workers: []SinkWorker{{Seen: 20.9}, {Seen: 20.1}}}, SinkNoWorker,
+			"seen 20s ago"},
 		"never had one":    {SinkStatus{Shards: shards}, SinkNoWorker, "hongbao work"},
 		"nothing was read": {SinkStatus{Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 1 shards did not"},
 		"a part was read":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 2"},
