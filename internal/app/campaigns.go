@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -12,9 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
@@ -193,34 +190,6 @@ type CampaignInLedger struct {
 	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all, once it is created to the end; absent for none."`
 }
 
-// ListedCampaign is a line of the list of campaigns.
-type ListedCampaign struct {
-	ID       string               `json:"id" doc:"The campaign's id."`
-	Name     string               `json:"name" doc:"The campaign's name."`
-	Kind     hongbao.Kind         `json:"kind" doc:"red_packet or coupon."`
-	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
-	Currency string               `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
-	Funded   hongbao.Amount       `json:"funded_amount" doc:"What the sponsor has paid in, in minor units."`
-	Granted  hongbao.Amount       `json:"granted_amount" doc:"What the ledger has booked for users, in minor units."`
-	Refunded hongbao.Amount       `json:"refunded_amount" doc:"What went back to the sponsor, in minor units."`
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
-	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"What a grab would find, as the console shows it: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not tell."`
-	From     time.Time            `json:"from" doc:"When grabs begin."`
-	To       time.Time            `json:"to" doc:"When grabs end."`
-	Codes    string               `json:"codes" doc:"Where its codes come from: pattern or file; - for none."`
-}
-
-// codesFrom says where a campaign's codes come from.
-func codesFrom(c *hongbao.Campaign) string {
-	switch {
-	case c.Codes == nil:
-		return "-"
-	case c.Codes.Pattern != "":
-		return "pattern"
-	}
-	return "file"
-}
-
 // Created is a campaign that is in the ledger.
 type Created struct {
 	Campaign string               `json:"campaign" doc:"The campaign's id."`
@@ -323,69 +292,6 @@ func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 		out.Redis = &status
 	}
 	return out, nil
-}
-
-// CampaignPage is a page of the list of campaigns.
-type CampaignPage struct {
-	Campaigns []ListedCampaign `json:"campaigns" doc:"In the order of their ids."`
-	Next      string           `json:"next" doc:"Goes into after; empty on the last page."`
-}
-
-// ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id, as the ledger knows
-// them. sees, if not nil, picks them.
-func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
-	error) {
-	out := CampaignPage{Campaigns: []ListedCampaign{}}
-	const page = 500
-	for {
-		list, err := a.ledger.Campaigns(ctx, after, page)
-		if err != nil {
-			return out, err
-		}
-		for _, c := range list {
-			s := &c.Spec
-			if sees != nil && !sees(s.ID) {
-				continue
-			}
-			if len(out.Campaigns) == limit {
-				out.Next = out.Campaigns[limit-1].ID
-				return out, nil
-			}
-			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,
-				c.Granted, c.Refunded, c.State, consoleCampaign(&c).State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
-		}
-		if len(list) < page {
-			return out, nil
-		}
-		after = list[page-1].Spec.ID
-	}
-}
-
-// List lists the campaigns of the ledger, with their status.
-func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
-	all, err := a.ListCampaigns(ctx, "", math.MaxInt, nil)
-	if err == nil {
-		a.AddStatus(ctx, all.Campaigns)
-	}
-	return all.Campaigns, err
-}
-
-// statusTime bounds how long a list of campaigns waits for Redis.
-const statusTime = 5 * time.Second
-
-// AddStatus asks Redis how the campaigns of a list stand. Those of which it does not tell in time are unread.
-func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	a.makeRedis()
-	_ = shards.Each(len(list), func(i int) error { // what is wrong is in the status
-		c := console.Campaign{ID: list[i].ID, State: list[i].Status}
-		if c.State != string(ledger.StateRefunded) {
-			a.addRedis(ctx, &c)
-			list[i].Status = c.State
-		}
-		return nil
-	})
 }
 
 // Reveal makes the seed of a refunded campaign public.

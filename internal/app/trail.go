@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -288,58 +287,6 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 		p.Entry = &TrailEntry{e.ID, e.Epoch, len(e.Grants)}
 	}
 	return err
-}
-
-// letterPlace is where a sink's dead letters of a shard are.
-type letterPlace struct {
-	sink  string
-	shard int
-}
-
-// letters looks for the dead letters of grants that a sink has finished and that are not where it delivers to.
-func (t *trailSearch) letters(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lettersTime)
-	defer cancel()
-	wanted := map[letterPlace]map[int64]*TrailSink{}
-	for _, p := range t.grants {
-		for i := range p.Sinks {
-			x := &p.Sinks[i]
-			if !x.Finished || x.Sink == configs.SinkBalance && p.Ledger != nil || x.Sink == configs.SinkKafka && p.Topic != nil {
-				continue
-			}
-			at := letterPlace{x.Sink, p.grant.Shard}
-			if wanted[at] == nil {
-				wanted[at] = map[int64]*TrailSink{}
-			}
-			wanted[at][p.grant.Seq] = x
-		}
-	}
-	for at, of := range wanted {
-		if err := t.lettersAt(ctx, at, of); err != nil {
-			return fmt.Errorf("search the dead letters of sink %s: %w", at.sink, err)
-		}
-	}
-	return nil
-}
-
-func (t *trailSearch) lettersAt(ctx context.Context, at letterPlace, wanted map[int64]*TrailSink) error {
-	letters := deadletter.New(t.app.redis, t.app.space)
-	err := letters.EachResolved(ctx, at.sink, at.shard, func(r *deadletter.Resolved) {
-		if x := wanted[r.Seq]; x != nil && r.Decision == shards.Dropped {
-			x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return letters.Each(ctx, at.sink, at.shard, "", func(page []deadletter.Letter) error {
-		for i := range page {
-			if x := wanted[page[i].Seq]; x != nil {
-				x.Letter, x.Reason = page[i].ID, page[i].Reason
-			}
-		}
-		return nil
-	})
 }
 
 // topic searches the topic from when the first of the grants was decided.

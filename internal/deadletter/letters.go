@@ -96,20 +96,20 @@ func eachRaw(after string, read func(first string, n int) ([]shards.RawEntry, er
 // Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after
 // is an id of the stream; "" begins.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
-	return l.eachIn(ctx, place{sink, shard}, span{after, "+"}, fn)
+	return l.eachIn(ctx, Place{sink, shard}, span{after, "+"}, fn)
 }
 
 // span is a part of a stream: behind after, up to last.
 type span struct{ after, last string }
 
-func (l *Letters) eachIn(ctx context.Context, p place, s span, fn func([]Letter) error) error {
+func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
 	read := func(first string, n int) ([]shards.RawEntry, error) {
-		return l.shard(p.shard).Letters(ctx, p.sink, first, s.last, n)
+		return l.shard(p.Shard).Letters(ctx, p.Sink, first, s.last, n)
 	}
 	return eachRaw(s.after, read, func(raw []shards.RawEntry) error {
 		page := make([]Letter, len(raw))
 		for i := range raw {
-			page[i] = parse(p.sink, p.shard, raw[i].ID, raw[i].Values)
+			page[i] = parse(p.Sink, p.Shard, raw[i].ID, raw[i].Values)
 		}
 		return fn(page)
 	})
@@ -199,7 +199,7 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 			s.last = cmp.Or(pick.counted[p], "0-0") // it had no letters then
 		}
 		var at context.Context
-		if at, err = l.at(ctx, p.shard); err != nil {
+		if at, err = l.at(ctx, p.Shard); err != nil {
 			break
 		}
 		err = l.eachIn(at, p, s, func(page []Letter) error {
@@ -216,17 +216,17 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 // workPage works on some letters of one sink and shard. last is the ID of the last letter up to which these are all.
 type workPage func(ctx context.Context, letters []Letter, last string) error
 
-// place is a stream of dead letters.
-type place struct {
-	sink  string
-	shard int
+// Place is where a sink's dead letters of a shard are: one stream.
+type Place struct {
+	Sink  string
+	Shard int
 }
 
 // places lists the streams of the sinks, from the one of a letter on, and gives the letter's id there.
-func (l *Letters) places(sinks []string, after string) (all []place, id string, err error) {
+func (l *Letters) places(sinks []string, after string) (all []Place, id string, err error) {
 	for _, sink := range sinks {
 		for shard := range l.layout.Len() {
-			all = append(all, place{sink, shard})
+			all = append(all, Place{sink, shard})
 		}
 	}
 	if after == "" {
@@ -236,7 +236,7 @@ func (l *Letters) places(sinks []string, after string) (all []place, id string, 
 	if err != nil {
 		return nil, "", err
 	}
-	at := slices.Index(all, place{sink, shard})
+	at := slices.Index(all, Place{sink, shard})
 	if at < 0 {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent,
 			"after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))

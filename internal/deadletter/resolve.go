@@ -41,7 +41,7 @@ type Pick struct {
 	Expect *int64
 
 	// counted has, for each stream, the last letter that CheckExpected has counted; nil if it has counted none.
-	counted map[place]string
+	counted map[Place]string
 }
 
 // CheckExpected compares the letters that a filter picks with the number that the person who decides expects. Behind
@@ -55,12 +55,12 @@ func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 		return hongbao.Errorf(hongbao.ClassPermanent,
 			"decide dead letters by a filter: the number of letters is missing: a dry run counts them")
 	}
-	n, counted := int64(0), map[place]string{}
+	n, counted := int64(0), map[Place]string{}
 	all := Pick{Filter: pick.Filter, After: pick.After}
 	err := l.each(ctx, &all, func(_ context.Context, letters []Letter, last string) error {
 		n += int64(len(letters))
 		sink, shard, id, err := ParseID(last)
-		counted[place{sink, shard}] = id
+		counted[Place{sink, shard}] = id
 		return err
 	})
 	pick.counted = counted
