@@ -141,9 +141,12 @@ func (e *Entry) Fit() {
 	}
 }
 
-func column(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
-	return strings.ToValidUTF8(text[:min(len(text), maxColumn)], "")
+func column(text string) string { return Storable(text, maxColumn) }
+
+// Storable makes of a text one of at most so many bytes that every ledger can store.
+func Storable(text string, most int) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "?")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // JournalQuery picks entries of the journal, the newest first.

@@ -3,9 +3,9 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -32,11 +32,8 @@ func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error
 // maxWords bounds who decided, and why, in bytes.
 const maxWords = 1000
 
-// words makes of a text one that every ledger can store: what cannot be stored of it must hold up no decision.
-func words(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "?")
-	return strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
-}
+// words makes a text storable: what can't be stored of it must hold up no decision.
+func words(text string) string { return access.Storable(text, maxWords) }
 
 const selectControls = `SELECT kind, sink, campaign, setting, decided_by, why, decided_at, rev FROM control `
 
