@@ -108,15 +108,13 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	if f := c.facts.find(g.Packet); f != nil && f.from&whoGotIt != 0 && f.digest == digest {
 		f.from |= inQuarantine
 	}
-	if q.Resolution != "" {
-		r.decisions[digest] = fmt.Sprintf("%.128s decided about quarantine %d: %.200q", q.ResolvedBy, q.ID, q.Resolution)
-	}
-	if q.Resolution != "" {
-		r.decided(g)
-	} else {
+	if q.Resolution == "" {
 		r.found(Difference{Kind: InQuarantine, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
 			Detail: fmt.Sprintf("quarantine %d, %s: %s", q.ID, q.Reason, describeGrant(g))})
+		return
 	}
+	r.decisions[digest] = fmt.Sprintf("%.128s decided about quarantine %d: %.200q", q.ResolvedBy, q.ID, q.Resolution)
+	r.decided(g)
 }
 
 // readTopic takes in the grants of the topic.

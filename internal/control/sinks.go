@@ -38,10 +38,10 @@ type acknowledgeBody struct {
 }
 
 func acknowledge(ctx context.Context, c *call) (any, error) {
-	d := app.Difference{Where: c.fields.text("where"),
-		Campaign: c.fields.text("campaign"), Packet: c.fields.number("packet", 1, math.MaxInt64), Event: c.fields.text("event"),
-		Detail: c.fields.text("detail")}
-	d.Kind = app.DifferenceKind(c.fields.text("kind"))
+	d := app.Difference{
+		Kind: app.DifferenceKind(c.fields.text("kind")), Where: c.fields.text("where"), Campaign: c.fields.text("campaign"),
+		Packet: c.fields.number("packet", 1, math.MaxInt64), Event: c.fields.text("event"), Detail: c.fields.text("detail"),
+	}
 	until, why := c.fields.time("until"), c.fields.why()
 	if until.IsZero() {
 		c.fields.fail("until is required: a time within the next 366 days, as 2026-02-17T20:00:00Z")
