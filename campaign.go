@@ -91,7 +91,7 @@ const (
 // Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is created.
 // Package campaign reads and validates it; its JSON form, fields in this order, is what the plan's hash covers.
 type Campaign struct {
-	ID       string `json:"id" doc:"Its id, taken for ever."`
+	ID       string `json:"id" doc:"Its id: no other campaign can ever take it."`
 	Name     string `json:"name" doc:"Its name for people."`
 	Kind     Kind   `json:"kind" doc:"red_packet or coupon."`
 	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`

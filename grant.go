@@ -10,7 +10,7 @@ import (
 // (Campaign, Packet) is unique as well.
 type Grant struct {
 	Shard int   `json:"shard" doc:"The shard's number."`
-	Seq   int64 `json:"seq" doc:"Its number on the shard: shard and seq name it for ever."`
+	Seq   int64 `json:"seq" doc:"Its number on the shard: shard and seq name it permanently."`
 	Epoch int64 `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
 	// EntryID is the id of the stream entry that brought it; empty if it did not come from the stream.
 	EntryID  string `json:"entry_id,omitempty" doc:"Id of the stream entry that brought it; absent if none did."`

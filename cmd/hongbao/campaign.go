@@ -109,8 +109,8 @@ func createCmd() *cobra.Command {
 
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "load CAMPAIGN", Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it " +
-			"was",
+		Use: "load CAMPAIGN",
+		Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
@@ -148,8 +148,8 @@ func stateCmd(name, short, state string, do func(a *app.App, ctx context.Context
 	why := ""
 	cmd := &cobra.Command{
 		Use: name + " CAMPAIGN", Short: short, Args: oneCampaign,
-		Long: "It needs no ledger. A worker brings it to the ledger, within a second of its being there, and from there it comes " +
-			"back\nif Redis loses it.",
+		Long: "The command works while the ledger is down. A worker copies the decision to the ledger, within a second of\n" +
+			"the ledger's return. If Redis loses the decision, it comes back from the ledger.",
 		Example: "  hongbao campaign " + name + " spring-rain --why \"the shop is closed\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if why == "" {
@@ -215,9 +215,9 @@ func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 	fmt.Fprintln(t, "ID\tNAME\tKIND\tPACKETS\tFUNDED\tGRANTED\tREFUNDED\tSTATUS\tFROM\tTO\tCODES")
 	for i := range list {
 		c := &list[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets, money.Text(c.Funded, c.Currency),
-			money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status, c.From.Format(time.RFC3339),
-			c.To.Format(time.RFC3339), c.Codes)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets,
+			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
+			c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.Codes)
 	}
 	return t.Flush()
 }

@@ -17,8 +17,8 @@ import (
 func closeCmd() *cobra.Command {
 	early := false
 	cmd := &cobra.Command{
-		Use: "close CAMPAIGN", Short: "End a campaign for ever: grabs answer ended from now on",
-		Long: "Ends a campaign for ever: from now on grabs answer ended, and a repeated grab still gets its receipt. A " +
+		Use: "close CAMPAIGN", Short: "End a campaign permanently: grabs answer ended from now on",
+		Long: "Ends a campaign permanently: from now on grabs answer ended, and a repeated grab still gets its receipt. A " +
 			"campaign whose window is\n" +
 			"open is refused without --early, so that a mistyped ID ends nothing. No money moves: `hongbao campaign refund` " +
 			"does that.\n" +

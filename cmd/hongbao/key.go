@@ -45,7 +45,7 @@ func keyCreateCmd() *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cmd.Flags().Changed("largest-total") && want.LargestTotal == 0 {
-				return app.Usage("--largest-total 0: a key that may fund nothing is no treasurer's; leave it out for no bound")
+				return app.Usage("--largest-total is 0, so the key could fund no campaign: give 1 or more, or leave it out for no bound")
 			}
 			want.Role = access.Role(role)
 			if want.Expires, err = parseEnd("--expires", expires); err == nil {
@@ -165,7 +165,7 @@ func keyRotateCmd() *cobra.Command {
 
 func keyRevokeCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke KEY", Short: "End an API key for ever, and the console sessions that were begun with it",
+		Use: "revoke KEY", Short: "End an API key permanently, and the console sessions that were begun with it",
 		Example: "  hongbao key revoke 5xk2q7vmaz3t", Args: exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {

@@ -49,7 +49,8 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 				alive++
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.State, s.Waiting, seconds(s.Oldest), s.Pending, s.Parked, s.Dead, alive)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", s.Sink, s.State, s.Waiting, seconds(s.Oldest), s.Pending,
+			s.Parked, s.Dead, alive)
 	}
 	writePauses(t, sinks)
 	return t.Flush()
@@ -77,8 +78,8 @@ func writePauses(w io.Writer, sinks []app.SinkStatus) {
 		if n := len(s.Shards); s.Pause.PausedShards < n {
 			where = fmt.Sprintf(", on %d of %d shards only: pause or resume it again", s.Pause.PausedShards, n)
 		}
-		fmt.Fprintf(w, "%s is paused by %q since %s%s: %q\n", s.Sink, s.Pause.By, s.Pause.At.UTC().Format(time.RFC3339), where,
-			s.Pause.Why)
+		fmt.Fprintf(w, "%s is paused by %q since %s%s: %q\n", s.Sink, s.Pause.By,
+			s.Pause.At.UTC().Format(time.RFC3339), where, s.Pause.Why)
 	}
 }
 

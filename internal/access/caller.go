@@ -21,12 +21,12 @@ var (
 	ErrNotInScope = errors.New("there is no such campaign")
 )
 
-// Caller is who sends a request, and what he may do.
+// Caller is who sends a request, and what they may do.
 type Caller struct {
-	// Key is the id of his API key.
+	// Key is the id of their API key.
 	Key  string
 	Role Role
-	// Campaigns are his key's scope: ids, or prefixes that end with *; empty: all, and the whole deployment.
+	// Campaigns are their key's scope: ids, or prefixes that end with *; empty: all, and the whole deployment.
 	Campaigns []string
 	Spending
 }

@@ -383,8 +383,8 @@ func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
 
 // consoleSink is how a sink stands: of its pending entries, the parked ones are in nobody's hand.
 func consoleSink(x *SinkStatus) console.Sink {
-	out := console.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting, Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead,
-		Oldest: x.Oldest, Paused: x.Pause.Paused}
+	out := console.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting,
+		Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead, Oldest: x.Oldest, Paused: x.Pause.Paused}
 	for _, c := range x.Campaigns {
 		out.Campaigns = append(out.Campaigns, fmt.Sprintf("%s is paused here by %s: %s", c.Campaign, c.By, c.Why))
 	}

@@ -126,7 +126,7 @@ func (e *Ending) addPlaces(s *closing.Standing) {
 	e.Closed = &all
 }
 
-// Close ends a campaign for ever. One whose window is open is ended only if early.
+// Close ends a campaign permanently. One whose window is open is ended only if early.
 func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error) {
 	var out *Ending
 	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {

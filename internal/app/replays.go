@@ -14,7 +14,7 @@ import (
 
 // ReplayState is how far a named replay is, by what Redis has noted of it, whoever runs it.
 type ReplayState struct {
-	Name   string        `json:"name" doc:"Its name, taken for ever."`
+	Name   string        `json:"name" doc:"Its name: no other replay can ever take it."`
 	Target string        `json:"target" doc:"Where it delivers to."`
 	Dead   string        `json:"dead,omitempty" doc:"The sink whose dead letters it delivers; absent if it delivers none."`
 	Filter replay.Filter `json:"filter" doc:"Which grants it covers."`

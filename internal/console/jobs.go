@@ -137,7 +137,7 @@ func (s *jobs) all() []Job {
 	return list
 }
 
-// find gives a job as it is now; nil for none. A caller with a scope sees his own, and those about campaigns in it.
+// find gives a job as it is now; nil for none. A caller with a scope sees their own, and those about campaigns in it.
 func (s *jobs) find(id string, who *access.Caller) *Job {
 	for _, j := range s.all() {
 		if strconv.Itoa(j.ID) == id && (!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {

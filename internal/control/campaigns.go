@@ -156,7 +156,7 @@ func campaignChanges() []operation {
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Cancel(ctx, c.campaign) }),
 		},
 		{
-			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign for ever",
+			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
 			description: "One whose window is open is closed with early only. A second close gives the same answer.",
 			action:      access.CloseCampaign, needs: ledgerNeeded, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},

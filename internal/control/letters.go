@@ -77,7 +77,7 @@ func letterOperations() []operation {
 				return c.app.Requeue(ctx, app.Requeue{Pick: pick, By: who, DryRun: dryRun})
 			}),
 		letterChange("drop", "Decide that nobody is to deliver dead letters",
-			"They leave the list for ever, and stand among the decided ones.", access.DropLetters,
+			"They leave the list permanently: the decided letters have them.", access.DropLetters,
 			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
 				error) {
 				return c.app.DropLetters(ctx, pick, who, dryRun)

@@ -42,7 +42,7 @@ func (b *Balance) API() *web.API {
 		Title: "Hongbao balance API",
 		Description: "What `hongbao balance` serves, and what `settlement.kind: remote` expects of a balance system. " +
 			"See docs/remote-balance.md. Amounts are integers in minor units. A token is a client's: keys and references are " +
-			"the client's own, and what it credits comes from its fund. Keys are kept for ever: a repeat with the same key gets " +
+			"the client's own, and what it credits comes from its fund. Keys are kept permanently: a repeat with the same key gets " +
 			"the first answer.",
 		Pages: "docs/api-balance.md and /openapi.json list the paths", Listener: "balance.listen",
 		Schemes:   map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "A client's token."}},
