@@ -122,6 +122,9 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 
 // waits tells why the shard waits, and raises the alarm of a frozen one: once, until it works again.
 func (s *shard) waits(err error) string {
+	if errors.Is(err, shards.ErrUnrecorded) {
+		return SinkDown // its ledger is
+	}
 	if !errors.Is(err, shards.ErrFrozen) {
 		return RedisDown
 	}

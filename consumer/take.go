@@ -17,6 +17,9 @@ func (s *shard) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := s.redis.CheckRecorded(ctx); err != nil {
+			return err
+		}
 		s.epoch, s.campaigns.version = head.Epoch, -1 // to be read again: Redis may have lost some
 	}
 	if s.hasGroup {

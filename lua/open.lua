@@ -7,7 +7,8 @@
 --       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
 --       9 the late event that the caller found, 0 for none  10 1 if a person has accepted what is lost: the range is marked by a
 --       star, and so is the one with the late event
---       11 number of sinks  12... for each campaign on how many shards it is; then fields and values that mark a shard without
+--       11 what waits for the ledger: see Unrecorded in internal/shards; "" if the ledger has been asked
+--       12 number of sinks  13... for each campaign on how many shards it is; then fields and values that mark a shard without
 --       meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped, or one that is known
 --       would not be
@@ -20,7 +21,7 @@ local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late')
 redis.call('XLEN', KEYS[2])
-local sinks = tonumber(ARGV[11])
+local sinks = tonumber(ARGV[12])
 for i = 3, #KEYS do
 	redis.call('HLEN', KEYS[i])
 end
@@ -42,12 +43,12 @@ end
 for i = 3 + sinks, #KEYS do
 	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
-	if ARGV[9 + i - sinks] ~= '1' then
-		redis.call('HSET', KEYS[i], 'places', ARGV[9 + i - sinks]) -- the home's stub tells where the others are
+	if ARGV[10 + i - sinks] ~= '1' then
+		redis.call('HSET', KEYS[i], 'places', ARGV[10 + i - sinks]) -- the home's stub tells where the others are
 	end
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 10 + #KEYS - sinks))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 11 + #KEYS - sinks))
 end
 local skipped = {}
 for from, last, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)(%*?)') do
@@ -60,4 +61,9 @@ skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', table.concat(skipped, ','))
 redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas') -- of another primary, maybe
+if ARGV[11] == '' then
+	redis.call('HDEL', KEYS[1], 'unrecorded')
+else
+	redis.call('HSET', KEYS[1], 'unrecorded', ARGV[11])
+end
 return { 'open' }

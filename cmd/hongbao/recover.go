@@ -17,7 +17,7 @@ import (
 
 func recoverCmd() *cobra.Command {
 	var word app.Acceptance
-	var without string
+	var without []string
 	accept := false
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Show what a Redis that went back in time has lost, and open a shard if a person accepts the loss",
@@ -35,7 +35,11 @@ func recoverCmd() *cobra.Command {
 			"a lost event is, stay " +
 			"frozen:\n" +
 			"`hongbao campaign refund-lost` ends them.\n\n" +
-			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then lost, too.",
+			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then lost, too.\n" +
+			"--without ledger opens a shard of which Redis has lost nothing while the ledger is down. Grabs go on; workers pay and " +
+			"publish nothing\n" +
+			"of that shard until the ledger is back and a worker has noted the decision there. --without kafka,ledger leaves both " +
+			"out.",
 		Example: "  hongbao recover\n  hongbao recover --accept-loss --shard 0 --expect 1c5f00a2b7d4 --by ann --why \"restored " +
 			"from the backup of 09:00\"",
 		Args: exactly(0, "no arguments"),
@@ -50,7 +54,7 @@ func recoverCmd() *cobra.Command {
 					return err
 				}
 				failed := printAnswer(cmd, r, func(w io.Writer) error {
-					return errors.Join(writeShards(w, r.Shards), writeAccepted(w, r.Accepted))
+					return errors.Join(writeShards(w, r.Shards, strings.Join(without, ",")), writeAccepted(w, r.Accepted))
 				})
 				if failed != nil { // exit code 3 promises an answer
 					return failed
@@ -64,15 +68,22 @@ func recoverCmd() *cobra.Command {
 	cmd.Flags().StringVar(&word.Expect, "expect", "", "the digest that was shown for the shard")
 	cmd.Flags().StringVar(&word.By, "by", "", "who decides")
 	cmd.Flags().StringVar(&word.Why, "why", "", "why")
-	cmd.Flags().StringVar(&without, "without", "", "kafka: leave the topic out while Kafka is down")
+	cmd.Flags().StringSliceVar(&without, "without", nil, "kafka, ledger or both: leave out what is down")
 	return cmd
 }
 
 // recoverOptions checks the flags.
-func recoverOptions(cmd *cobra.Command, accept bool, without string, word *app.Acceptance) (app.RecoverOptions, error) {
-	opts := app.RecoverOptions{WithoutTopic: without == configs.SinkKafka}
-	if without != "" && !opts.WithoutTopic {
-		return opts, app.Usage("--without %.40q: only kafka can be left out", without)
+func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *app.Acceptance) (app.RecoverOptions, error) {
+	var opts app.RecoverOptions
+	for _, source := range without {
+		switch source {
+		case configs.SinkKafka:
+			opts.WithoutTopic = true
+		case "ledger":
+			opts.WithoutLedger = true
+		default:
+			return opts, app.Usage("--without %.40q: only kafka and ledger can be left out", source)
+		}
 	}
 	if !accept {
 		for _, name := range []string{"shard", "expect", "by", "why"} {
@@ -106,7 +117,7 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	return nil
 }
 
-func writeShards(w io.Writer, list []*app.ShardLoss) error {
+func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
 	var b strings.Builder
 	for _, s := range list {
 		state, what := "open", ""
@@ -124,14 +135,18 @@ func writeShards(w io.Writer, list []*app.ShardLoss) error {
 		if s.Refused != "" {
 			fmt.Fprintf(&b, "  it stays frozen until its server is right: %s\n", s.Refused)
 		}
-		writeLoss(&b, s)
+		writeLoss(&b, s, without)
+		for _, u := range s.Unrecorded {
+			fmt.Fprintf(&b, "  %s opened it without the ledger at %s (%s): its grants wait until the ledger knows that\n", u.By,
+				u.At.Format(time.RFC3339), u.Why)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // writeLoss says what it costs to open a shard without what it has lost.
-func writeLoss(b *strings.Builder, s *app.ShardLoss) {
+func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 	for i, c := range s.Campaigns {
 		e := &s.Effects[i]
 		fmt.Fprintf(b, "  campaign %s stays frozen: %s. The ledger has paid %d of %d packets, %s of %s; once the shard is open "+
@@ -153,8 +168,15 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss) {
 				"it once the shard is open\n", id, id)
 		}
 	}
+	if s.Ledger < 0 && s.Blind() != nil {
+		fmt.Fprintf(b, "  %v\n", s.Blind())
+		return
+	}
 	if s.Digest != "" && !s.Opened {
-		fmt.Fprintf(b, "  to accept this loss: hongbao recover --accept-loss --shard %d --expect %s --by NAME --why "+
+		if without != "" {
+			without = "--without " + without + " "
+		}
+		fmt.Fprintf(b, "  to accept this loss: hongbao recover "+without+"--accept-loss --shard %d --expect %s --by NAME --why "+
 			"TEXT\n", s.Shard, s.Digest)
 	}
 }

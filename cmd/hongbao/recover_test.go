@@ -45,7 +45,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	d.refused(2, by, "--shard and --expect")
 	d.refused(2, append(by, "--shard", "0"), "--shard and --expect")
 	d.refused(2, []string{"recover", "--shard", "0"}, "goes with --accept-loss")
-	d.refused(2, []string{"recover", "--without", "ledger"}, "only kafka can be left out")
+	d.refused(2, []string{"recover", "--without", "redis"}, "only kafka and ledger can be left out")
 	d.refused(1, append(by, "--shard", "0", "--expect", "0123456789ab"), "nothing was done")
 	d.refused(2, append(by, "--shard", "1", "--expect", "0123456789ab"), "has the shards 0 to 0")
 	require.Equal(t, []int64{4, 10}, []int64{effects(t, d)[0].Paid, effects(t, d)[0].Packets})
@@ -163,4 +163,36 @@ func TestRecoverWithoutKafka(t *testing.T) {
 		strings.Fields(m[1]+" "+m[2]))...)
 	require.Contains(t, said, "shard 0 is opened")
 	require.Contains(t, d.ok("recover", "--without", "kafka"), "shard 0 is open\n")
+}
+
+// With the ledger down a person opens a shard that has lost nothing. Grabs go on, status and doctor name what waits, and the
+// grants are paid once the ledger is back.
+func TestRecoverWithoutLedger(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
+	d := setup(t, options{redis: server})
+	d.campaign("rain", 10, 1000)
+	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
+	d.set("LEDGER_DSN", "/nowhere/ledger.db")
+	require.NoError(t, server.Kill())
+	require.NoError(t, server.Restart())
+	require.NotZero(t, d.run("recover").code)
+	shown := d.refused(3, []string{"recover", "--without", "ledger"}, "stay frozen while the ledger is down").out
+	require.Contains(t, shown, "nobody asked the ledger")
+	m := acceptance.FindStringSubmatch(shown)
+	require.NotNil(t, m, shown)
+	by := []string{"recover", "--without", "ledger", "--accept-loss", "--by", "ann", "--why", "the database burns"}
+	require.Contains(t, d.ok(slices.Concat(by, strings.Fields(m[1]+" "+m[2]))...), "shard 0 is opened")
+	require.Contains(t, d.ok("recover", "--without", "ledger"), "ann opened it without the ledger")
+	require.Equal(t, 2, d.crowdOf("rain", 2, 2))
+	require.Contains(t, d.run("status").out, "was opened without the ledger")
+	require.Contains(t, d.run("doctor").out, "was opened without the ledger")
+
+	d.set("LEDGER_DSN", d.dsn)
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	require.Contains(t, d.ok("audit"), "agree")
+	require.Contains(t, d.ok("recover"), "ann accepted that shard 0 goes on")
+	require.NotContains(t, d.run("status").out, "without the ledger")
 }

@@ -45,6 +45,9 @@ func writeStatus(w io.Writer, s *app.Status) error {
 				x.Parked, x.Dead)
 		}
 	}
+	for _, u := range s.Unrecorded {
+		fmt.Fprintf(t, "\nshard %d: %s\n", u.Shard, u.Why)
+	}
 	writePauses(t, s.Sinks)
 	fmt.Fprintln(t, "\nSINK\tWORKER\tSEEN\tHOLDS\t")
 	for i := range s.Sinks {

@@ -166,6 +166,9 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 		wg.Go(func() { views[i] = a.viewShard(ctx, shards.Of(rdb, a.space.Shard(i))) })
 	}
 	wg.Wait()
+	for _, u := range a.unrecorded(ctx, rdb) {
+		p.add(LevelWarning, "shard %d: %s", u.Shard, u.Why)
+	}
 	missing, paused := map[string]int{}, map[string]int{}
 	denied := map[string][]string{} // the nodes that deny a list of commands
 	unread := map[string]int{}      // how many shards have each error

@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// recoverer opens the ledger and, unless it is left out, the topic by connections of its own.
-func (a *App) recoverer(ctx context.Context, withoutTopic bool) (*recovery.Recoverer, error) {
+// recoverer opens the ledger and the topic, unless they are left out, by connections of its own.
+func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (*recovery.Recoverer, error) {
 	cfg := recovery.Config{Redis: a.redis, Space: a.space, Sinks: a.Config.Deployment.Sinks, Log: a.log,
 		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
 	if a.has(configs.SinkKafka) && !withoutTopic { // first: it may be down for hours, and the ledger's connections stay open
@@ -28,6 +28,9 @@ func (a *App) recoverer(ctx context.Context, withoutTopic bool) (*recovery.Recov
 			return nil, err
 		}
 		cfg.Topic = topic
+	}
+	if withoutLedger {
+		return recovery.New(cfg), nil
 	}
 	l, err := a.newLedger(ctx)
 	if err != nil {
@@ -41,7 +44,7 @@ func (a *App) recoverer(ctx context.Context, withoutTopic bool) (*recovery.Recov
 func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
-		r, err := a.recoverer(ctx, false)
+		r, err := a.recoverer(ctx, false, false)
 		if err == nil {
 			return r.Run(ctx, frozen)
 		}
@@ -74,6 +77,9 @@ type RecoverOptions struct {
 	Accept *Acceptance
 	// WithoutTopic leaves Kafka out, which may be down. Events that only the topic knows are then taken for lost.
 	WithoutTopic bool
+	// WithoutLedger leaves the ledger out, which may be down. Only a shard that has lost nothing that the others know is
+	// opened then, and workers take nothing of it until the ledger knows that.
+	WithoutLedger bool
 }
 
 // Recovery is the state of the shards.
@@ -112,10 +118,14 @@ type Effect struct {
 
 // Recover reports what Redis has lost. With an Acceptance it opens that shard.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
-	if err := errors.Join(a.reachRedis(ctx), a.openLedger(ctx)); err != nil {
+	err := a.reachRedis(ctx)
+	if !opts.WithoutLedger {
+		err = errors.Join(err, a.openLedger(ctx))
+	}
+	if err != nil {
 		return nil, err
 	}
-	r, err := a.recoverer(ctx, opts.WithoutTopic)
+	r, err := a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +136,8 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	out, lost := &Recovery{}, 0
 	for _, v := range verdicts {
 		s := &ShardLoss{Verdict: v}
-		if v.Frozen && (v.Lost() || opts.WithoutTopic) {
-			if err := a.cost(ctx, r, s, opts.WithoutTopic); err != nil {
+		if v.Frozen && (v.Lost() || opts.WithoutTopic || opts.WithoutLedger) {
+			if err := a.cost(ctx, r, s, &opts); err != nil {
 				return nil, err
 			}
 			lost++
@@ -142,6 +152,10 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	if out.Accepted, err = r.Accepted(ctx); err != nil {
 		return nil, err
 	}
+	if lost > 0 && opts.Accept == nil && opts.WithoutLedger {
+		return out, Found("%d shards stay frozen while the ledger is down. A shard that has lost nothing can be opened without "+
+			"it: `hongbao recover --without ledger --accept-loss --shard N --expect DIGEST --by NAME --why TEXT`", lost)
+	}
 	if lost > 0 && opts.Accept == nil {
 		err = Found("%d shards have lost something and stay frozen. Let nothing write to this Redis and keep its files. If "+
 			"there is a newer append-only file, or a replica that has more, start Redis from that; else `hongbao recover "+
@@ -155,7 +169,12 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 }
 
 // cost finds what it costs to open a shard without what it has lost.
-func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, withoutTopic bool) error {
+func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opts *RecoverOptions) (err error) {
+	if opts.WithoutLedger {
+		s.Unknown = max(s.Known()-max(s.Redis, 0), 0)
+		s.Digest, err = digestOf(s.loss())
+		return err
+	}
 	for _, d := range s.Campaigns {
 		c, _, err := a.ledger.Campaign(ctx, d.Campaign)
 		if err != nil {
@@ -166,14 +185,14 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, wit
 	}
 	gone := stream.SeqRange{First: max(s.Redis, 0) + 1, Last: s.Known()}
 	s.Unknown = max(gone.Last-gone.First+1, 0)
-	err := a.ledger.EachGrantBySeq(ctx, s.Shard, gone, func(hongbao.Grant) error {
+	err = a.ledger.EachGrantBySeq(ctx, s.Shard, gone, func(hongbao.Grant) error {
 		s.Unknown--
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if !withoutTopic {
+	if !opts.WithoutTopic {
 		last, err := r.LastEntry(ctx, s.Shard)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
@@ -17,6 +18,35 @@ import (
 // Status is how all sinks stand.
 type Status struct {
 	Sinks []SinkStatus `json:"sinks"`
+	// Unrecorded are the shards that a person opened without the ledger, which does not know that yet.
+	Unrecorded []UnrecordedShard `json:"unrecorded" doc:"Shards that a person opened without the ledger: their grants wait."`
+}
+
+// UnrecordedShard is a shard whose workers wait for the ledger.
+type UnrecordedShard struct {
+	Shard int    `json:"shard" doc:"The shard's number."`
+	Why   string `json:"why" doc:"Who opened it, when and why, for a person."`
+}
+
+// unrecorded asks each shard whether it was opened without the ledger. A shard that can't be read says so elsewhere.
+func (a *App) unrecorded(ctx context.Context, rdb redis.UniversalClient) []UnrecordedShard {
+	list := []UnrecordedShard{}
+	errs := make([]error, a.space.Len())
+	var g errgroup.Group
+	g.SetLimit(asksAtOnce)
+	for i := range errs {
+		g.Go(func() error {
+			errs[i] = shards.Of(rdb, a.space.Shard(i)).CheckRecorded(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait() // each shard has its own error
+	for i, err := range errs {
+		if errors.Is(err, shards.ErrUnrecorded) {
+			list = append(list, UnrecordedShard{i, err.Error()})
+		}
+	}
+	return list
 }
 
 // SinkStatus is how a sink stands.
@@ -102,7 +132,7 @@ func (a *App) standings(ctx context.Context) [][]standing {
 // Status asks Redis how every sink stands. It only reads. Unread has the shards that can't be read; it is an error if none
 // can, unless they are frozen.
 func (a *App) Status(ctx context.Context) (*Status, error) {
-	out := &Status{Sinks: []SinkStatus{}}
+	out := &Status{Sinks: []SinkStatus{}, Unrecorded: a.unrecorded(ctx, a.redis)}
 	var first error
 	told := false
 	for i, on := range a.standings(ctx) {

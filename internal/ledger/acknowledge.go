@@ -42,7 +42,7 @@ func (a *Acknowledgement) ID() string {
 }
 
 func (a *Acknowledgement) check(now time.Time) error {
-	errs := []error{checkWord(a.By, a.Why)}
+	errs := []error{CheckWord(a.By, a.Why)}
 	for _, f := range []struct {
 		name, text  string
 		least, most int

@@ -37,8 +37,8 @@ var (
 // maxWhy bounds a person's reason, in bytes.
 const maxWhy = 1_000
 
-// checkWord checks a person's word: who decides, and why.
-func checkWord(by, why string) error {
+// CheckWord checks a person's word: who decides, and why.
+func CheckWord(by, why string) error {
 	err := hongbao.CheckID(by)
 	if err != nil {
 		err = fmt.Errorf("who decides, %.140q: %w", by, err)
@@ -50,7 +50,7 @@ func checkWord(by, why string) error {
 }
 
 func (d *Decision) check() error {
-	err := checkWord(d.By, d.Why)
+	err := CheckWord(d.By, d.Why)
 	if d.ID < 1 {
 		err = errors.Join(fmt.Errorf("quarantine %d: numbers begin at 1", d.ID), err)
 	}

@@ -13,7 +13,7 @@ import (
 // quarantine from then on, where they would wait else. A campaign that the ledger has is refused (Permanent). A
 // repeat changes nothing.
 func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
-	if err := errors.Join(hongbao.CheckCampaignID(campaign), checkWord(by, why)); err != nil {
+	if err := errors.Join(hongbao.CheckCampaignID(campaign), CheckWord(by, why)); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)
 	}
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

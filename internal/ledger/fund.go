@@ -43,7 +43,7 @@ func (f *Funding) check() error {
 	if f.Amount < 1 || f.Amount > hongbao.MaxAmount {
 		errs = append(errs, fmt.Errorf("the amount is %d: want 1 to %d", f.Amount, hongbao.MaxAmount))
 	}
-	if err := checkWord(f.By, f.Why); err != nil {
+	if err := CheckWord(f.By, f.Why); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {

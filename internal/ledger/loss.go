@@ -24,7 +24,7 @@ type AcceptedLoss struct {
 // AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The
 // shard and the new epoch are those of the word, whose At is not looked at.
 func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
-	if err := checkWord(word.By, word.Why); err != nil {
+	if err := CheckWord(word.By, word.Why); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)
 	}
 	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}

@@ -26,7 +26,7 @@ type LostRefund struct {
 // campaign wait in quarantine, and for any other amount than what is left. A repeat gives the refund that is there
 // and moves nothing, whoever made it.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
-	if err := checkWord(o.By, o.Why); err != nil {
+	if err := CheckWord(o.By, o.Why); err != nil {
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",
 			o.Campaign, err)
 	}

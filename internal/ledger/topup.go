@@ -73,7 +73,7 @@ func (o *TopUp) check() error {
 		bad("the expected total is %d: want 0 to %d", o.Expect, hongbao.MaxAmount)
 	}
 	errs = append(errs, checkPlan(o.Packets, o.Total, o.Hash, o.Seed)...)
-	if err := checkWord(o.By, o.Why); err != nil {
+	if err := CheckWord(o.By, o.Why); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {

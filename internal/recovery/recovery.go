@@ -41,8 +41,9 @@ type Topic interface {
 
 // Config of a Recoverer.
 type Config struct {
-	Redis  redis.UniversalClient
-	Space  *shards.Layout
+	Redis redis.UniversalClient
+	Space *shards.Layout
+	// Ledger is nil if a person has left it out. Then only Accept opens a shard.
 	Ledger Ledger
 	// Topic is nil if the deployment has none.
 	Topic Topic
@@ -82,6 +83,7 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	var others sync.WaitGroup // by themselves: a server that hangs keeps no shard of another one frozen
 	others.Go(func() { r.repairAll(ctx) })
 	others.Go(func() { r.keepControls(ctx) })
+	others.Go(func() { r.keepOpenings(ctx) })
 	defer others.Wait()
 	for {
 		select {
@@ -174,6 +176,10 @@ func (v *Verdict) String() string {
 	if v.Topic < 0 {
 		topic = "nobody asked the topic"
 	}
+	ledger := fmt.Sprintf("the ledger knows event %d", v.Ledger)
+	if v.Ledger < 0 && v.Frozen {
+		ledger = "nobody asked the ledger"
+	}
 	ids := make([]string, len(v.Campaigns))
 	for i, c := range v.Campaigns {
 		ids[i] = c.Campaign
@@ -186,8 +192,7 @@ func (v *Verdict) String() string {
 	if v.Late > 0 {
 		late = fmt.Sprintf("; the shard was opened without event %d, which was seen before", v.Late)
 	}
-	return fmt.Sprintf("%s, the ledger knows event %d, %s, callers have seen event %d%s%s", redis, v.Ledger, topic, v.Seen,
-		late, in)
+	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s", redis, ledger, topic, v.Seen, late, in)
 }
 
 // alone runs fn, unless another worker is at this shard: then it returns false. fn's context ends if the lease is lost.
@@ -235,6 +240,9 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 			if now.Refused != "" {
 				return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
 			}
+			if r.cfg.Ledger == nil {
+				return r.openBlind(ctx, now, by, why)
+			}
 			return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 		})
 	})
@@ -243,8 +251,11 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 // maxAccepted is how many losses Accepted lists.
 const maxAccepted = 100
 
-// Accepted lists the last losses that persons have accepted, the newest first.
+// Accepted lists the last losses that persons have accepted, the newest first. There are none without the ledger.
 func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error) {
+	if r.cfg.Ledger == nil {
+		return nil, nil
+	}
 	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
 }
 
@@ -257,6 +268,9 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	}
 	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
 	if err != nil {
+		return err
+	}
+	if state.Epoch, err = r.record(ctx, v, state.Epoch); err != nil {
 		return err
 	}
 	epoch := max(v.Epoch, state.Epoch) + 1

@@ -18,7 +18,7 @@ type Verdict struct {
 	Frozen bool          `json:"frozen"`
 	For    time.Duration `json:"-"` // how long it is frozen
 	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
-	// ones that these know; Topic is -1 if nobody asked it.
+	// ones that these know; Ledger and Topic are -1 if they were not asked.
 	Redis  int64 `json:"redis"`
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
@@ -33,6 +33,9 @@ type Verdict struct {
 	Campaigns []Doubt `json:"campaigns,omitempty"`
 	// Unloaded are those that Redis does not have, and of which nobody can have been granted anything.
 	Unloaded []string `json:"unloaded,omitempty"`
+
+	// Unrecorded are earlier openings that the ledger does not know yet.
+	Unrecorded []shards.Unrecorded `json:"unrecorded,omitempty"`
 
 	state  shards.Frozen
 	events ledger.Events    // what the ledger knows of the events that Redis has lost
@@ -67,8 +70,8 @@ func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
 		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}}
-	if !z.Frozen {
-		return v, nil
+	if v.Unrecorded, _, err = shards.Of(r.cfg.Redis, k).Unrecorded(ctx); err != nil || !z.Frozen {
+		return v, err
 	}
 	if err := r.checkServer(ctx, v); err != nil {
 		return nil, err
@@ -97,12 +100,7 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 
 // askOthers asks the ledger and the topic.
 func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
-	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
-	if err != nil {
-		return err
-	}
-	v.Epoch = max(v.Epoch, state.Epoch)
-	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
+	if err := r.askLedger(ctx, v); err != nil {
 		return err
 	}
 	if r.cfg.Topic != nil {
@@ -114,7 +112,28 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 			return fmt.Errorf("ask the topic for the highest event of shard %d: %w", v.Shard, err)
 		}
 	}
+	if r.cfg.Ledger == nil {
+		return nil
+	}
 	return r.askCampaigns(ctx, v)
+}
+
+// askLedger asks the ledger for the epoch and the highest event. After an opening without it, an event that the ledger has
+// and Redis did not have then is one that the shard was opened without.
+func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
+	if v.Ledger = -1; r.cfg.Ledger == nil {
+		return nil
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	v.Epoch = max(v.Epoch, state.Epoch)
+	v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard)
+	if len(v.Unrecorded) > 0 && v.Ledger > v.Unrecorded[0].Seq {
+		v.Late = max(v.Late, v.Ledger)
+	}
+	return err
 }
 
 // ClockSkew is by how much the clocks of Redis and Kafka may differ.
@@ -251,6 +270,9 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	return ""
 }
 
+// blindChunks is how many more chunks are skipped if the ledger was not asked: it may know later events.
+const blindChunks = 16
+
 // chunk is how far apart the boundaries are behind which seqs go on.
 const chunk = 1 << 16
 
@@ -261,6 +283,9 @@ func (v *Verdict) skipTo() int64 {
 	n := (v.Known()+chunk/2)/chunk + 1
 	if v.Lost() {
 		n++
+	}
+	if v.Ledger < 0 {
+		n += blindChunks
 	}
 	return n*chunk - 1
 }

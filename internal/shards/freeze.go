@@ -193,6 +193,8 @@ type Reopening struct {
 	Last, Known int64
 	// Accepted: a person has accepted what is lost.
 	Accepted bool
+	// Unrecorded are the openings that the ledger does not know, with this one; empty if it knows this one.
+	Unrecorded []Unrecorded
 	// Sinks are those whose claims get new fences.
 	Sinks []string
 	// Campaigns stay frozen. Places is on how many shards each of them is, if it is not one.
@@ -228,8 +230,12 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 	if server.RunID != o.Was.Token {
 		return false, nil
 	}
+	unrecorded, err := unrecordedText(o.Unrecorded)
+	if err != nil {
+		return false, err
+	}
 	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
-		o.Was.Late, bit(o.Accepted), len(o.Sinks)}
+		o.Was.Late, bit(o.Accepted), unrecorded, len(o.Sinks)}
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))
 	}

@@ -1,0 +1,216 @@
+package recovery_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// opensBlind opens the shard without the ledger, as a person does.
+func (w *world) opensBlind(t *testing.T, shard int, why string) {
+	t.Helper()
+	rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
+	verdicts, err := rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.True(t, verdicts[shard].Frozen)
+	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], "ann", why))
+}
+
+// newProcess goes on as a process that has seen nothing.
+func (w *world) newProcess(t *testing.T) {
+	t.Helper()
+	w.rdb = w.server.Client(t)
+	w.rec = w.recoverer(func(*recovery.Config) {})
+}
+
+func (w *world) epochs(t *testing.T) (redis, inLedger int64) {
+	t.Helper()
+	head, err := w.shard().Head(t.Context())
+	require.NoError(t, err)
+	state, err := w.ledger.Shard(t.Context(), 0)
+	require.NoError(t, err)
+	return head.Epoch, state.Epoch
+}
+
+// While the ledger is down a person opens a shard of which nothing is missing. Grabs go on, workers wait, and the decision and
+// the epoch are in the ledger before anything is settled. A pause that Redis had lost is back then.
+func TestOpeningWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	ctx := t.Context()
+	w.grab(t, w.rdb, 3)
+	w.settle(t)
+	old := w.older(t)
+	_, _, err := w.shard().PauseSink(ctx, "kafka", "bob", "the broker is full")
+	require.NoError(t, err)
+	require.NoError(t, w.rec.KeepControls(ctx))
+	w.restart(t, old)
+	w.opensBlind(t, 0, "the database burns")
+	require.Equal(t, 2, outcomes(w.grab(t, w.rdb, 2))[hongbao.OutcomeGranted])
+	require.ErrorIs(t, w.shard().CheckRecorded(ctx), shards.ErrUnrecorded)
+	epoch, before := w.epochs(t)
+	require.Greater(t, epoch, before+1<<20)
+
+	require.NoError(t, w.rec.KeepOpening(ctx, 0))
+	require.NoError(t, w.shard().CheckRecorded(ctx))
+	epoch, after := w.epochs(t)
+	require.Equal(t, epoch, after)
+	words, err := w.ledger.AcceptedLosses(ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.Equal(t, []any{"ann", "the database burns", epoch}, []any{words[0].By, words[0].Why, words[0].Epoch})
+	require.Contains(t, words[0].Lost, "nobody asked the ledger")
+	c, err := w.shard().SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	require.True(t, c.Paused)
+	w.settle(t)
+	require.NoError(t, w.rec.KeepOpening(ctx, 0), "a repeat changes nothing")
+	require.Equal(t, 1, outcomes(w.grab(t, w.rdb, 1))[hongbao.OutcomeGranted])
+}
+
+// The server restarts again before the ledger is back: both decisions get there, whoever opens the shard.
+func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	for name, finish := range map[string]func(*testing.T, *world){
+		"and the ledger is back": func(t *testing.T, w *world) { require.NoError(t, w.rec.KeepOpening(t.Context(), 0)) },
+		"and once more with the ledger": func(t *testing.T, w *world) {
+			w.restart(t, "")
+			require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
+			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), shards.ErrUnrecorded, "it is frozen")
+			w.opens(t)
+			testkit.Eventually(t, 20*time.Second, func() bool {
+				return w.rec.Tend(t.Context(), 1) == nil && shards.Of(w.rdb, w.space.Shard(1)).CheckRecorded(t.Context()) == nil
+			}, "the other one is open")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setupOf(t, 2)
+			w.grab(t, w.rdb, 2)
+			w.restart(t, "")
+			w.opensBlind(t, 0, "first")
+			w.grab(t, w.rdb, 2)
+			w.restart(t, "")
+			w.opensBlind(t, 0, "second")
+			w.grab(t, w.rdb, 2)
+			w.opensBlind(t, 1, "the other one")
+			finish(t, w)
+			require.NoError(t, w.rec.KeepOpening(t.Context(), 1))
+			require.NoError(t, w.shard().CheckRecorded(t.Context()))
+			redis, inLedger := w.epochs(t)
+			require.Equal(t, redis, inLedger)
+			words, err := w.ledger.AcceptedLosses(t.Context(), 10)
+			require.NoError(t, err)
+			require.Len(t, words, 3)
+			w.settle(t)
+		})
+	}
+}
+
+// The ledger is back, and knows more than Redis had at the opening: an event, a campaign, or a later epoch. The shard is frozen
+// again, and nothing goes on before a person has decided with the ledger.
+func TestTheLedgerKnewMore(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *world){
+		"an event": func(t *testing.T, w *world) {
+			old := w.older(t)
+			w.grab(t, w.server.Client(t), 2)
+			w.settle(t)
+			w.restart(t, old)
+		},
+		"a campaign": func(t *testing.T, w *world) {
+			w.restart(t, "")
+			require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Campaign(id)).Err())
+		},
+		"an epoch": func(t *testing.T, w *world) {
+			w.restart(t, "")
+			state, err := w.ledger.Shard(t.Context(), 0)
+			require.NoError(t, err)
+			require.NoError(t, w.ledger.SetShard(t.Context(), 0, state.Epoch, ledger.ShardState{Epoch: 1 << 40, Token: "x"}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.grab(t, w.rdb, 2)
+			w.settle(t)
+			lose(t, w)
+			w.newProcess(t)
+			w.opensBlind(t, 0, "the database burns")
+			require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
+			_, err := w.shard().OpenHead(t.Context())
+			require.ErrorIs(t, err, shards.ErrFrozen)
+			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), shards.ErrUnrecorded)
+			require.Equal(t, 1, w.logs.FilterMessageSnippet("the ledger knows more").Len())
+
+			if name != "an epoch" {
+				w.staysFrozen(t)
+			}
+			verdicts, err := w.rec.Verdicts(t.Context())
+			require.NoError(t, err)
+			require.True(t, verdicts[0].Lost())
+			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "bob", "the file is gone"))
+			require.NoError(t, w.shard().CheckRecorded(t.Context()))
+			redis, inLedger := w.epochs(t)
+			require.Equal(t, redis, inLedger)
+			state, _ := w.state(t)
+			require.Equal(t, campaigns.Frozen, state)
+			words, err := w.ledger.AcceptedLosses(t.Context(), 10)
+			require.NoError(t, err)
+			require.Len(t, words, 2)
+		})
+	}
+}
+
+// Where Redis has lost something that is known, only the ledger can say whose it is: no one opens the shard without it.
+func TestALossNeedsTheLedger(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *world){
+		"the topic knows more": func(_ *testing.T, w *world) { w.topic.highest = 5 },
+		"a caller has seen more": func(t *testing.T, w *world) {
+			require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "seen", 9).Err())
+		},
+		"Redis is empty": func(t *testing.T, w *world) { w.loses(t, w.space.Shard(0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.grab(t, w.rdb, 2)
+			w.restart(t, "")
+			lose(t, w)
+			rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
+			verdicts, err := rec.Verdicts(t.Context())
+			require.NoError(t, err)
+			require.ErrorContains(t, rec.Accept(t.Context(), verdicts[0], "ann", "no time"), "can't be opened without the ledger")
+			_, err = w.shard().OpenHead(t.Context())
+			require.ErrorIs(t, err, shards.ErrFrozen)
+		})
+	}
+}
+
+// A failover right after such an opening loses it. The next one gets another epoch and other seqs than the first.
+func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 2)
+	w.restart(t, "")
+	old := w.older(t)
+	w.opensBlind(t, 0, "first")
+	first, _ := w.epochs(t)
+	w.restart(t, old)
+	w.newProcess(t)
+	w.opensBlind(t, 0, "second")
+	second, _ := w.epochs(t)
+	require.Greater(t, second, first)
+	require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
+	redis, inLedger := w.epochs(t)
+	require.Equal(t, []int64{second, second}, []int64{redis, inLedger})
+}
