@@ -49,6 +49,7 @@ const maxLevels = 64
 func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	pipe := k.rdb.Pipeline()
 	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group: it has what is finished up to this seq
+	opened := pipe.HGet(ctx, k.Keys.Meta(), skippedField)
 	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
 	ask := k.askGroup(ctx, pipe, group)
 	workers := pipe.XInfoConsumers(ctx, k.Keys.Events(), group)
@@ -87,7 +88,7 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	} else if err := addConsumers(group, workers, &out); err != nil {
 		return out, err
 	}
-	out.Waiting, err = k.unfinished(ctx, group, stream.SeqRange{First: finished + 1, Last: out.Seq})
+	out.Waiting, err = k.unfinished(ctx, group, events(finished+1, out.Seq, opened.Val()))
 	if err != nil || out.Waiting == 0 {
 		return out, err
 	}
@@ -101,18 +102,34 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	return out, err
 }
 
-// unfinished counts the events of a range that the group has not done.
-func (k *Shard) unfinished(ctx context.Context, group string, r stream.SeqRange) (n int64, err error) {
+// events are the seqs of a range that have an event: openings have skipped the others. A range that a worker is still to
+// repair has none.
+func events(first, last int64, skipped string) []stream.SeqRange {
+	all := []stream.SeqRange{{First: first, Last: last}}
+	list, err := parseSkipped(skipped)
+	if err != nil {
+		return all
+	}
+	for i := range list {
+		all = Without(all, []stream.SeqRange{list[i].SeqRange})
+	}
+	return all
+}
+
+// unfinished counts the events that the group has not done.
+func (k *Shard) unfinished(ctx context.Context, group string, events []stream.SeqRange) (n int64, err error) {
 	const page = 1 << 20
-	for first := r.First; first <= r.Last; first += page {
-		part := stream.SeqRange{First: first, Last: min(r.Last, first+page-1)}
-		done, err := k.GroupDone(ctx, group, part)
-		if err != nil {
-			return n, err
-		}
-		for seq := part.First; seq <= part.Last; seq++ {
-			if !done.Has(seq) {
-				n++
+	for _, r := range events {
+		for first := r.First; first <= r.Last; first += page {
+			part := stream.SeqRange{First: first, Last: min(r.Last, first+page-1)}
+			done, err := k.GroupDone(ctx, group, part)
+			if err != nil {
+				return n, err
+			}
+			for seq := part.First; seq <= part.Last; seq++ {
+				if !done.Has(seq) {
+					n++
+				}
 			}
 		}
 	}

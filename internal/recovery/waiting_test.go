@@ -1,0 +1,27 @@
+package recovery_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Seqs that openings have skipped are no grants: they do not wait for a sink, whether it has taken the epoch entries or not.
+func TestSkippedSeqsDoNotWait(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for opened := range 3 {
+		w.grab(t, w.rdb, 2)
+		for _, sink := range []string{"balance", "nobody"} {
+			if sink == "balance" && opened == 0 {
+				_, err := w.shard().CreateGroup(t.Context(), sink)
+				require.NoError(t, err)
+			}
+			s, err := w.shard().Status(t.Context(), sink)
+			require.NoError(t, err)
+			require.EqualValues(t, 2*(opened+1), s.Waiting, "sink %s after %d openings", sink, opened)
+		}
+		w.restart(t, "")
+		w.opens(t)
+	}
+}
