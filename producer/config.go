@@ -22,7 +22,7 @@ type Config struct {
 	// Deployment is the deployment's id. A Redis of another one, or with another number of shards, is refused.
 	Deployment string
 	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a
-	// second for it. nil: nobody looks.
+	// second for it. nil: no one is alarmed; the producer still reports to Redis which events it has seen.
 	Log *zap.Logger
 	// Called, if not nil, is told of each call to Redis that has ended, before its grabs are answered. It is for metrics:
 	// it must be quick, and several goroutines call it at once.

@@ -19,6 +19,15 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
+// bothFollow waits until two replicas have all that was written.
+func (b *bundle) bothFollow(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
+		return err == nil && n == 2
+	}, "both replicas follow")
+}
+
 // After a failover the primary has fewer replicas than this process remembers. Its first WAIT is for too many, and its
 // answer, which says how many there are, must come before the client or the call gives up.
 func TestReplicaClassAfterAnOpening(t *testing.T) {
@@ -30,10 +39,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
-		return err == nil && n == 2
-	}, "both replicas follow")
+	b.bothFollow(t)
 	opts := b.server.Options()
 	opts.ReadTimeout = time.Second
 	impatient := redis.NewClient(opts)
@@ -69,10 +75,7 @@ func TestReplicaClassOfASlowReplica(t *testing.T) {
 	require.NoError(t, err)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"replicaof": host + " " + port}})
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
-		return err == nil && n == 2
-	}, "both replicas follow")
+	b.bothFollow(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	wrote := make(chan struct{})
 	go func() {
@@ -367,10 +370,7 @@ func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
 	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
-	testkit.Eventually(t, 20*time.Second, func() bool {
-		n, err := b.admin.Do(t.Context(), "WAIT", 2, 1000).Int()
-		return err == nil && n == 2
-	}, "both replicas follow")
+	b.bothFollow(t)
 	quick := func(c *producer.Config) { c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond }
 	p := b.producer(t, quick)
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))

@@ -247,9 +247,6 @@ func (l *lane) noteAlive(answers []hongbao.Answer) {
 // startWatch begins to watch the servers, once.
 func (p *Producer) startWatch() {
 	p.watching.Do(func() {
-		if p.cfg.Log == nil {
-			return
-		}
 		w := &shards.Watch{Redis: p.cfg.Redis, Layout: p.layout, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}

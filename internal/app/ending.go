@@ -235,7 +235,7 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 		if err != nil {
 			return err
 		}
-		if _, loaded, err := store.Status(ctx, id); err != nil || loaded {
+		if _, loaded, err := store.Status(ctx, id); err != nil || loaded && c.State != ledger.StateRefunded {
 			return cmp.Or(err, ledger.LoadingBegun(id))
 		}
 		var in []int
@@ -289,7 +289,7 @@ func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) 
 	if err != nil {
 		return nil, err
 	}
-	unpaid, err := a.unpaid(ctx, c.Spec.From.Add(-recovery.ClockSkew), func(g *hongbao.Grant) bool { return g.Campaign == id })
+	unpaid, err := a.unpaid(ctx, c.Spec.From.Add(-stream.ClockSkew), func(g *hongbao.Grant) bool { return g.Campaign == id })
 	if err != nil {
 		return nil, err
 	}

@@ -48,10 +48,14 @@ func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (ref
 		if err != nil {
 			return nil, fmt.Errorf("cancel campaign %s: %w", campaign, err)
 		}
-		if !c.Loading.IsZero() || c.Grants > 0 {
+		begun := !c.Loading.IsZero() || c.Grants > 0
+		switch {
+		case begun && c.State == StateRefunded:
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s can't be cancelled: it was loaded, and is refunded "+
+				"already. Nothing is left to do", campaign)
+		case begun:
 			return nil, LoadingBegun(campaign)
-		}
-		if c.State == StateRefunded {
+		case c.State == StateRefunded:
 			var found bool
 			refund, found, err = readRefund(ctx, t, campaign)
 			return nil, errors.Join(err, mustExist(found, campaign))

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -50,16 +51,16 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 	writeAt(t, b, g[100:900], at(4))
 	require.Zero(t, since()[0], "nothing has expired")
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 100))
-	require.Equal(t, at(5).Add(ClockSkew), since()[0].Local())
+	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
 	strangers(t, b) // their times are of today, and prove nothing
-	require.Equal(t, at(5).Add(ClockSkew), since()[0].Local())
+	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
 	writeAt(t, b, g[900:1_000], at(6))
-	require.Equal(t, at(6).Add(ClockSkew), since()[0].Local(), "it is among the first thousand")
+	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "it is among the first thousand")
 	writeAt(t, b, g[1_000:1_100], at(7))
-	require.Equal(t, at(6).Add(ClockSkew), since()[0].Local(), "it is behind the first thousand")
+	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "it is behind the first thousand")
 
 	bounds, err := p.ends(t.Context(), 0)
 	require.NoError(t, err)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
-	require.WithinDuration(t, time.Now().Add(ClockSkew), since()[0], 30*time.Second, "nothing is left")
+	require.WithinDuration(t, time.Now().Add(stream.ClockSkew), since()[0], 30*time.Second, "nothing is left")
 }

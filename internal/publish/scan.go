@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -150,8 +151,6 @@ func (s *partitionScan) one(r *record) error {
 }
 
 const (
-	// ClockSkew is by how much the clocks of Redis and of the workers may differ.
-	ClockSkew = time.Minute
 	// firstEvents are the events at the beginning of a log whose times say when it begins. One time alone says little: a
 	// batch that is sent again keeps its old one.
 	firstEvents = 1_000
@@ -164,9 +163,9 @@ func (s *partitionScan) since() time.Time {
 	case s.start == 0:
 		return time.Time{}
 	case s.report.Events == 0: // everything that was sent before the scan may have expired
-		return s.began.Add(ClockSkew)
+		return s.began.Add(stream.ClockSkew)
 	}
-	return s.latest.Add(ClockSkew)
+	return s.latest.Add(stream.ClockSkew)
 }
 
 // ends asks for the ends of a partition's log.

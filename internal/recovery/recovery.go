@@ -218,14 +218,14 @@ func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
-// acceptPatience is how long Accept waits for a worker that looks at the shard.
-const acceptPatience = time.Minute
+// acceptMargin is how long Accept waits beyond the lease for a worker that looks at the shard: it may have died.
+const acceptMargin = 10 * time.Second
 
 // Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
 // lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
 // worker that looks at the shard.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
-	waiting, cancel := context.WithTimeoutCause(ctx, acceptPatience, hongbao.Errorf(hongbao.ClassTransient,
+	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
 		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
 	defer cancel()
 	return retry.Poll(waiting, 100*time.Millisecond, func() (bool, error) {

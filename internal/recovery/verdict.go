@@ -136,9 +136,6 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	return err
 }
 
-// ClockSkew is by how much the clocks of Redis and Kafka may differ.
-const ClockSkew = time.Minute
-
 // LastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
 // where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
 func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
@@ -146,7 +143,7 @@ func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error)
 	if err != nil || at.IsZero() {
 		return time.Time{}, err
 	}
-	return at.Add(-ClockSkew), nil
+	return at.Add(-stream.ClockSkew), nil
 }
 
 // campaignsPage is how many campaigns are asked for at once.
@@ -244,7 +241,7 @@ func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
 func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	ahead := v.events.Campaigns[c.Spec.ID]
 	refunded := c.State == ledger.StateRefunded
-	begun := !time.Now().Add(ClockSkew).Before(c.Spec.From)
+	begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
 	switch {
 	case state == "" && refunded:
 		return "" // it left Redis when its grace was over

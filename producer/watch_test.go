@@ -1,0 +1,25 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A producer without a logger is a witness, too: it reports the events that it has seen although it makes no call.
+func TestAProducerWithoutALoggerIsAWitness(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	p := b.producer(t, nil)
+	for _, user := range []string{"u0", "u1", "u2"} {
+		_, err := p.Grab(t.Context(), grab(user, "r"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "frozen", 1, "seq", 1).Err())
+	testkit.Eventually(t, 10*time.Second, func() bool { return b.admin.HGet(t.Context(), b.k.Meta(), "seen").Val() == "3" },
+		"it reports event 3")
+}
