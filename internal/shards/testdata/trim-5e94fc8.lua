@@ -1,0 +1,166 @@
+-- trim: deletes from the stream what every group has finished and the retention no longer keeps, and writes into meta how
+-- many events every declared group has finished.
+--
+-- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
+-- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
+--       4 how many entries are looked at behind an unfinished one  5 the entry behind which that look begins, "" for the front
+--       6 how many entries a group may hold before finished ones behind them count as unfinished
+--       7 how many events a bitmap holds  8 number of declared groups; for each: name, seq of bit 0 of its first bitmap
+--       (every event before it is done), number of its bitmaps, how many of its events are lost for ever
+--       Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
+-- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry looked at behind an
+--       unfinished one ("" if all were), number of declared groups that are missing, these, number of bitmaps, how many
+--       events are done in each; then for every group that exists: name, the event up to which all is finished, the event up
+--       to which all was delivered, ms since its oldest unfinished entry (0 for none)
+-- Cost  O(groups + bitmaps + entries deleted or looked at), and some 40 looks into the stream while it has more events than are kept
+-- First write HSET finished: it may grow memory, by a number at most. Nothing is deleted while a declared group is missing.
+--       It runs when Redis is out of memory too: see newDrainScript.
+-- Repeat deletes the next entries.
+
+local last = redis.call('HGET', KEYS[2], 'seq')
+if not last then
+	return redis.error_reply('HBNOTREADY this shard was never initialised')
+end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- how many events each declared group has finished
+local declared, missing, counts = {}, {}, {}
+for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
+	local done = math.max(0, tonumber(ARGV[i + 1]) - 1) + tonumber(ARGV[i + 3])
+	for _ = 1, tonumber(ARGV[i + 2]) do
+		counts[#counts + 1] = redis.call('BITCOUNT', KEYS[3 + #counts])
+		done = done + counts[#counts]
+	end
+	declared[ARGV[i]] = math.min(done, tonumber(last))
+end
+
+local function before(a, b) -- a < b, of stream ids
+	local am, as = string.match(a, '^(%d+)-(%d+)$')
+	local bm, bs = string.match(b, '^(%d+)-(%d+)$')
+	am, as, bm, bs = tonumber(am), tonumber(as), tonumber(bm), tonumber(bs)
+	return am < bm or (am == bm and as < bs)
+end
+
+-- the seq of the first entry from the id on that has one; entries that can't be read are passed over
+local function seq_from(id)
+	local count = 1
+	while true do
+		local rows = redis.call('XRANGE', KEYS[1], id, '+', 'COUNT', count)
+		for _, row in ipairs(rows) do
+			local q = string.match(row[2][2] or '', '^%a+ %S+ ([1-9]%d*) ')
+			if q and tonumber(q) <= tonumber(last) then
+				return tonumber(q)
+			end
+		end
+		if #rows < count then
+			return nil
+		end
+		id = '(' .. rows[#rows][1]
+		count = math.min(count * 8, 512)
+	end
+end
+
+local exists = redis.call('EXISTS', KEYS[1]) == 1
+local floor, reached, finished, seen, rows = nil, nil, tonumber(last), {}, {}
+for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) do
+	local g = {}
+	for i = 1, #info, 2 do
+		g[info[i]] = info[i + 1]
+	end
+	seen[g.name] = true
+	local id, age = g['last-delivered-id'], 0
+	if not reached or before(id, reached) then
+		reached = id
+	end
+	local seq = seq_from('(' .. id)
+	local delivered = seq and seq - 1 or tonumber(last)
+	if g.pending > 0 then
+		id = redis.call('XPENDING', KEYS[1], g.name)[2]
+		seq = seq_from(id)
+	end
+	local mine = seq and seq - 1 or tonumber(last)
+	if mine < tonumber(last) then
+		local row = redis.call('XRANGE', KEYS[1], g.pending > 0 and id or '(' .. id, '+', 'COUNT', 1)[1]
+		age = row and math.max(0, now - tonumber(string.match(row[1], '^%d+'))) or 0
+	end
+	if not floor or before(id, floor) then
+		floor = id
+	end
+	if declared[g.name] then
+		finished = math.min(finished, g.pending > tonumber(ARGV[6]) and mine or declared[g.name])
+	end
+	rows[#rows + 1] = g.name
+	rows[#rows + 1] = string.format('%.0f', mine)
+	rows[#rows + 1] = string.format('%.0f', delivered)
+	rows[#rows + 1] = string.format('%.0f', age)
+end
+for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
+	if not seen[ARGV[i]] then
+		missing[#missing + 1] = ARGV[i]
+	end
+end
+
+local deleted, first, looked = 0, 0, ''
+if #missing == 0 and exists then
+	redis.call('HSET', KEYS[2], 'finished', string.format('%.0f', finished))
+	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
+	local oldest = seq_from('-')
+	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event that the bound keeps
+	if oldest and oldest < wanted then -- look by halves for the last ms from which on no event before it is wanted
+		local low = tonumber(string.match(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1], '^%d+'))
+		local high = 1 + string.match(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1], '^%d+')
+		while high - low > 1 do
+			local ms = math.floor((low + high) / 2)
+			if (seq_from(string.format('%.0f-0', ms)) or tonumber(last) + 1) <= wanted then
+				low = ms
+			else
+				high = ms
+			end
+		end
+		local at = string.format('%.0f-0', low)
+		if before(cut, at) then
+			cut = at
+		end
+	end
+	local held = floor and before(floor, cut)
+	deleted = redis.call('XTRIM', KEYS[1], 'MINID', '~', held and floor or cut, 'LIMIT', ARGV[3])
+	if held and before(floor, reached) then -- an unfinished entry is in the way: the finished ones behind it leave one by one
+		local from = ARGV[5] ~= '' and before(floor, ARGV[5]) and '(' .. ARGV[5] or floor
+		local behind = redis.call('XRANGE', KEYS[1], from, before(reached, cut) and reached or '(' .. cut, 'COUNT', ARGV[4])
+		local pending, done = {}, {}
+		for name in pairs(#behind > 0 and seen or {}) do
+			for _, row in ipairs(redis.call('XPENDING', KEYS[1], name, behind[1][1], behind[#behind][1], #behind)) do
+				pending[row[1]] = true
+			end
+		end
+		for _, row in ipairs(behind) do
+			if not pending[row[1]] then
+				done[#done + 1] = row[1]
+			end
+		end
+		if #done > 0 then
+			deleted = deleted + redis.call('XDEL', KEYS[1], unpack(done))
+		end
+		if #behind == tonumber(ARGV[4]) then
+			looked = behind[#behind][1]
+		end
+	end
+	first = seq_from('-') or 0
+else
+	finished = tonumber(redis.call('HGET', KEYS[2], 'finished') or 0)
+end
+
+local reply = { last, string.format('%.0f', finished), string.format('%.0f', first), tostring(deleted), looked,
+	tostring(#missing) }
+for _, name in ipairs(missing) do
+	reply[#reply + 1] = name
+end
+reply[#reply + 1] = tostring(#counts)
+for _, n in ipairs(counts) do
+	reply[#reply + 1] = string.format('%.0f', n)
+end
+for _, v in ipairs(rows) do
+	reply[#reply + 1] = v
+end
+return reply
