@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/claims"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -38,6 +39,7 @@ func (a *App) publisherConfig() publish.Config {
 		from = a.parent
 	}
 	pc.Founding = from.founded.known()
+	pc.AnyFounding = slices.Contains(a.Config.Unsafe.Allow, configs.UnsafeKafkaFounding)
 	return pc
 }
 

@@ -12,8 +12,8 @@ import (
 
 // unsafeNames lists what unsafe.allow may name.
 func unsafeNames() []string {
-	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage, unsafeSASL,
-		UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
+	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage,
+		UnsafeKafkaFounding, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, which a managed one may not offer: what its
@@ -29,6 +29,10 @@ const UnsafeRedisRunID = "redis_run_id"
 
 // UnsafeRedisFullCoverage allows a cluster that stops as a whole when one of its slots has no server.
 const UnsafeRedisFullCoverage = "redis_full_coverage"
+
+// UnsafeKafkaFounding allows sink kafka to publish behind the record of another deployment with the same id, which may
+// have published to the topic by mistake.
+const UnsafeKafkaFounding = "kafka_founding"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"

@@ -46,6 +46,8 @@ type Config struct {
 	// is a header of every record, and a partition whose last record has another one takes none of ours. Readers pass over
 	// records that have another one.
 	Founding string
+	// AnyFounding publishes behind the record of another deployment, too.
+	AnyFounding bool
 	// Worker names this worker in the claims. A Log needs none.
 	Worker string
 

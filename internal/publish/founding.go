@@ -17,7 +17,7 @@ const lastRecords = 100
 // each MaxClaimAge, since two deployments that start at once both find no record of the other. Two deployments with one id
 // would give two grants the same name.
 func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
-	if p.cfg.Founding == "" || s.session != nil && !p.tooOld(s.checked) {
+	if p.cfg.Founding == "" || p.cfg.AnyFounding || s.session != nil && !p.tooOld(s.checked) {
 		return nil
 	}
 	checked := p.now()
@@ -38,7 +38,8 @@ func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	if last != "" && last != p.cfg.Founding {
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"%s has records of another deployment with the same id (founding %.80q, ours is %.80q): give one of the two another "+
-				"deployment.id or kafka.topic", p.where(s.partition), last, p.cfg.Founding)
+				"deployment.id or kafka.topic. If the other one publishes here no more, add kafka_founding to unsafe.allow until "+
+				"this deployment has published to each partition", p.where(s.partition), last, p.cfg.Founding)
 	}
 	s.checked = checked
 	return nil

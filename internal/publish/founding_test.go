@@ -44,6 +44,18 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 	theirs, theirStore := b.founded(t, "bbbb")
 	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(1, 4, decided)), "nobody has published to this partition")
 	require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 2, decided)), "the first one goes on")
+	b.cfg.AnyFounding = true
+	theirs, theirStore = b.founded(t, "bbbb")
+	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "unsafe.allow has kafka_founding")
+	b.cfg.AnyFounding = false
+	back, backStore := b.founded(t, "aaaa")
+	backStore.shard(0).next = 50
+	requireClass(t, back.Handle(t.Context(), backStore.grants(0, 1, decided)), 1, hongbao.ClassBroken, false)
+	b.cfg.AnyFounding = true
+	back, backStore = b.founded(t, "aaaa")
+	backStore.shard(0).next = 50
+	require.Nil(t, back.Handle(t.Context(), backStore.grants(0, 1, decided)))
+	b.cfg.AnyFounding = false // the last record is its own
 	again, againStore := b.founded(t, "aaaa")
 	againStore.shard(0).next = 100
 	require.Nil(t, again.Handle(t.Context(), againStore.grants(0, 2, decided)))
