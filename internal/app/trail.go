@@ -81,12 +81,14 @@ type TrailOf struct {
 	Packet         int64
 }
 
-// maxScans is how many trails of this process search all receipts of a campaign at once: such a search reads them from
-// Redis, millions of them, for a packet that no one may have.
+// maxScans is how many trails of this process search all receipts of a campaign, or dead letters, at once: such a search
+// reads them from Redis, millions of them, for a packet that no one may have.
 const maxScans = 2
 
+var errManyScans = errors.New("too many searches through receipts and dead letters are under way")
+
 // ErrBusy says that nothing was done, since too many others do the same.
-var ErrBusy = errors.New("too many searches through all receipts are under way: ask again, or ask by user")
+var ErrBusy = fmt.Errorf("%w: ask again, or ask by user", errManyScans)
 
 // topicTime bounds how long a trail searches the topic, lettersTime how long it searches the dead letters.
 const topicTime, lettersTime = 5 * time.Second, 5 * time.Second

@@ -27,6 +27,13 @@ func (t *trailSearch) letters(ctx context.Context) error {
 			wanted[at][p.grant.Seq] = x
 		}
 	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	if err := t.app.scans.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("search the dead letters: %w: ask again", errManyScans)
+	}
+	defer t.app.scans.Release(1)
 	for at, of := range wanted {
 		if err := t.lettersAt(ctx, at, of); err != nil {
 			return fmt.Errorf("search the dead letters of sink %s: %w", at.Sink, err)

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
@@ -51,8 +53,15 @@ func TestTrailOverShards(t *testing.T) {
 	}))
 	packets, _ = trail(TrailOf{User: "u1"})
 	require.Equal(t, []int64{1, 2}, packets, "by user nothing is searched")
+	// So are searches through dead letters. They wait for their turn, and the rest of the trail does not need them.
+	searching := &trailSearch{app: a, grants: map[int64]*trailed{1: {TrailStep: TrailStep{Packet: 1,
+		Sinks: []TrailSink{{Sink: "balance", Finished: true}}}}}}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, searching.letters(short), errManyScans)
 	a.scans.Release(maxScans)
 	for range maxScans + 1 {
+		require.NoError(t, searching.letters(t.Context()))
 		packets, _ = trail(TrailOf{Packet: 2})
 		require.Equal(t, []int64{2}, packets, "each search gives its place back")
 	}
