@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
 // wantsJSON tells whether the answer is to be one JSON document instead of a text for a person.
@@ -17,16 +18,14 @@ func wantsJSON(cmd *cobra.Command) bool {
 // printAnswer prints an answer for a person, or with --json as one document.
 func printAnswer(cmd *cobra.Command, answer any, write func(w io.Writer) error) error {
 	if wantsJSON(cmd) {
-		return wrap("print the answer", json.NewEncoder(cmd.OutOrStdout()).Encode(answer))
+		return wrap("print the answer", answers.Write(cmd.OutOrStdout(), answer, ""))
 	}
 	return wrap("print the answer", write(cmd.OutOrStdout()))
 }
 
 // printJSON prints JSON that a person reads, too.
 func printJSON(cmd *cobra.Command, v any) error {
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return wrap("print the answer", e.Encode(v))
+	return wrap("print the answer", answers.Write(cmd.OutOrStdout(), v, "  "))
 }
 
 func wrap(what string, err error) error {

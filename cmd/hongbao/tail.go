@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
@@ -66,11 +66,10 @@ func runTail(cmd *cobra.Command, a *app.App, t app.Tail) error {
 	lines := make(chan app.Tailed)
 	printed := make(chan error, 1)
 	go func() {
-		e := json.NewEncoder(cmd.OutOrStdout())
 		var err error
 		for l := range lines {
 			if err == nil {
-				err = e.Encode(l)
+				err = answers.Write(cmd.OutOrStdout(), l, "")
 			}
 		}
 		printed <- err

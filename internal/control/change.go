@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -160,7 +161,7 @@ func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
 	if goesOn {
 		status, answer = http.StatusAccepted, l.answer
 	}
-	text, err := json.Marshal(answer)
+	text, err := answers.Marshal(answer)
 	if err != nil {
 		return nil, fmt.Errorf("write the answer: %w", err)
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/flatjson"
@@ -37,11 +38,11 @@ type Credit struct {
 	Account   string         `json:"account" doc:"Who is credited."`
 	Currency  string         `json:"currency" doc:"ISO 4217."`
 	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
-	Created   string         `json:"created_at" format:"date-time" doc:"When it was booked."`
+	Created   time.Time      `json:"created_at" doc:"When it was booked."`
 }
 
 func creditOf(c *payment.Credit) Credit {
-	return Credit{c.Reference, c.Account, c.Currency, c.Amount, c.Created.UTC().Format("2006-01-02T15:04:05.000Z07:00")}
+	return Credit{c.Reference, c.Account, c.Currency, c.Amount, c.Created}
 }
 
 // credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
@@ -113,7 +114,7 @@ type result struct {
 	Account   string         `json:"account,omitempty" doc:"Of one that is booked: as that of a Credit."`
 	Currency  string         `json:"currency,omitempty" doc:"Of one that is booked: as that of a Credit."`
 	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Of one that is booked: as that of a Credit."`
-	Created   string         `json:"created_at,omitempty" format:"date-time" doc:"Of one that is booked: as that of a Credit."`
+	Created   time.Time      `json:"created_at,omitzero" doc:"Of one that is booked: as that of a Credit."`
 	Code      string         `json:"code,omitempty" doc:"Of one that is refused: as that of a problem."`
 	Detail    string         `json:"detail,omitempty" doc:"Of one that is refused: as that of a problem."`
 }

@@ -68,11 +68,12 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unread(err)
 	}
+	now := window.Now.Truncate(time.Millisecond) // as it is shown: the countdown agrees with it
 	web.WriteJSON(w, http.StatusOK, CampaignAnswer{
 		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: window.Status(),
-		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: window.Now.UTC(),
-		StartsIn: max(0, window.From.Sub(window.Now).Milliseconds()),
-		EndsIn:   max(0, window.To.Sub(window.Now).Milliseconds()),
+		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: now.UTC(),
+		StartsIn: max(0, window.From.Sub(now).Milliseconds()),
+		EndsIn:   max(0, window.To.Sub(now).Milliseconds()),
 	})
 	return nil
 }

@@ -3,10 +3,11 @@ package serve
 import (
 	"encoding/json"
 	"strconv"
-	"time"
+
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
-// writeGrab writes an answer just as encoding/json does, for a fifth of its time: a crowd gets nothing else.
+// writeGrab writes an answer just as internal/answers does, for a fifth of its time: a crowd gets nothing else.
 func writeGrab(a *GrabAnswer) []byte {
 	to := make([]byte, 0, 256+192*len(a.Receipts))
 	to = appendText(append(to, `{"outcome":`...), a.Outcome)
@@ -28,14 +29,14 @@ func writeGrab(a *GrabAnswer) []byte {
 		to = appendText(append(to, `,"per":`...), l.Per)
 		to = strconv.AppendInt(append(to, `,"max":`...), l.Max, 10)
 		if !l.Resets.IsZero() {
-			to = appendTime(append(to, `,"resets":`...), l.Resets)
+			to = answers.AppendTime(append(to, `,"resets":`...), l.Resets)
 		}
 		to = append(to, '}')
 	}
 	if !a.Starts.IsZero() {
-		to = appendTime(append(to, `,"starts":`...), a.Starts)
+		to = answers.AppendTime(append(to, `,"starts":`...), a.Starts)
 	}
-	to = appendTime(append(to, `,"time":`...), a.Time)
+	to = answers.AppendTime(append(to, `,"time":`...), a.Time)
 	if a.RequestID != "" {
 		to = appendText(append(to, `,"request_id":`...), a.RequestID)
 	}
@@ -46,7 +47,7 @@ func appendReceipt(to []byte, r *Receipt) []byte {
 	to = strconv.AppendInt(append(to, `{"packet":`...), r.Packet, 10)
 	to = strconv.AppendInt(append(to, `,"amount":`...), r.Amount, 10)
 	to = appendText(append(to, `,"event":`...), r.Event)
-	to = appendTime(append(to, `,"time":`...), r.Time)
+	to = answers.AppendTime(append(to, `,"time":`...), r.Time)
 	if r.RequestID != "" {
 		to = appendText(append(to, `,"request_id":`...), r.RequestID)
 	}
@@ -54,10 +55,6 @@ func appendReceipt(to []byte, r *Receipt) []byte {
 		to = appendText(append(to, `,"code":`...), r.Code)
 	}
 	return append(to, '}')
-}
-
-func appendTime(to []byte, t time.Time) []byte {
-	return append(t.AppendFormat(append(to, '"'), time.RFC3339Nano), '"')
 }
 
 // appendText leaves a text to encoding/json if anything in it must be escaped.

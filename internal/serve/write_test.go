@@ -1,15 +1,16 @@
 package serve
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
-// TestWriteGrab: what is written by hand is what encoding/json writes, whatever the answer holds.
+// TestWriteGrab: what is written by hand is what internal/answers writes, whatever the answer holds.
 func TestWriteGrab(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.StringMatching(`[!-~]{0,12}`), rapid.String())
@@ -35,7 +36,7 @@ func TestWriteGrab(t *testing.T) {
 		if rapid.Bool().Draw(t, "not started") {
 			a.Starts = at.Draw(t, "starts")
 		}
-		want, err := json.Marshal(&a)
+		want, err := answers.Marshal(&a)
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(writeGrab(&a)))
 	})

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
 // Code is what the code of a problem stands for.
@@ -188,7 +188,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 func WriteText(w http.ResponseWriter, status int, text []byte) { writeAs(w, status, plainJSON, text) }
 
 func marshal(v any) []byte {
-	text, err := json.Marshal(v)
+	text, err := answers.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("an answer of type %T can't be written as JSON: %v", v, err))
 	}

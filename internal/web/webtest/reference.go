@@ -91,7 +91,8 @@ func (r *reference) head(document string) {
 	fmt.Fprintf(&r.out, "# %s: reference\n\n%s\n", r.doc.Info.Title, paragraph(r.doc.Info.Description))
 	fmt.Fprintf(&r.out, "\n%s\n\n%s\n\n", paragraph("This page is made of ["+document+"]("+document+"), which is made of the code: "+
 		"TestDocumentIsCommitted compares both, and writes them with -update. Amounts are integers in minor units of the "+
-		"currency: fen, cents. Times are RFC 3339, in UTC. What has seconds in its name counts seconds, and ms milliseconds. "+
+		"currency: fen, cents. Times are RFC 3339 in UTC with milliseconds: "+
+		"2026-11-24T15:00:00.000Z. What has seconds in its name counts seconds, and ms milliseconds. "+
 		"An answer that refuses is a [Problem](#problem) with one of the codes; the page named above says what to do about each."),
 		"Who asks brings one of these. Words in brackets are roles or scopes; it must have one of them.")
 	for _, name := range slices.Sorted(maps.Keys(r.doc.Components.SecuritySchemes)) {
