@@ -15,7 +15,9 @@ type Set struct{ registry *prometheus.Registry }
 // New makes the Set of a process: the Go runtime's, the process' and the build's metrics are in it.
 func New(command, version string) *Set {
 	s := &Set{registry: prometheus.NewRegistry()}
-	s.registry.MustRegister(collectors.NewGoCollector(),
+	// go_memstats_alloc_bytes is a gauge and, with _total, a counter: OpenMetrics refuses two families of one name.
+	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
+		collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsMemory)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.gauge(BuildInfo).WithLabelValues(command, version).Set(1)
 	return s

@@ -1,0 +1,89 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// everything is a scrape of a process that has measured something of each kind.
+func everything(t *testing.T) string {
+	t.Helper()
+	s := New("serve", "v1")
+	c := s.Grabs()
+	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
+	c.Called("rain", 2, time.Millisecond, errors.New("no answer"))
+	w := s.Sinks()
+	w.Handler("kafka", stub{nil, hongbao.Heldf("later")}).Handle(t.Context(), []hongbao.Grant{{Trace: sampled}, {}})
+	w.Tally("kafka", func() Tally {
+		return Tally{Done: 7, Shards: map[string]int{"working": 2}, LastSteps: []time.Time{time.Now()}}
+	})
+	s.Requests(http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
+	s.Ledger()("write", time.Second, false, nil)
+	s.Kafka()("Produce", time.Second, errors.New("no answer"))
+	s.CountAlarms(zap.NewNop())
+	s.Publisher(func() Published { return Published{Batches: 4} })
+	s.State(Poll{Timeout: time.Second, Every: time.Hour, Ask: func(context.Context) (*State, error) {
+		return &State{
+			Sinks:  []SinkState{{Sink: "kafka", Workers: 2, Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}}}}},
+			Shards: []ShardState{{Shard: 4, Open: true, Events: 9}}, Servers: []ServerState{{Server: "r:1"}},
+			Campaigns: []CampaignState{{ID: "rain", Left: 3}}, Audit: &AuditState{Started: time.Now()},
+			Unfinished: map[string]int64{"top_ups": 3},
+		}, nil
+	}})
+	text := scrape(t, s)
+	for _, m := range All() {
+		if m != Connections { // of a listener that runs
+			require.True(t, strings.Contains(text, "# TYPE "+strings.TrimSuffix(m.Name, "_total")+" "), m.Name)
+		}
+	}
+	return text
+}
+
+// A family comes once, with its samples behind its metadata: strict parsers refuse a scrape otherwise.
+func TestFamiliesComeOnce(t *testing.T) {
+	t.Parallel()
+	text := everything(t)
+	seen, family := map[string]bool{}, ""
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			family, _, _ = strings.Cut(rest, " ")
+			require.False(t, seen[family], "two families are named %s", family)
+			seen[family] = true
+		} else if !strings.HasPrefix(line, "#") {
+			require.True(t, strings.HasPrefix(line, family), "%s comes behind %s", line, family)
+		}
+	}
+	require.True(t, strings.HasSuffix(text, "# EOF\n"))
+}
+
+// The strict parser of prometheus_client takes each line. `pip install prometheus_client` brings it.
+func TestStrictParserTakesTheMetrics(t *testing.T) {
+	t.Parallel()
+	const program = `import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+print(len(list(parse(sys.stdin.read()))))`
+	python := "python3"
+	if own := os.Getenv("HONGBAO_TEST_PYTHON"); own != "" {
+		python = own
+	}
+	if exec.CommandContext(t.Context(), python, "-c", "import prometheus_client.openmetrics.parser").Run() != nil {
+		t.Skip("needs prometheus_client; HONGBAO_TEST_PYTHON names a Python that has it")
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-c", program)
+	cmd.Stdin = strings.NewReader(everything(t))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
