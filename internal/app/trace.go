@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/serve"
 	"github.com/hongbao-project/hongbao/internal/tracing"
 	"github.com/hongbao-project/hongbao/producer"
@@ -56,7 +57,11 @@ func (a *App) traceSink(sink string, h hongbao.Handler) hongbao.Handler {
 	if a.tracer == nil {
 		return h
 	}
-	return a.tracer.Sink(sink, h)
+	topic := ""
+	if sink == configs.SinkKafka {
+		topic = a.Config.Publisher.Topic
+	}
+	return a.tracer.Sink(sink, topic, h)
 }
 
 // traceCalls makes spans of the calls to Redis of the producer that is to be made of grabs.

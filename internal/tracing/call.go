@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -55,8 +56,23 @@ func (t *Tracer) show(c *call) {
 	}
 }
 
-// Sink makes the spans of the calls of a sink's handler, for those of their grants that are traced.
-func (t *Tracer) Sink(sink string, h hongbao.Handler) hongbao.Handler {
+// work is what the spans of a sink's calls say of it. A sink takes its grants from a stream of Redis; the one that
+// writes to a topic is a producer.
+func work(sink, topic string) (trace.SpanKind, []attribute.KeyValue) {
+	if topic != "" {
+		return trace.SpanKindProducer, []attribute.KeyValue{attribute.String("hongbao.sink", sink),
+			semconv.MessagingSystemKafka, semconv.MessagingOperationName("send"), semconv.MessagingOperationTypeSend,
+			semconv.MessagingDestinationName(topic)}
+	}
+	return trace.SpanKindConsumer, []attribute.KeyValue{attribute.String("hongbao.sink", sink),
+		semconv.MessagingSystemKey.String("redis"), semconv.MessagingOperationName("process"),
+		semconv.MessagingOperationTypeProcess}
+}
+
+// Sink makes the spans of the calls of a sink's handler, for those of their grants that are traced. topic is where the
+// sink writes to; empty for one that writes to none.
+func (t *Tracer) Sink(sink, topic string, h hongbao.Handler) hongbao.Handler {
+	kind, attributes := work(sink, topic)
 	return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
 		start := time.Now()
 		errs := h.Handle(ctx, grants)
@@ -72,9 +88,8 @@ func (t *Tracer) Sink(sink string, h hongbao.Handler) hongbao.Handler {
 			parts = sampled(parts, partOf(&grants[i], err))
 		}
 		if len(parts) > 0 {
-			t.show(&call{name: "sink " + sink, kind: trace.SpanKindConsumer, start: start, end: time.Now(), parts: parts,
-				attributes: []attribute.KeyValue{attribute.String("hongbao.sink", sink),
-					semconv.MessagingBatchMessageCount(len(grants))}})
+			t.show(&call{name: "sink " + sink, kind: kind, start: start, end: time.Now(), parts: parts,
+				attributes: append(slices.Clip(attributes), semconv.MessagingBatchMessageCount(len(grants)))})
 		}
 		return errs
 	})

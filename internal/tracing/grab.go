@@ -34,7 +34,7 @@ func (t *Tracer) Requests(h http.Handler) http.Handler {
 		h.ServeHTTP(answer, r)
 		if route := r.Pattern[strings.IndexByte(r.Pattern, ' ')+1:]; route != "" {
 			span.SetName("POST " + route)
-			span.SetAttributes(semconv.HTTPRoute(route))
+			span.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(r.URL.Path)) // a path without a route may say anything
 		}
 		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
 		if answer.status >= http.StatusInternalServerError {
@@ -87,7 +87,7 @@ func (t *Tracer) Called(campaign string, grabs int, traces []string, took time.D
 		return
 	}
 	c := call{name: "redis grab.lua", kind: trace.SpanKindClient, end: time.Now(), attributes: []attribute.KeyValue{
-		semconv.DBSystemNameRedis, attribute.String("hongbao.campaign", campaign), attribute.Int("hongbao.grabs", grabs)}}
+		semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), attribute.String("hongbao.campaign", campaign), attribute.Int("hongbao.grabs", grabs)}}
 	c.start = c.end.Add(-took)
 	for _, text := range traces {
 		c.parts = sampled(c.parts, part{of: spanOf(text), err: err})

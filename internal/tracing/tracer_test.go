@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -213,7 +214,7 @@ func TestOneTrace(t *testing.T) {
 	of := b.grabs[0].Trace
 	b.Called("rain", 5, []string{of, "00-" + strings.Repeat("1", 32) + "-b7ad6b7169203331-00"}, time.Second, nil)
 	var seen []hongbao.Grant
-	h := b.Sink("balance", hongbao.HandlerFunc(func(_ context.Context, grants []hongbao.Grant) []error {
+	h := b.Sink("balance", "", hongbao.HandlerFunc(func(_ context.Context, grants []hongbao.Grant) []error {
 		seen = slices.Clone(grants)
 		return []error{nil, hongbao.Errorf(hongbao.ClassPermanent, "account a-user is closed"), nil}
 	}))
@@ -252,6 +253,39 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
+// Spans have the names and the kinds of OpenTelemetry's semantic conventions.
+func TestSemanticConventions(t *testing.T) {
+	t.Parallel()
+	b := setup(Options{})
+	b.send("POST", "/v1/campaigns/rain/grabs", sampling)
+	b.send("POST", "/a-user/unknown", sampling)
+	b.Called("rain", 1, []string{b.grabs[0].Trace}, time.Second, nil)
+	done := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
+	for sink, topic := range map[string]string{"kafka": "grants", "balance": ""} {
+		b.Sink(sink, topic, done).Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
+	}
+	for name, want := range map[string]struct {
+		kind trace.SpanKind
+		has  map[string]string
+	}{
+		"POST /v1/campaigns/{id}/grabs": {trace.SpanKindServer, map[string]string{"http.request.method": "POST",
+			"http.route": "/v1/campaigns/{id}/grabs", "url.path": "/v1/campaigns/rain/grabs"}},
+		"redis grab.lua": {trace.SpanKindClient, map[string]string{"db.system.name": "redis", "db.operation.name": "EVALSHA"}},
+		"sink kafka": {trace.SpanKindProducer, map[string]string{"messaging.system": "kafka",
+			"messaging.operation.name": "send", "messaging.operation.type": "send", "messaging.destination.name": "grants"}},
+		"sink balance": {trace.SpanKindConsumer, map[string]string{"messaging.system": "redis",
+			"messaging.operation.name": "process", "messaging.operation.type": "process"}},
+	} {
+		span := b.span(name)
+		require.NotEmpty(t, span, name)
+		require.Equal(t, want.kind, span[0].SpanKind, name)
+		require.Subset(t, attributes(span[0]), want.has, name)
+	}
+	for _, s := range b.spans.GetSpans() {
+		require.NotContains(t, fmt.Sprint(s.Name, attributes(s)), "a-user")
+	}
+}
+
 // What fails says so by its class.
 func TestFailures(t *testing.T) {
 	t.Parallel()
@@ -259,7 +293,7 @@ func TestFailures(t *testing.T) {
 	b.send("POST", "/v1/campaigns/away/grabs", sampling)
 	b.Called("away", 1, []string{b.grabs[0].Trace}, time.Second, hongbao.Outagef(hongbao.ClassUnknown, "away"))
 	for _, err := range []error{hongbao.Heldf("another has it"), errors.New("who knows")} {
-		b.Sink("kafka", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return []error{err} })).
+		b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return []error{err} })).
 			Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
 	}
 	var got []string
@@ -278,7 +312,7 @@ func TestUntracedAllocatesNothing(t *testing.T) {
 	b := setup(Options{OneIn: 0})
 	do := func(context.Context, *hongbao.Grab) (hongbao.Answer, error) { return hongbao.Answer{}, nil }
 	served := b.Requests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	sink := b.Sink("kafka", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
+	sink := b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
 	r, w, g := httptest.NewRequest(http.MethodPost, grabPath, nil), httptest.NewRecorder(), &hongbao.Grab{}
 	grants, ctx := make([]hongbao.Grant, 2000), t.Context()
 	for name, f := range map[string]func(){
@@ -337,7 +371,7 @@ func BenchmarkUntracedRequest(b *testing.B) {
 
 func BenchmarkUntracedSink(b *testing.B) {
 	s := setup(Options{})
-	h := s.Sink("kafka", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
+	h := s.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil }))
 	grants := make([]hongbao.Grant, 2000)
 	for b.Loop() {
 		h.Handle(b.Context(), grants)
