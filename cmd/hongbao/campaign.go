@@ -109,8 +109,8 @@ func createCmd() *cobra.Command {
 
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "load CAMPAIGN",
-		Short: "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
+		Use:     "load CAMPAIGN",
+		Short:   "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {

@@ -33,3 +33,28 @@ func TestCommandsOnAFrozenShard(t *testing.T) {
 	d.refused(5, []string{"audit"}, "`hongbao recover`")
 	d.refused(5, []string{"campaign", "pause", "rain", "--why", "test"}, "`hongbao recover`")
 }
+
+// Each command and page names the same command for a Redis that was emptied, and that command works.
+func TestCommandsOnAnEmptiedRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 10, 1000)
+	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
+	g := d.serve()
+	g.grab("rain", "u8", "r1")
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	const advice = "run `hongbao recover`"
+	for _, args := range [][]string{{"status"}, {"sink", "list"}, {"audit"}, {"doctor"}, {"dead", "list"},
+		{"campaign", "show", "rain"}, {"campaign", "pause", "rain", "--why", "test"}, {"grab", "rain", "u9"}} {
+		r := d.run(args...)
+		require.NotZero(t, r.code, "%q", args)
+		require.Contains(t, r.out+r.err, advice, "%q", args)
+	}
+	g.says(advice)
+	r := d.run("recover")
+	require.Equal(t, 3, r.code)
+	require.Contains(t, r.out, "hongbao recover --accept-loss --shard 0")
+}

@@ -154,9 +154,9 @@ func (l *loader) checkTimes(c *Config) {
 		"a lease is renewed every third of it, and one late answer would lose it", "consumer.lease")
 	l.order("redis.read_timeout", c.Redis.ReadTimeout, "below producer.call_timeout", c.Producer.CallTimeout,
 		"else a call whose answer is lost can't be repeated", "producer.call_timeout")
-	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "not above redis.read_timeout",
-		c.Redis.ReadTimeout+1, "the client would give the connection up before Redis says how many replicas have the grant",
-		"redis.read_timeout")
+	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "below producer.call_timeout",
+		c.Producer.CallTimeout,
+		"the call would end before it", "producer.call_timeout")
 	l.order("ledger.lock_timeout", c.Ledger.LockTimeout, "below ledger.timeout", c.Ledger.Timeout,
 		"the transaction would end before it", "ledger.timeout")
 	l.order("consumer.backoff", c.Consumer.Backoff, "not above consumer.max_backoff", c.Consumer.MaxBackoff+1, "",

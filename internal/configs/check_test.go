@@ -31,10 +31,9 @@ var contradictions = map[string]struct {
 		"default: redis.read_timeout: it is 3s, want it below producer.call_timeout, which is 3s (flag " +
 			"--producer.call_timeout): else a call whose answer is lost can't be repeated",
 		[]string{"--redis.read_timeout=2999ms"}},
-	"durability": {[]string{"--producer.durability_timeout=3001ms"},
-		"producer.durability_timeout: it is 3.001s, want it not above redis.read_timeout, which is 3s (default): the client " +
-			"would give the connection up",
-		[]string{"--redis.read_timeout=3001ms"}},
+	"durability": {[]string{"--producer.durability_timeout=5s"},
+		"producer.durability_timeout: it is 5s, want it below producer.call_timeout, which is 5s (default)",
+		[]string{"--producer.call_timeout=6s"}},
 	"lock timeout": {[]string{"--ledger.lock_timeout=10s"},
 		"ledger.lock_timeout: it is 10s, want it below ledger.timeout, which is 10s (default)",
 		[]string{"--ledger.timeout=11s"}},

@@ -42,8 +42,7 @@ func AskBelongs(ctx context.Context, rdb redis.UniversalClient, pipe redis.Pipel
 			key = k.Meta()
 		}
 		return hongbao.Outagef(hongbao.ClassTransient,
-			"%w: redis key %s is not there: this Redis has lost it, or was never founded, or the "+
-				"key prefix is another one; see that the configuration names the right Redis and prefix, then run "+
-				"`hongbao recover`, or `hongbao init` for a new deployment", ErrFrozen, key)
+			"%w: redis key %s is not there: this Redis has lost it, or redis.addrs or deployment.key_prefix names "+
+				"another one: %s", ErrFrozen, key, afterLoss)
 	}
 }

@@ -248,9 +248,8 @@ func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 		return m, away, err
 	case !found:
 		return m, away, hongbao.Errorf(hongbao.ClassBroken,
-			"%w: this Redis has no deployment under redis key %s; let redis.addrs and deployment.key_prefix name the "+
-				"right one, `hongbao init` founds a new one. If it was there before, Redis has lost what it had: `hongbao recover`",
-			ErrNotFounded, layout.Deployment())
+			"%w: this Redis has no deployment under redis key %s. If redis.addrs and deployment.key_prefix name the right "+
+				"one, Redis has lost it: %s", ErrNotFounded, layout.Deployment(), afterLoss)
 	case m.Deployment != deployment:
 		return m, away, differs(layout.Deployment(), deploymentField, m.Deployment, deployment)
 	case n != layout.Len():
@@ -263,8 +262,8 @@ func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 		case has == nil && slices.Contains(silent, i):
 		case has == nil:
 			return m, away, hongbao.Errorf(hongbao.ClassBroken,
-				"%w to the end, or Redis has lost shard %d (redis key %s): if `hongbao init` was killed, run it again; "+
-					"else `hongbao recover`", ErrNotFounded, i, key)
+				"%w to the end, or Redis has lost shard %d (redis key %s). If `hongbao init` was killed, run it again; "+
+					"else %s", ErrNotFounded, i, key, afterLoss)
 		case has.Mark != m:
 			return m, away, differs(key, foundingField, has.Founding, m.Founding)
 		}

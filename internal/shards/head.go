@@ -107,9 +107,11 @@ func (h Head) atWork(ctx context.Context) error {
 
 // notFounded is the error of a shard without meta.
 func (k *Shard) notFounded() error {
-	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard, or nobody founded it; "+
-		"run `hongbao recover` to see what is lost, or `hongbao init` for a new deployment", k.Keys.Meta()))
+	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard: %s", k.Keys.Meta(), afterLoss))
 }
+
+// afterLoss is the advice of each error about a Redis that lacks a shard or all of them.
+const afterLoss = "run `hongbao recover`, which shows what is lost; `hongbao init` is for a new deployment only"
 
 // Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes;
 // both are counted. An entry of a newer build is an error.
