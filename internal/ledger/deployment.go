@@ -170,6 +170,19 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	return seq, err
 }
 
+// HighestSeqIn is the highest of a shard's seqs in the range that the ledger has; 0 if it has none there.
+func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error) {
+	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
+		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
+			UNION ALL SELECT seq FROM quarantine WHERE shard = $1 AND seq >= $2 AND seq <= $3
+			UNION ALL SELECT seq FROM pending WHERE shard = $1 AND seq >= $2 AND seq <= $3
+			UNION ALL SELECT close_seq FROM refund WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
+			UNION ALL SELECT close_seq FROM refund_close WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
+			UNION ALL SELECT last_seq FROM archive_shard WHERE shard = $1 AND last_seq >= $2 AND last_seq <= $3) AS seen`,
+		[]any{int64(shard), seqs.First, seqs.Last}, number}.one(ctx, l)
+	return seq, err
+}
+
 // Events are what the ledger knows of a range of seqs.
 type Events struct {
 	// Campaigns are those whose grants are among them: paid, in quarantine or pending.

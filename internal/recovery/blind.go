@@ -14,13 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// blindEpochs is by how much the epoch rises at least if the ledger was not asked: it may know of later openings.
+// An opening without the ledger raises the epoch by at least blindEpochs: the ledger may know later openings.
 const blindEpochs = 1 << 20
 
-// blindEpoch is the epoch of an opening without the ledger. The clock makes it differ from that of an opening that Redis has
-// lost since.
+// blindEpoch is the epoch of an opening without the ledger. It contains the time, so it differs from the epoch of an opening
+// that Redis has lost.
 func blindEpoch(epoch int64, now time.Time) int64 {
-	return epoch + blindEpochs + now.UnixMilli() - time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	return epoch + blindEpochs + max(0, now.UnixMilli()-time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 }
 
 // Blind says why a frozen shard can't be opened without the ledger; nil if it can.
@@ -48,10 +48,10 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by, why string) e
 	}
 	now := time.Now()
 	epoch := blindEpoch(v.Epoch, now)
-	list := append(slices.Clone(v.Unrecorded), shards.Unrecorded{Epoch: epoch, Seq: v.Redis, By: by, Why: why,
+	list := append(slices.Clone(v.Unrecorded), shards.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(), By: by, Why: why,
 		Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
 	opened, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).Reopen(ctx, r.cfg.Space, &shards.Reopening{
-		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Accepted: true, Unrecorded: list, Sinks: r.cfg.Sinks})
+		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks})
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: look again", v.Shard)
 	}

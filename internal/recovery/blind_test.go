@@ -196,7 +196,7 @@ func TestALossNeedsTheLedger(t *testing.T) {
 	}
 }
 
-// A failover right after such an opening loses it. The next one gets another epoch and other seqs than the first.
+// A failover right after such an opening loses it. The next one gets another epoch than the first.
 func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -213,4 +213,43 @@ func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
 	require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
 	redis, inLedger := w.epochs(t)
 	require.Equal(t, []int64{second, second}, []int64{redis, inLedger})
+}
+
+// A producer that has seen grants that Redis lost is a witness of an opening without the ledger, as of any other.
+func TestLateWitnessOfAnOpeningWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	w.settle(t)
+	old := w.older(t)
+	late := w.process(t)
+	require.Equal(t, 5, outcomes(w.grab(t, late.rdb, 5))[hongbao.OutcomeGranted])
+	w.restart(t, old)
+	w.opensBlind(t, 0, "the database burns")
+	require.Equal(t, 1, outcomes(w.grab(t, w.rdb, 1))[hongbao.OutcomeGranted], "the fault fired")
+	late.watch(t)
+	w.isFrozen(t)
+	require.Contains(t, <-late.alarms, shards.LostData+": shard 0: event 15 was seen in epoch 1")
+}
+
+// Redis loses that the mark was removed, and nothing else: the ledger's later events are those of the opening.
+func TestAMarkThatComesBack(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 2)
+	w.settle(t)
+	w.restart(t, "")
+	w.opensBlind(t, 0, "the database burns")
+	require.Equal(t, 2, outcomes(w.grab(t, w.rdb, 2))[hongbao.OutcomeGranted])
+	_, mark, err := w.shard().Unrecorded(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
+	w.settle(t)
+	require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "unrecorded", mark).Err())
+	w.restart(t, "")
+	w.opens(t)
+	require.NoError(t, w.shard().CheckRecorded(t.Context()))
+	words, err := w.ledger.AcceptedLosses(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, words, 1, "the ledger has the decision once")
 }

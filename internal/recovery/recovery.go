@@ -26,6 +26,7 @@ type Ledger interface {
 	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
 	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
+	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error)
 	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
@@ -231,6 +232,10 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 	return retry.Poll(waiting, 100*time.Millisecond, func() (bool, error) {
 		return r.alone(ctx, v.Shard, func(ctx context.Context) error {
 			now, err := r.verdict(ctx, v.Shard)
+			if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
+				retry.Pause(ctx, r.cfg.Gather-now.For)
+				now, err = r.verdict(ctx, v.Shard)
+			}
 			if err != nil {
 				return err
 			}

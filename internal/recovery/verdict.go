@@ -118,8 +118,8 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
 	return r.askCampaigns(ctx, v)
 }
 
-// askLedger asks the ledger for the epoch and the highest event. After an opening without it, an event that the ledger has
-// and Redis did not have then is one that the shard was opened without.
+// askLedger asks the ledger for the epoch and the highest event. An event that an opening without the ledger skipped, and
+// that the ledger has, is one that the shard was opened without.
 func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	if v.Ledger = -1; r.cfg.Ledger == nil {
 		return nil
@@ -129,11 +129,17 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 		return err
 	}
 	v.Epoch = max(v.Epoch, state.Epoch)
-	v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard)
-	if len(v.Unrecorded) > 0 && v.Ledger > v.Unrecorded[0].Seq {
-		v.Late = max(v.Late, v.Ledger)
+	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
+		return err
 	}
-	return err
+	for _, u := range v.Unrecorded { // later events may be of that opening: Redis can lose that its mark was removed
+		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last})
+		if err != nil {
+			return err
+		}
+		v.Late = max(v.Late, late)
+	}
+	return nil
 }
 
 // LastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also

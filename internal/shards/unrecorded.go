@@ -18,6 +18,7 @@ type Unrecorded struct {
 	Epoch int64 `json:"epoch"`
 	// Seq is the shard's last event before the opening. The ledger was not asked whether it knows a later one.
 	Seq  int64     `json:"seq"`
+	Last int64     `json:"last"` // the last seq that the opening skipped
 	By   string    `json:"by"`
 	Why  string    `json:"why"`
 	Lost string    `json:"lost"` // what was known then
@@ -61,8 +62,8 @@ func (k *Shard) CheckRecorded(ctx context.Context) error {
 		return err
 	}
 	last := list[len(list)-1]
-	return hongbao.Outagef(hongbao.ClassTransient, "%w: %q ordered it at %s (%q); a worker that reaches the ledger notes it "+
-		"there, and then this goes on", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
+	return hongbao.Outagef(hongbao.ClassTransient, "%w: %q opened it at %s (%q). Its grants go on once a worker has noted "+
+		"that in the ledger", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
 }
 
 // Recorded notes that the ledger has the openings whose text is given. Newer ones stay.
