@@ -171,6 +171,16 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{asked})
 	require.NoError(t, err)
 	require.Equal(t, int64(120), highest(3), "a credit that was asked for may be booked")
+
+	for seqs, want := range map[stream.SeqRange]int64{{First: 1, Last: 1 << 40}: 120, {First: 100, Last: 119}: 0,
+		{First: 2, Last: 3}: 3, {First: 5, Last: 77}: 77, {First: 78, Last: 119}: 99, {First: 120, Last: 120}: 120} {
+		seq, err := f.ledger.HighestSeqIn(t.Context(), 3, seqs)
+		require.NoError(t, err)
+		require.Equal(t, want, seq, "%v", seqs)
+		seq, err = f.ledger.HighestSeqIn(t.Context(), 2, seqs)
+		require.NoError(t, err)
+		require.Zero(t, seq, "another shard's")
+	}
 }
 
 // What is paid, in quarantine, pending, or a close that was refunded is known; another shard's is not.
