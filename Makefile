@@ -38,7 +38,7 @@ demo: build ## see all of it in half a minute, with no server at all
 # go list compiles the tests; go test need not vet again. The packages that take longest are named first: the others end
 # beside them. Tests wait for servers more than they work: four of a package run at once. No test needs DWARF: -w links
 # sooner.
-test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 15 minutes
+test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 11 minutes
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \

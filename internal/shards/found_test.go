@@ -67,7 +67,7 @@ func TestOpenWritesNothing(t *testing.T) {
 		require.ErrorContains(t, err, part)
 		require.Equal(t, before, b.dump(t))
 	}
-	refused("`hongbao init` founds a new one")
+	refused("run `hongbao recover`")
 	require.NoError(t, shards.Found(t.Context(), rdb, layout,
 		shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)

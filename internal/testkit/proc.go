@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -24,20 +25,44 @@ const (
 )
 
 // freePorts finds n ports of the loopback that nobody listens on. They lie below the range from which systems take the
-// ports of outgoing connections (32768 and up), so a server that restarts finds them free again.
+// ports of outgoing connections (32768 and up), so a server that restarts finds them free again. Tests take ports long
+// before they listen, so none is given twice soon: not by this process, nor by the tests of another package.
 func freePorts(n int) ([]int, error) {
 	const low, high = 20000, 32000
 	var last error
 	for range 100 {
+		turn, err := nextPorts(n)
+		if err != nil {
+			return nil, err
+		}
 		ports := make([]int, n)
-		for i, offset := range rand.Perm(high - low)[:n] {
-			ports[i] = low + offset
+		for i := range ports {
+			ports[i] = low + (turn+i)%(high-low)
 		}
 		if last = portsFree(ports); last == nil {
 			return ports, nil
 		}
 	}
 	return nil, fmt.Errorf("find %d free ports from %d to %d: %w", n, low, high, last)
+}
+
+// nextPorts raises the number that all test processes of this machine share by n, and gives what it was.
+func nextPorts(n int) (int, error) {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hongbao-test-ports-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return 0, fmt.Errorf("open the number of the next port: %w", err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // until it is closed
+		return 0, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	text := make([]byte, 8)
+	if _, err := f.ReadAt(text, 0); err != nil { // a new file: begin anywhere
+		binary.BigEndian.PutUint64(text, uint64(rand.IntN(12_000)))
+	}
+	next := binary.BigEndian.Uint64(text)
+	_, err = f.WriteAt(binary.BigEndian.AppendUint64(nil, next+uint64(n)), 0)
+	return int(next % (1 << 31)), err
 }
 
 func portsFree(ports []int) error {

@@ -137,5 +137,10 @@ func (p *Program) Wait(most time.Duration) int {
 // Says waits until its log, which is on the standard error output, has a text.
 func (p *Program) Says(most time.Duration, text string) {
 	p.t.Helper()
+	defer func() {
+		if p.t.Failed() {
+			p.t.Logf("it said: %s", p.Err.String())
+		}
+	}()
 	Eventually(p.t, most, func() bool { return strings.Contains(p.Err.String(), text) }, "%v says %q", p.Cmd.Args[1:], text)
 }
