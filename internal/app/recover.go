@@ -116,8 +116,8 @@ type Effect struct {
 	LeftAmount hongbao.Amount `json:"left_amount"`
 }
 
-// Recover reports what Redis has lost. With an Acceptance it opens that shard.
-func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
+// openRecoverer opens Redis and whatever the options do not leave out.
+func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (*recovery.Recoverer, error) {
 	err := a.reachRedis(ctx)
 	if !opts.WithoutLedger {
 		err = errors.Join(err, a.openLedger(ctx))
@@ -125,7 +125,12 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
+	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
+}
+
+// Recover reports what Redis has lost. With an Acceptance it opens that shard.
+func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
+	r, err := a.openRecoverer(ctx, &opts)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,7 @@ func TestSinkWideRefusals(t *testing.T) {
 		t.Run(code.Title(), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
+			b.cfg.AttemptTime = hopeless // a topic that is not there is asked for that long, well below MaxClaimAge
 			p, w := b.worker(t)
 			w.answer = func(r kafka.Request) error {
 				if _, ok := r.(*rawproduce.Request); ok {
