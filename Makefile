@@ -36,13 +36,13 @@ demo: build ## see all of it in half a minute, with no server at all
 
 # The soak comes first so that the last lines are go test's. It waits more than it works, so go vet runs beside it, and
 # go list compiles the tests; go test need not vet again. The packages that take longest are named first: the others end
-# beside them. Tests wait for servers more than they work: four of a package run at once. No test needs DWARF: -w links
+# beside them. Tests wait for servers more than they work: three of a package run at once. No test needs DWARF: -w links
 # sooner.
-test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 11 minutes
+test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 12 minutes
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
-		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 4 $(LONGEST) ./...
+		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 3 $(LONGEST) ./...
 
 image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
 	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
