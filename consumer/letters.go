@@ -142,11 +142,16 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 		return
 	}
 	said := fmt.Sprintf("%d dead letters within a minute: %.200s", n, why)
-	err := s.c.pauseCampaign(context.WithoutCancel(ctx), g.Campaign, said)
-	s.log.Error("ALARM: too many grants of a campaign become dead letters with one reason: the worker pauses the campaign for "+
-		"the sink, and its other grants wait; mend the reason, then run `hongbao sink resume SINK --campaign ID`; an error "+
-		"here names shards where the pause failed: the next letter tries it again", zap.String("code", "sink_campaign_paused"),
-		zap.String("campaign", g.Campaign), zap.Int64("letters", n), zap.NamedError("reason", why), zap.Error(err))
+	first, err := s.c.pauseCampaign(context.WithoutCancel(ctx), g.Campaign, said)
+	log := s.log.With(zap.String("campaign", g.Campaign), zap.Int64("letters", n), zap.NamedError("reason", why))
+	if first || err != nil {
+		log.Error("ALARM: too many grants of a campaign become dead letters with one reason: the worker pauses the campaign "+
+			"for the sink, and its other grants wait; fix the reason, then run `hongbao sink resume SINK --campaign ID`; an error "+
+			"here names shards where the pause failed: the next letter tries it again",
+			zap.String("code", "sink_campaign_paused"), zap.Error(err))
+	} else {
+		log.Info("the campaign is paused for the sink already")
+	}
 	if err == nil {
 		s.c.letters.forget(g.Campaign)
 	}
@@ -156,12 +161,19 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	}
 }
 
-// pauseCampaign pauses a campaign for the sink on every shard.
-func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) error {
+// pauseCampaign pauses a campaign for the sink on every shard. first is true for the one call that paused it on its
+// home: of workers that pause it at once, that one raises the alarm.
+func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the entries in hand are the worker's own for as long
 	defer cancel()
-	return errors.Join(shards.Each(c.layout.Len(), func(i int) error {
-		_, _, err := shards.Of(c.cfg.Redis, c.layout.Shard(i)).PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
+	home := c.layout.Home(campaign).Index()
+	err = errors.Join(shards.Each(c.layout.Len(), func(i int) error {
+		k := shards.Of(c.cfg.Redis, c.layout.Shard(i))
+		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
+		if i == home {
+			first = changed
+		}
 		return err
 	})...)
+	return first, err
 }

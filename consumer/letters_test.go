@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,6 +142,48 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	require.Equal(t, 6, s.size())
 	require.Len(t, b.dead(t), 6)
 	require.NoError(t, w.stop())
+}
+
+// Two workers come to the number of letters at once: the campaign is paused once, and one of them raises the alarm.
+func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 2)
+	var called [2]sync.Once
+	var both sync.WaitGroup
+	both.Add(2)
+	workers := make([]*worker, 2)
+	for i := range workers {
+		cfg := b.config(t, fmt.Sprint("w", i), newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+			called[i].Do(both.Done)
+			both.Wait() // neither knows what the other one does
+			errs := make([]error, len(grants))
+			for j := range errs {
+				errs[j] = hongbao.Errorf(hongbao.ClassPermanent, "no account")
+			}
+			return errs
+		}))
+		cfg.PauseLetters, cfg.BatchGrants = 1, 1
+		workers[i] = start(t, cfg)
+	}
+	b.addTo(t, "rain", 40)
+	said := func(text string) (n int) {
+		for _, w := range workers {
+			n += w.logs.FilterMessageSnippet(text).Len()
+		}
+		return n
+	}
+	testkit.Eventually(t, soon, func() bool {
+		return said("ALARM: too many grants of a campaign")+said("the campaign is paused for the sink already") >= 2
+	}, "both have paused it")
+	require.Equal(t, 1, said("ALARM: too many grants of a campaign"))
+	for shard := range b.layout.Len() {
+		p := b.pausedCampaigns(t, shard, group)
+		require.Len(t, p, 1)
+		require.Contains(t, p[0].Why, "1 dead letters within a minute: no account")
+	}
+	for _, w := range workers {
+		require.NoError(t, w.stop())
+	}
 }
 
 // Fewer letters, letters with different reasons, and a knob of 0 pause nothing.

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,6 +34,8 @@ type TrimmerConfig struct {
 	MaxEvents int64 `knob:"trimmer.max_events" default:"5000000" want:"0 to 1_000_000_000 events"`
 	// How long a consumer with nothing pending is idle before it is removed.
 	ForgetAfter time.Duration `knob:"trimmer.forget_after" default:"10m" want:"1s to 720h"`
+	// How long the records of requeued dead letters are kept. The records of dropped ones stay.
+	Letters time.Duration `knob:"trimmer.letters" default:"720h" want:"1h to 87600h"`
 }
 
 // DefaultTrimmerConfig has every default but Redis, Space, Groups and Log.
@@ -59,10 +62,13 @@ type trimming struct {
 	floor  int64            // the chunk of the done floor
 	full   map[string]int64 // by group: the chunks of done bits before it are full
 	groups map[string]*watched
+
+	letters map[string]string // by group: the last record of a resolved letter that was read
+	expire  time.Time         // when the next records are read
 }
 
 func newTrimming(epoch int64) trimming {
-	return trimming{epoch: epoch, full: map[string]int64{}, groups: map[string]*watched{}}
+	return trimming{epoch: epoch, full: map[string]int64{}, groups: map[string]*watched{}, letters: map[string]string{}}
 }
 
 // trimLimit is how many entries one call of the script deletes; more would keep Redis busy for too long.
@@ -206,7 +212,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out shards.Trimmed, err 
 		at.floor = max(out.DoneFloor, firstKept(&out)) / shards.ChunkEvents
 		more := at.lookOn(out.Behind)
 		if out.Deleted < trimLimit/2 && !more {
-			return out, t.removeIdle(ctx, k, &out)
+			return out, cmp.Or(t.removeIdle(ctx, k, &out), t.expireLetters(ctx, k, at))
 		}
 	}
 	return out, ctx.Err()
@@ -278,6 +284,36 @@ func (t *Trimmer) removeIdle(ctx context.Context, k *shards.Shard, out *shards.T
 			t.cfg.Log.Info("removed the consumers of workers that are no more", zap.Int("shard", k.Keys.Index()),
 				zap.String("group", g.Name), zap.Strings("consumers", names))
 		}
+	}
+	return nil
+}
+
+// lettersLimit is how many records of resolved letters one call reads, and lettersEvery how long a trimmer waits after it
+// has read all.
+const (
+	lettersLimit = 200
+	lettersEvery = time.Minute
+)
+
+// expireLetters deletes records of requeued letters that are too old. Records behind those that were read are newer, so
+// none is read twice.
+func (t *Trimmer) expireLetters(ctx context.Context, k *shards.Shard, at *trimming) error {
+	if time.Now().Before(at.expire) {
+		return nil
+	}
+	more := false
+	for _, g := range t.cfg.Groups {
+		x, err := k.ExpireLetters(ctx, &shards.OldLetters{
+			Sink: g, Age: t.cfg.Letters, After: at.letters[g], Limit: lettersLimit,
+		})
+		if err != nil {
+			return err
+		}
+		at.letters[g] = cmp.Or(x.Last, at.letters[g])
+		more = more || x.Read == lettersLimit
+	}
+	if !more {
+		at.expire = time.Now().Add(lettersEvery)
 	}
 	return nil
 }

@@ -369,3 +369,42 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	require.NoError(t, <-ended)
 	s.onceEach(t, packets)
 }
+
+// Records of requeued letters expire; those of dropped ones stay, because audits and replays go by them.
+func TestRequeuedLettersExpire(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	b.add(t, 0, 1)
+	b.finish(t, group, 1)
+	tr, _ := b.trimmer(t, group)
+	log := b.keys().Resolved(group)
+	record := func(age time.Duration, decision string, n int) {
+		ms := time.Now().Add(-age).UnixMilli()
+		pipe := b.rdb.Pipeline()
+		for i := range n {
+			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: log, ID: fmt.Sprintf("%d-%d", ms, i+1),
+				Values: []string{"letter", "4-1", "decision", decision, "by", "ann", "why", "x"}})
+		}
+		_, err := pipe.Exec(t.Context())
+		require.NoError(t, err)
+	}
+	left := func() (decisions []string) {
+		rows, err := b.rdb.XRange(t.Context(), log, "-", "+").Result()
+		require.NoError(t, err)
+		for i := range rows {
+			decisions = append(decisions, rows[i].Values["decision"].(string))
+		}
+		return decisions
+	}
+	record(tr.cfg.Letters+time.Hour, shards.Requeued, lettersLimit+1)
+	record(tr.cfg.Letters+time.Minute, shards.Dropped, 2)
+	record(tr.cfg.Letters-time.Minute, shards.Requeued, 1)
+	kept := []string{shards.Dropped, shards.Dropped, shards.Requeued}
+
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, append([]string{shards.Requeued}, kept...), left(), "one call reads %d", lettersLimit)
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, kept, left())
+	require.NoError(t, tr.Trim(t.Context(), 0))
+	require.Equal(t, kept, left())
+}

@@ -19,7 +19,7 @@
 //	sink, rate                            a sink is paused for all workers, or goes on; its rate over all workers
 //	claim, complete, release              a push in progress, with a fence
 //	once                                  "push once" by message id
-//	resolve_letter                        the end of a dead letter
+//	resolve_letter, expire_letters        the end of a dead letter, and of its record
 //	replay, replayed                      what a named replay covers, and where it goes on
 //	lock                                  a named lock with one owner
 //	replicas                              the most replicas that a shard's primary has had

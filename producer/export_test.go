@@ -1,6 +1,10 @@
 package producer
 
-import "time"
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // Lanes is how many campaigns the producer keeps lanes for.
 func (p *Producer) Lanes() int {
@@ -41,4 +45,12 @@ func (p *Producer) Calls(campaign string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls
+}
+
+// Inspected notes that a server was inspected at a time, and returns how many servers the producer knows.
+func (p *Producer) Inspected(node redis.UniversalClient, at time.Time) int {
+	p.noteServer(node, nil, at)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return len(p.servers)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -193,13 +194,20 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*sh
 		if err != nil {
 			return nil, err
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.servers[node] = inspected{&servers[0], time.Now()}
+		p.noteServer(node, &servers[0], time.Now())
 		return &servers[0], nil
 	})
 	server, _ := v.(*shards.Server) // nil with an error
 	return server, err
+}
+
+// noteServer keeps what a server said at a time, and forgets what is too old to be used: the client of a node that left the
+// cluster is never asked again.
+func (p *Producer) noteServer(node redis.UniversalClient, server *shards.Server, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.servers, func(_ redis.UniversalClient, has inspected) bool { return at.Sub(has.at) >= inspectedFor })
+	p.servers[node] = inspected{server, at}
 }
 
 // vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis has

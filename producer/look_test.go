@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -225,4 +226,23 @@ func TestClientOptions(t *testing.T) {
 	require.ErrorContains(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true,
 		RouteRandomly: true})), "RouteRandomly")
 	require.ErrorContains(t, refused(redis.NewRing(&redis.RingOptions{})), "Ring")
+}
+
+// A producer forgets the servers that it has not asked for a while: a cluster's client makes new clients for its nodes
+// whenever the topology changes.
+func TestServersAreForgotten(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, hongbao.Space{Prefix: "hb", Shards: 1}, "test"
+	p, err := producer.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	now := time.Now()
+	for i := range 100 {
+		node := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", 2+i)})
+		require.NoError(t, node.Close())
+		require.LessOrEqual(t, p.Inspected(node, now.Add(time.Duration(i)*100*time.Millisecond)), 10)
+	}
 }

@@ -164,6 +164,27 @@ func TestCampaignPausedForASink(t *testing.T) {
 	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "no id", "--by", "ann", "--why", "x"}, `campaign "no id"`)
 }
 
+// A mistyped campaign is an error, and changes nothing: a person would believe that its grants wait, or go on.
+func TestMistypedCampaignOfASink(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 5, 1000)
+	cmd := func(what, campaign string) []string {
+		return []string{"sink", what, "balance", "--campaign", campaign, "--by", "ann", "--why", "drill"}
+	}
+	d.refused(1, cmd("resume", "rain"), "campaign rain was never paused for sink balance", "hongbao sink list")
+	d.refused(1, cmd("pause", "rian"), "campaign rian is not in Redis", "look at the id")
+	d.refused(1, cmd("resume", "rian"), "campaign rian was never paused for sink balance")
+	require.Zero(t, d.rdb.Exists(t.Context(), d.space.Shard(0).SinkCampaigns("balance"), d.space.Shard(0).Controls()).Val())
+	d.ok(cmd("pause", "rain")...)
+	d.refused(1, cmd("resume", "rian"), "campaign rian was never paused for sink balance")
+	require.Len(t, d.sinkState("balance").Campaigns, 1)
+	require.Equal(t, "campaign rain goes on at balance\n", d.ok(cmd("resume", "rain")...))
+	require.Equal(t, "campaign rain goes on at balance, as before\n", d.ok(cmd("resume", "rain")...))
+	require.NoError(t, d.rdb.Del(t.Context(), d.space.Home("rain").Campaign("rain")).Err())
+	require.Equal(t, "campaign rain is paused at balance\n", d.ok(cmd("pause", "rain")...), "its letters may outlive it")
+}
+
 // One shard is frozen: `hongbao sink list` and `hongbao status` tell of the other, and name it.
 func TestSinksBesideAFrozenShard(t *testing.T) {
 	t.Parallel()

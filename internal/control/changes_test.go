@@ -271,6 +271,9 @@ func TestPauseOfASink(t *testing.T) {
 	}
 	d.post("operator", "/v1/sinks/kafka/pause", `{"why":"x"}`).Refused(t, "unknown_sink")
 	d.post("operator", "/v1/sinks/balance/pause", `{}`).Refused(t, "invalid_value")
+	d.post("operator", "/v1/sinks/balance/pause", `{"why":"x","campaign":"rian"}`).Refused(t, "refused")
+	d.post("operator", "/v1/sinks/balance/resume", `{"why":"x","campaign":"rian"}`).Refused(t, "refused")
+	d.post("operator", "/v1/sinks/kafka/resume", `{"why":"x","campaign":"rian"}`).Refused(t, "unknown_sink")
 }
 
 // A grant in quarantine is found, decided once by who may, and is none for a key with another scope.

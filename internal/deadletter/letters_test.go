@@ -174,6 +174,45 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+// A requeue delivers letters of a campaign that is paused for their sink: a person tries one before they resume it. What
+// the sink refuses again stays a letter. The pause stays either way.
+func TestRequeueOfAPausedCampaign(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	l := w.Letters()
+	for shard := range deadlettertest.Shards {
+		k := shards.Of(w.Redis, w.Layout.Shard(shard))
+		_, _, err := k.PauseSinkCampaign(t.Context(), "kafka", "snow", "hongbao", "1000 dead letters within a minute")
+		require.NoError(t, err)
+	}
+	refuse := true
+	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
+		if !refuse {
+			return nil
+		}
+		errs := make([]error, len(grants))
+		for i := range errs {
+			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "no account")
+		}
+		return errs
+	}
+	cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}
+	one := deadletter.Pick{IDs: []string{deadlettertest.List(t, l, deadletter.Filter{})[0].ID}}
+	one.Filter.Sinks = []string{"kafka"}
+	for _, want := range []int64{0, 1} {
+		report, err := l.Requeue(t.Context(), cfg, one, ann, false)
+		require.NoError(t, err)
+		require.Equal(t, []int64{want, 1 - want}, []int64{report.Resolved, report.Failed})
+		require.Len(t, deadlettertest.List(t, l, deadletter.Filter{}), 5-int(want))
+		refuse = false
+	}
+	for shard := range deadlettertest.Shards {
+		list, err := shards.Of(w.Redis, w.Layout.Shard(shard)).SinkCampaigns(t.Context(), "kafka")
+		require.NoError(t, err)
+		require.True(t, list[0].Paused)
+	}
+}
+
 // Killed between the delivery and the end of the letter, a requeue is done again and the handler has the grant a second
 // time: nothing is lost, and the sink makes it harmless.
 func TestRequeueKilled(t *testing.T) {

@@ -1,6 +1,9 @@
 package recovery_test
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,4 +255,66 @@ func TestAMarkThatComesBack(t *testing.T) {
 	words, err := w.ledger.AcceptedLosses(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, words, 1, "the ledger has the decision once")
+}
+
+// hanging is a ledger that is asked and does not answer.
+type hanging struct {
+	recovery.Ledger
+
+	asked atomic.Int64
+}
+
+func (h *hanging) HighestSeq(ctx context.Context, _ int) (int64, error) {
+	h.asked.Add(1)
+	<-ctx.Done()
+	return 0, context.Cause(ctx)
+}
+
+// A person opens a shard while many workers ask a ledger that hangs: the workers let the person go first.
+func TestWorkersLetAPersonGoFirst(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 3)
+	w.restart(t, "")
+	person := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
+	verdicts, err := person.Verdicts(t.Context())
+	require.NoError(t, err)
+	worker := &shards.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
+	taken, _, err := w.shard().TakeLock(t.Context(), worker)
+	require.NoError(t, err)
+	require.True(t, taken)
+	accepted := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		accepted <- person.Accept(ctx, verdicts[0], "ann", "the database hangs")
+	}()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		return w.rdb.Exists(t.Context(), w.space.Shard(0).Lock("accept")).Val() == 1
+	}, "the person waits")
+
+	hung := &hanging{Ledger: w.ledger}
+	ctx, stop := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	var looks atomic.Int64
+	for range 20 {
+		rec := w.recoverer(func(c *recovery.Config) { c.Ledger, c.Gather = hung, time.Millisecond })
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				_ = rec.Tend(ctx, 0) // it fails when the test ends
+				looks.Add(1)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		stop()
+		workers.Wait()
+	})
+	testkit.Eventually(t, 10*time.Second, func() bool { return looks.Load() > 100 }, "the workers look")
+	_, err = w.shard().ReleaseLock(t.Context(), worker)
+	require.NoError(t, err)
+	require.NoError(t, <-accepted)
+	require.Zero(t, hung.asked.Load())
+	_, err = w.shard().OpenHead(t.Context())
+	require.NoError(t, err)
 }

@@ -110,6 +110,9 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	if z.Since < r.cfg.Gather && z.Seq >= 0 || time.Now().Before(r.next[shard]) {
 		return nil
 	}
+	if first, err := r.accepting(ctx, shard); err != nil || first {
+		return err
+	}
 	began := time.Now()
 	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
 		v := &Verdict{Shard: shard}
@@ -198,12 +201,28 @@ func (v *Verdict) String() string {
 
 // alone runs fn, unless another worker is at this shard: then it returns false. fn's context ends if the lease is lost.
 func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
+	return r.under(ctx, "recover", shard, fn)
+}
+
+// under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if the
+// lease is lost.
+func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
 	locks, err := lock.New(lock.Config{Redis: r.cfg.Redis, Layout: r.cfg.Space, Lease: r.cfg.Lease,
 		Poll: 100 * time.Millisecond})
 	if err != nil {
 		return false, err
 	}
-	return locks.Try(ctx, r.cfg.Space.Shard(shard), "recover", fn)
+	return locks.Try(ctx, r.cfg.Space.Shard(shard), name, fn)
+}
+
+// acceptLock is the lock of Accept. Workers do not begin to look at the shard while a person has it: with many workers and
+// a ledger that hangs, one of them would always be at the shard.
+const acceptLock = "accept"
+
+// accepting reports whether a person's Accept waits for the shard, or works on it.
+func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
+	n, err := r.cfg.Redis.Exists(ctx, r.cfg.Space.Shard(shard).Lock(acceptLock)).Result()
+	return n > 0, shards.Classify(err)
 }
 
 // Verdicts tells how every shard stands.
@@ -224,33 +243,41 @@ const acceptMargin = 10 * time.Second
 
 // Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
 // lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
-// worker that looks at the shard.
+// worker that looks at the shard, and no other worker begins to look meanwhile.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
 		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
 	defer cancel()
-	return retry.Poll(waiting, 100*time.Millisecond, func() (bool, error) {
-		return r.alone(ctx, v.Shard, func(ctx context.Context) error {
-			now, err := r.verdict(ctx, v.Shard)
-			if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
-				retry.Pause(ctx, r.cfg.Gather-now.For)
-				now, err = r.verdict(ctx, v.Shard)
-			}
-			if err != nil {
-				return err
-			}
-			if !now.Frozen || now.String() != v.String() {
-				return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
-			}
-			if now.Refused != "" {
-				return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
-			}
-			if r.cfg.Ledger == nil {
-				return r.openBlind(ctx, now, by, why)
-			}
-			return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
+	poll := func(fn func() (bool, error)) error { return retry.Poll(waiting, 100*time.Millisecond, fn) }
+	return poll(func() (bool, error) {
+		return r.under(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
+			return poll(func() (bool, error) {
+				return r.alone(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by, why) })
+			})
 		})
 	})
+}
+
+// accept is Accept for the one who is alone at the shard.
+func (r *Recoverer) accept(ctx context.Context, v *Verdict, by, why string) error {
+	now, err := r.verdict(ctx, v.Shard)
+	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
+		retry.Pause(ctx, r.cfg.Gather-now.For)
+		now, err = r.verdict(ctx, v.Shard)
+	}
+	if err != nil {
+		return err
+	}
+	if !now.Frozen || now.String() != v.String() {
+		return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+	}
+	if now.Refused != "" {
+		return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
+	}
+	if r.cfg.Ledger == nil {
+		return r.openBlind(ctx, now, by, why)
+	}
+	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
 }
 
 // maxAccepted is how many losses Accepted lists.

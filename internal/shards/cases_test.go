@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -359,6 +360,17 @@ func keepCases() map[string]scriptCase {
 				}
 				_, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx,
 					&shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
+				return err
+			},
+		},
+		"expire_letters": {
+			keys: func(b *bundle) []string { return []string{b.k.Resolved("kafka")} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Resolved("kafka"), ID: "5-1",
+					Values: []string{"letter", "4-1", "decision", shards.Requeued, "by", "ann", "why", "x"}}).Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := shards.Of(b.rdb, b.k).ExpireLetters(ctx, &shards.OldLetters{Sink: "kafka", Age: time.Hour, Limit: 9})
 				return err
 			},
 		},

@@ -34,7 +34,7 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 	if err != nil {
 		return Held{Place: k.Keys}, err
 	}
-	list, errs := heldOn(ctx, node, []Keys{k.Keys}, campaign, user)
+	list, errs := heldOn(ctx, node, []*Shard{k}, campaign, user)
 	return list[0], errs[0]
 }
 
@@ -63,26 +63,31 @@ func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout
 
 // heldOver asks places at once: with one question where there is one server.
 func heldOver(ctx context.Context, rdb redis.UniversalClient, places []Keys, campaign, user string) ([]Held, []error) {
+	of := make([]*Shard, len(places))
+	for i, k := range places {
+		of[i] = Of(rdb, k)
+	}
 	if _, cluster := rdb.(*redis.ClusterClient); !cluster {
-		return heldOn(ctx, rdb, places, campaign, user)
+		return heldOn(ctx, rdb, of, campaign, user)
 	}
 	list, errs := make([]Held, len(places)), make([]error, len(places))
 	var asking sync.WaitGroup
-	for i, k := range places {
-		asking.Go(func() { list[i], errs[i] = Of(rdb, k).UserHeld(ctx, campaign, user) })
+	for i, k := range of {
+		asking.Go(func() { list[i], errs[i] = k.UserHeld(ctx, campaign, user) })
 	}
 	asking.Wait()
 	return list, errs
 }
 
-// heldOn asks places that are on one server, at one instant: the campaign may leave Redis meanwhile.
-func heldOn(ctx context.Context, node redis.UniversalClient, places []Keys, campaign, user string) ([]Held, []error) {
+// heldOn asks places that are on one server, at one instant: the campaign may leave Redis meanwhile. node is the client
+// of that server; the shards keep their own client, because what they learn belongs to the process, not to a node.
+func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, campaign, user string) ([]Held, []error) {
 	list, errs := make([]Held, len(places)), make([]error, len(places))
 	reads := make([]func() (Held, error), len(places))
 	_, _ = node.TxPipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		server := p.Info(ctx, "server", "replication")
 		for i, k := range places {
-			reads[i] = Of(node, k).askHeld(ctx, p, server, campaign, user)
+			reads[i] = k.askHeld(ctx, p, server, campaign, user)
 		}
 		return nil
 	})

@@ -50,6 +50,8 @@ type place struct {
 	keys Keys
 }
 
+// states has the state of each shard by the client that the process uses for it. No node client of a cluster belongs
+// here: go-redis makes new ones whenever the topology changes.
 var states sync.Map // place to *state
 
 func stateOf(rdb redis.UniversalClient, keys Keys) *state {

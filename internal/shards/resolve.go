@@ -3,11 +3,15 @@ package shards
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var resolveLetterScript = newScript("resolve_letter")
+var (
+	resolveLetterScript = newScript("resolve_letter")
+	expireLettersScript = newDrainScript("expire_letters")
+)
 
 // What a person decides about a dead letter.
 const (
@@ -31,6 +35,35 @@ func (k *Shard) ResolveLetter(ctx context.Context, d *Decision) (bool, error) {
 		return false, err
 	}
 	return one(resolveLetterScript, reply, func(s string) (bool, error) { return s == "resolved", nil })
+}
+
+// OldLetters are records of resolved letters that may be too old to keep.
+type OldLetters struct {
+	Sink string
+	// Age is how old a record must be.
+	Age time.Duration
+	// After is the record behind which to look; empty for the first one.
+	After string
+	// Limit is how many records one call reads at most.
+	Limit int
+}
+
+// ExpiredLetters is the result of ExpireLetters.
+type ExpiredLetters struct {
+	Last          string // the last record that was read; empty for none
+	Read, Deleted int
+}
+
+// ExpireLetters deletes old records of requeued letters. Those of dropped letters stay: audits and replays need them.
+func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetters, error) {
+	reply, err := k.run(ctx, expireLettersScript, []string{k.Keys.Resolved(o.Sink)},
+		[]any{o.Age.Milliseconds(), o.After, o.Limit})
+	if err != nil {
+		return ExpiredLetters{}, err
+	}
+	r := replyReader{rest: reply}
+	out := ExpiredLetters{Last: r.string(), Read: r.int(), Deleted: r.int()}
+	return out, r.done(expireLettersScript)
 }
 
 // Letters reads a shard's dead letters of a sink from first to last as Range reads entries.
