@@ -150,12 +150,13 @@ func TestOneTraceFromGrabToSinks(t *testing.T) {
 	var headers []string
 	for _, m := range d.records() {
 		for _, h := range m.Headers {
-			if h.Key == cloudevent.HeaderTrace {
+			if h.Key == cloudevent.HeaderTrace || h.Key == cloudevent.HeaderParent {
 				headers = append(headers, string(h.Value))
 			}
 		}
 	}
-	require.Equal(t, []string{"00-" + callersTrace + "-" + hex.EncodeToString(serve["grab"].SpanId) + "-01"}, headers)
+	parent := "00-" + callersTrace + "-" + hex.EncodeToString(serve["grab"].SpanId) + "-01"
+	require.Equal(t, []string{parent, parent}, headers, "ce_traceparent and traceparent")
 }
 
 // A collector that is away, or hangs, costs no grab and no settlement, and delays no end for long.

@@ -34,4 +34,6 @@ const (
 	HeaderEpoch       = "epoch"
 	// HeaderFounding tells a deployment from another one with the same id; absent where it was founded without a ledger.
 	HeaderFounding = "founding"
+	// HeaderParent has the value of HeaderTrace under the name that OpenTelemetry's instrumentation of Kafka clients reads.
+	HeaderParent = "traceparent"
 )

@@ -74,9 +74,10 @@ func TestSpending(t *testing.T) {
 		d.keys["bounded"] = k.Text
 		return err
 	})
-	create := func(id, sponsor string, total int64) *reply {
-		c := campaignOf(id, 10, total)
-		c.Sponsor = sponsor
+	from := campaignOf("any", 10, 0) // once: its times are the clock's, and a repeat has the same
+	create := func(id, sponsor string, total hongbao.Amount) *reply {
+		c := from
+		c.ID, c.Sponsor, c.Total = id, sponsor, total
 		return d.post("bounded", "/v1/campaigns", specOf(t, c))
 	}
 	create("rain-1", "acme", 900).OK(t, http.StatusOK, nil)

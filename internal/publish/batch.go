@@ -62,6 +62,14 @@ func (b *batch) start(n numbers, ms int64) {
 	be.PutUint32(head[atSequence:], uint32(n.sequence))
 	b.buf = append(b.buf[:0], head[:]...)
 	b.count = 0
+	b.parents = true
+}
+
+// startAgain begins a stored batch. Its records have no header traceparent: a build before that header may have cut
+// the batch at the size limit, and the broker drops a copy only if it has the same number of records.
+func (b *batch) startAgain(n numbers, ms int64) {
+	b.start(n, ms)
+	b.parents = false
 }
 
 // add appends a grant, unless the batch would be longer than limit bytes then.
@@ -107,8 +115,8 @@ func (b *batch) finish() []byte {
 	return b.buf
 }
 
-// pack is finish with the records compressed. The same records give the same bytes again, in any worker whose build has
-// the same compressor.
+// pack is finish with the records compressed. Equal records give equal bytes, in any worker whose build has the same
+// compressor.
 func (b *batch) pack(codec kafka.Compression) ([]byte, error) {
 	raw := b.finish()
 	if codec == uncompressed {

@@ -35,7 +35,8 @@ func golden(t require.TestingT, n numbers, ms int64, grants []hongbao.Grant) []b
 			{Key: "epoch", Value: []byte(decimal(grants[i].Epoch))},
 		}
 		if grants[i].Trace != "" {
-			headers = append(headers, protocol.Header{Key: "ce_traceparent", Value: []byte(grants[i].Trace)})
+			headers = append(headers, protocol.Header{Key: "ce_traceparent", Value: []byte(grants[i].Trace)},
+				protocol.Header{Key: "traceparent", Value: []byte(grants[i].Trace)})
 		}
 		records = append(records, protocol.Record{
 			Time: time.UnixMilli(ms), Key: protocol.NewBytes([]byte(grants[i].User)), Value: protocol.NewBytes(m.value),

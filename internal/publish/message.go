@@ -13,6 +13,7 @@ import (
 type message struct {
 	fixedGrant, fixedFence []byte
 	fixedCount             int
+	parents                bool // records of traced grabs get the header traceparent
 
 	fixed       []byte
 	value       []byte
@@ -83,6 +84,10 @@ func (m *message) encode(g *hongbao.Grant) {
 	if g.Trace != "" {
 		m.headers = appendHeader(m.headers, cloudevent.HeaderTrace, g.Trace)
 		m.headerCount++
+		if m.parents {
+			m.headers = appendHeader(m.headers, cloudevent.HeaderParent, g.Trace)
+			m.headerCount++
+		}
 	}
 
 	v := append(m.value[:0], `{"campaign":"`...)

@@ -37,7 +37,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 	}
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
-	s.batch.start(st.numbers, st.ms)
+	s.batch.startAgain(st.numbers, st.ms)
 	for i := range grants {
 		s.batch.add(&grants[i], maxRebuilt)
 	}
@@ -66,7 +66,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 	return p.undecided(s, sent)
 }
 
-// maxRebuilt bounds a rebuilt batch; it is as long as the first copy was, whatever BatchBytes is now.
+// maxRebuilt bounds a rebuilt batch. It is at most as long as the first copy was, whatever BatchBytes is now.
 const maxRebuilt = 2 * maxBatchBytes
 
 // readStored reads the claim's payload and compares it with the claim and the configuration.
