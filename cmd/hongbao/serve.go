@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/control"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
@@ -32,15 +33,15 @@ func serveCmd() *cobra.Command {
 				if err := a.Await(cmd.Context(), "serve"); err != nil || cmd.Context().Err() != nil {
 					return err
 				}
-				return serveAll(cmd.Context(), a, app.Serving{})
+				return serveAll(cmd.Context(), a, app.Serving{}, nil)
 			})
 		},
 	}
 }
 
 // serveAll gives the control listener the administration API and the console, if there is a ledger: that has the API
-// keys.
-func serveAll(ctx context.Context, a *app.App, with app.Serving) error {
+// keys. faults are those of a development server, else nil.
+func serveAll(ctx context.Context, a *app.App, with app.Serving, faults console.Faults) error {
 	if a.Config.Ledger.DSN == "" {
 		a.Log().Info("no control listener: ledger.dsn is empty, and the API keys stand in the ledger")
 		return a.Serve(ctx, with)
@@ -57,7 +58,8 @@ func serveAll(ctx context.Context, a *app.App, with app.Serving) error {
 	if err != nil {
 		return err
 	}
-	pages, err := a.Console(authority, with.Faults)
+	pages, err := console.New(a.Config.Console, console.Deps{Source: a.PageSource(), Actions: a.PageActions(),
+		Authority: authority, Faults: faults, Log: a.Log(), Deployment: a.Config.Deployment.ID, TLS: cfg.ControlTLS != nil})
 	if err != nil {
 		return err
 	}

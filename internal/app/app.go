@@ -20,7 +20,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -35,9 +34,9 @@ type App struct {
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
-	measures *measures        // nil: nobody scrapes this process
-	tracer   *tracing.Tracer  // nil: nothing is traced
-	outcomes console.Outcomes // of the grabs that this process answers
+	measures *measures       // nil: nobody scrapes this process
+	tracer   *tracing.Tracer // nil: nothing is traced
+	outcomes Outcomes        // of the grabs that this process answers
 
 	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
 	redis   redis.UniversalClient

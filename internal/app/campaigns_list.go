@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -93,7 +93,7 @@ func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
 	defer cancel()
 	a.makeRedis()
 	_ = shards.Each(len(list), func(i int) error { // what is wrong is in the status
-		c := console.Campaign{ID: list[i].ID, State: list[i].Status}
+		c := model.Campaign{ID: list[i].ID, State: list[i].Status}
 		if c.State != string(ledger.StateRefunded) {
 			a.addRedis(ctx, &c)
 			list[i].Status = c.State

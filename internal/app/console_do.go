@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
@@ -17,11 +16,11 @@ import (
 // consolePatience is how long a sink that is out of reach is tried again: somebody waits at the screen.
 const consolePatience = 10 * time.Second
 
-// consoleActions is what the buttons of the console do: the same as the commands.
-type consoleActions struct{ *App }
+// PageActions is what the buttons of the console do: the same as the commands.
+type PageActions struct{ *App }
 
 // CheckCampaign tells whether the ledger has a campaign already, and refuses one that can't be created now.
-func (c consoleActions) CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error) {
+func (c PageActions) CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error) {
 	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
 		_, there, err = a.creatable(ctx, spec)
 		return err
@@ -30,7 +29,7 @@ func (c consoleActions) CheckCampaign(ctx context.Context, spec hongbao.Campaign
 }
 
 // CreateCampaign funds a campaign and draws its seed.
-func (c consoleActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
+func (c PageActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
 	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
 		created, err := a.CreateFunded(ctx, spec)
 		isNew = err == nil && created.Created
@@ -40,12 +39,12 @@ func (c consoleActions) CreateCampaign(ctx context.Context, _ *access.Caller, sp
 }
 
 // StoreCodes draws and stores the codes of a campaign that was created, or goes on with them.
-func (c consoleActions) StoreCodes(ctx context.Context, spec hongbao.Campaign) error {
+func (c PageActions) StoreCodes(ctx context.Context, spec hongbao.Campaign) error {
 	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error { return a.StoreCodes(ctx, spec, nil) })
 }
 
 // LoadCampaign loads a campaign into Redis and opens it.
-func (c consoleActions) LoadCampaign(ctx context.Context, _ *access.Caller, id string) error {
+func (c PageActions) LoadCampaign(ctx context.Context, _ *access.Caller, id string) error {
 	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
 		_, err := a.Load(ctx, id)
 		return err
@@ -53,7 +52,7 @@ func (c consoleActions) LoadCampaign(ctx context.Context, _ *access.Caller, id s
 }
 
 // TurnCampaign pauses or resumes a campaign. It needs Redis only.
-func (c consoleActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
+func (c PageActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
 	return c.Within(ctx, Needs{}, func(a *App) error {
 		if pause {
 			return a.Pause(ctx, id, fromConsole)
@@ -66,7 +65,7 @@ func (c consoleActions) TurnCampaign(ctx context.Context, _ *access.Caller, id s
 const fromConsole = "by a button of the console"
 
 // TurnSink pauses or resumes a sink for all workers. It needs Redis only.
-func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error {
+func (c PageActions) TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error {
 	return c.Within(ctx, Needs{}, func(a *App) error {
 		turn := a.ResumeSink
 		if pause {
@@ -78,7 +77,7 @@ func (c consoleActions) TurnSink(ctx context.Context, who *access.Caller, sink s
 }
 
 // Requeue delivers dead letters after all.
-func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
+func (c PageActions) Requeue(ctx context.Context, who *access.Caller, o LetterForm) (r *deadletter.Report,
 	err error) {
 	err = c.Within(ctx, Needs{}, func(a *App) error {
 		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, By: deadletter.Decider{By: who.Name(), Why: o.Why},
@@ -89,7 +88,7 @@ func (c consoleActions) Requeue(ctx context.Context, who *access.Caller, o conso
 }
 
 // Drop ends dead letters.
-func (c consoleActions) Drop(ctx context.Context, who *access.Caller, o console.LetterOrder) (r *deadletter.Report,
+func (c PageActions) Drop(ctx context.Context, who *access.Caller, o LetterForm) (r *deadletter.Report,
 	err error) {
 	err = c.Within(ctx, Needs{}, func(a *App) error {
 		r, err = a.DropLetters(ctx, o.Pick, deadletter.Decider{By: who.Name(), Why: o.Why}, o.DryRun)
@@ -99,7 +98,7 @@ func (c consoleActions) Drop(ctx context.Context, who *access.Caller, o console.
 }
 
 // Decide pays or voids a grant in quarantine.
-func (c consoleActions) Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error {
+func (c PageActions) Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error {
 	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
 		_, err := a.Decide(ctx, d)
 		return err
@@ -107,7 +106,7 @@ func (c consoleActions) Decide(ctx context.Context, who *access.Caller, d ledger
 }
 
 // TopUp adds packets to a campaign.
-func (c consoleActions) TopUp(ctx context.Context, who *access.Caller, o console.TopUpOrder) (text string, err error) {
+func (c PageActions) TopUp(ctx context.Context, who *access.Caller, o TopUpForm) (text string, err error) {
 	order := TopUpOrder{Campaign: o.Campaign, ID: o.ID, Packets: o.Packets, Total: o.Total, Expect: o.Expect,
 		By: who.Name(), Why: o.Why}
 	if order.Tiers, err = ParseTiers(strings.Fields(o.Tiers)); err != nil {
@@ -124,7 +123,7 @@ func (c consoleActions) TopUp(ctx context.Context, who *access.Caller, o console
 }
 
 // Replay delivers grants once more.
-func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.ReplayOrder) (text string, err error) {
+func (c PageActions) Replay(ctx context.Context, _ *access.Caller, o ReplayForm) (text string, err error) {
 	if err := c.CheckListed(o.To); err != nil {
 		return "", err
 	}
@@ -142,7 +141,7 @@ func (c consoleActions) Replay(ctx context.Context, _ *access.Caller, o console.
 }
 
 // Audit compares Redis, ledger and topic.
-func (c consoleActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Report, err error) {
+func (c PageActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Report, err error) {
 	err = c.Within(ctx, Needs{}, func(a *App) error {
 		return a.recorded(ctx, about(ctx, access.RunAudit, ""), func(ctx context.Context, e *access.Entry) error {
 			if r, err = a.Audit(ctx, audit.Options{}); err == nil {
@@ -152,4 +151,25 @@ func (c consoleActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.R
 		})
 	})
 	return r, err
+}
+
+// LetterForm picks dead letters: those of Pick.IDs, or those that the filter picks.
+type LetterForm struct {
+	Pick   deadletter.Pick
+	Why    string
+	DryRun bool
+}
+
+// TopUpForm is a wish to add packets to a campaign. Expect is what it was funded with on the page, ID was drawn with
+// it.
+type TopUpForm struct {
+	Campaign, ID, Tiers, Why string
+	Packets                  int64
+	Total, Expect            hongbao.Amount
+}
+
+// ReplayForm is a wish to deliver grants again.
+type ReplayForm struct {
+	Name, To, Campaign string
+	Missing, DryRun    bool
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -28,9 +28,9 @@ const (
 	consoleLedgerTime = 2 * time.Second
 )
 
-// consoleSource reads for the pages of the console; the journal as App does. While the ledger is away, the pages show
+// PageSource reads for the pages of the console; the journal as App does. While the ledger is away, the pages show
 // all that comes from Redis.
-type consoleSource struct {
+type PageSource struct {
 	*App
 	shapes shapes
 
@@ -50,11 +50,11 @@ type found struct {
 
 // list gives a page of campaigns, and says what is wrong with it. The first one has all that run now. While the ledger
 // is away it is as it was.
-func (s *consoleSource) list(ctx context.Context, q console.Search) (page found, note string) {
+func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note string) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
 	page, err := s.ask(ctx, q)
-	first := q == console.Search{}
+	first := q == model.Search{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -68,7 +68,7 @@ func (s *consoleSource) list(ctx context.Context, q console.Search) (page found,
 	return page, ""
 }
 
-func (s *consoleSource) ask(ctx context.Context, q console.Search) (page found, err error) {
+func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err error) {
 	l, err := s.sharedLedger(ctx)
 	if err != nil {
 		return page, err
@@ -79,7 +79,7 @@ func (s *consoleSource) ask(ctx context.Context, q console.Search) (page found, 
 		return page, err
 	}
 	page.list, page.more = page.list[:consoleCampaigns], true
-	if (q != console.Search{}) {
+	if (q != model.Search{}) {
 		return page, nil
 	}
 	running, err := s.running(ctx, l)
@@ -93,7 +93,7 @@ func (s *consoleSource) ask(ctx context.Context, q console.Search) (page found, 
 }
 
 // running are the loaded campaigns whose window is open. Redis is asked seldom which are loaded: drafts may be many.
-func (s *consoleSource) running(ctx context.Context, l *ledger.Ledger) (list []ledger.StoredCampaign, err error) {
+func (s *PageSource) running(ctx context.Context, l *ledger.Ledger) (list []ledger.StoredCampaign, err error) {
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
 	if time.Since(s.openAt) > openTime {
@@ -113,7 +113,7 @@ func (s *consoleSource) running(ctx context.Context, l *ledger.Ledger) (list []l
 }
 
 // loaded leaves out the campaigns that are not in Redis, and those whose window is over.
-func (s *consoleSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (list []ledger.StoredCampaign) {
+func (s *PageSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (list []ledger.StoredCampaign) {
 	now := time.Now()
 	all = slices.DeleteFunc(all, func(c ledger.StoredCampaign) bool { return !now.Before(c.Spec.To) })
 	errs := shards.Each(len(all), func(i int) error {
@@ -134,10 +134,10 @@ func ledgerAway(err error) string {
 
 // Campaigns lists campaigns as they stand in Redis and in the ledger. They are asked for at once: one whose
 // server is away holds up no other.
-func (s *consoleSource) Campaigns(ctx context.Context, q console.Search) (console.Campaigns, error) {
+func (s *PageSource) Campaigns(ctx context.Context, q model.Search) (model.Campaigns, error) {
 	page, note := s.list(ctx, q)
 	list := page.list
-	out := console.Campaigns{Search: q, List: make([]console.Campaign, len(list)), More: page.more, Note: note}
+	out := model.Campaigns{Search: q, List: make([]model.Campaign, len(list)), More: page.more, Note: note}
 	var asking sync.WaitGroup
 	for i := range list {
 		asking.Go(func() {
@@ -147,22 +147,22 @@ func (s *consoleSource) Campaigns(ctx context.Context, q console.Search) (consol
 	}
 	asking.Wait()
 	now := time.Now()
-	waits := func(c *console.Campaign) int {
+	waits := func(c *model.Campaign) int {
 		if c.Runs(now) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(out.List, func(a, b console.Campaign) int {
+	slices.SortStableFunc(out.List, func(a, b model.Campaign) int {
 		return cmp.Or(waits(&a)-waits(&b), b.From.Compare(a.From))
 	})
 	return out, nil
 }
 
 // consoleCampaign is what the ledger says.
-func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
+func consoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 	s := &c.Spec
-	out := console.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
+	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
 		From: s.From, To: s.To, Packets: c.Packets, Granted: c.Grants, Funded: c.Funded, Paid: c.Granted,
 		Refunded: c.Refunded, GrantedSum: c.Granted}
 	if c.State == ledger.StateRefunded {
@@ -172,17 +172,17 @@ func consoleCampaign(c *ledger.StoredCampaign) console.Campaign {
 }
 
 // addRedis adds what Redis says, or a note that it can't tell.
-func (a *App) addRedis(ctx context.Context, c *console.Campaign) {
+func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 	err := a.readRedis(ctx, c)
 	switch {
 	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
 		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
 	case err != nil:
-		c.State, c.Note = console.Unread, fmt.Sprintf("Redis could not tell how campaign %s stands: %v", c.ID, err)
+		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not tell how campaign %s stands: %v", c.ID, err)
 	}
 }
 
-func (a *App) readRedis(ctx context.Context, c *console.Campaign) error {
+func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 	w, err := shards.WindowOver(ctx, a.redis, a.space, c.ID)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		if c.State == "refunded" { // it has left
@@ -207,7 +207,7 @@ func (a *App) readRedis(ctx context.Context, c *console.Campaign) error {
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
 	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
 	for _, p := range st.Places {
-		c.Places = append(c.Places, console.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
+		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
 			Left: p.Left})
 	}
 	if len(st.Places) > 0 && st.State == campaigns.Open { // on one of its shards, though its home may be paused or closed
@@ -222,7 +222,7 @@ func (a *App) readRedis(ctx context.Context, c *console.Campaign) error {
 }
 
 // Campaign reads one campaign.
-func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live, error) {
+func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	short, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
 	l, err := s.sharedLedger(short)
@@ -231,7 +231,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 	if err == nil {
 		stored, found, err = l.Campaign(short, id)
 	}
-	out := &console.Live{Campaign: console.Campaign{ID: id}}
+	out := &model.Live{Campaign: model.Campaign{ID: id}}
 	switch {
 	case err != nil:
 		out.LedgerUnread, out.Notes = true, append(out.Notes, ledgerAway(err))
@@ -239,7 +239,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 			return nil, err
 		}
 	case !found:
-		return nil, fmt.Errorf("campaign %s: %w", id, console.ErrNotFound)
+		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
 	default:
 		out.Campaign, out.Hash, out.Split = consoleCampaign(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
@@ -252,7 +252,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
 	} else if last.Started.After(stored.Created) { // an earlier one says nothing of this campaign
-		out.Audit = console.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
+		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
@@ -265,7 +265,7 @@ func (s *consoleSource) Campaign(ctx context.Context, id string) (*console.Live,
 }
 
 // fromRedis fills what the ledger would have said.
-func (s *consoleSource) fromRedis(ctx context.Context, out *console.Live) error {
+func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
 	w, err := shards.WindowOver(ctx, s.redis, s.space, out.ID)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		return hongbao.Outagef(hongbao.ClassTransient, "campaign %s is not in Redis, and the ledger can't be read", out.ID)
@@ -275,13 +275,13 @@ func (s *consoleSource) fromRedis(ctx context.Context, out *console.Live) error 
 }
 
 // addLags adds how far each sink is behind, on the campaign's shards.
-func (s *consoleSource) addLags(ctx context.Context, out *console.Live) error {
+func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
 	places, err := shards.PlacesOf(ctx, s.redis, s.space, out.ID)
 	if err != nil {
 		return err
 	}
 	for _, sink := range s.Config.Deployment.Sinks {
-		lag := console.Lag{Sink: sink}
+		lag := model.Lag{Sink: sink}
 		for _, k := range places {
 			g, err := shards.Of(s.redis, k).Status(ctx, sink)
 			if errors.Is(err, shards.ErrFrozen) {
@@ -299,33 +299,33 @@ func (s *consoleSource) addLags(ctx context.Context, out *console.Live) error {
 }
 
 // Letters lists dead letters.
-func (s *consoleSource) Letters(ctx context.Context, f deadletter.Filter, after string) ([]deadletter.Letter, string,
+func (s *PageSource) Letters(ctx context.Context, f deadletter.Filter, after string) ([]deadletter.Letter, string,
 	error) {
 	if err := s.checkSinks("sink", f.Sinks...); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
 	var p LetterPage
 	err := s.Within(ctx, Needs{}, func(a *App) (err error) {
-		p, err = a.ListLetters(ctx, f, after, console.PageLen)
+		p, err = a.ListLetters(ctx, f, after, model.PageLen)
 		return err
 	})
 	return p.Letters, p.Next, err
 }
 
 // Letter gives a dead letter.
-func (s *consoleSource) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
+func (s *PageSource) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
 	err = s.Within(ctx, Needs{}, func(a *App) error {
 		l, err = a.Letter(ctx, id)
 		return err
 	})
 	if errors.Is(err, deadletter.ErrNoLetter) {
-		err = fmt.Errorf("letter %s: it was decided, or never was: %w", id, console.ErrNotFound)
+		err = fmt.Errorf("letter %s: it was decided, or never was: %w", id, model.ErrNotFound)
 	}
 	return l, err
 }
 
 // Quarantine lists grants in quarantine.
-func (s *consoleSource) Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error) {
+func (s *PageSource) Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error) {
 	l, err := s.sharedLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -334,26 +334,26 @@ func (s *consoleSource) Quarantine(ctx context.Context, after int64, all bool) (
 	if all {
 		read = l.QuarantineAll
 	}
-	return read(ctx, after, console.PageLen)
+	return read(ctx, after, model.PageLen)
 }
 
 // Quarantined gives a grant in quarantine.
-func (s *consoleSource) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
+func (s *PageSource) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
 	l, err := s.sharedLedger(ctx)
 	if err != nil {
 		return ledger.Quarantined{}, err
 	}
 	q, found, err := l.Quarantined(ctx, id)
 	if err == nil && !found {
-		err = fmt.Errorf("quarantine %d: %w", id, console.ErrNotFound)
+		err = fmt.Errorf("quarantine %d: %w", id, model.ErrNotFound)
 	}
 	return q, err
 }
 
 // Replays tells how far replays are, whoever began them.
-func (s *consoleSource) Replays(ctx context.Context) ([]console.Progress, error) {
+func (s *PageSource) Replays(ctx context.Context) ([]model.Progress, error) {
 	list, err := s.App.Replays(ctx)
-	out := make([]console.Progress, len(list))
+	out := make([]model.Progress, len(list))
 	for i, r := range list {
 		what := r.Target
 		if r.Dead != "" {
@@ -362,19 +362,19 @@ func (s *consoleSource) Replays(ctx context.Context) ([]console.Progress, error)
 		if r.Filter.Campaign != "" {
 			what += ", campaign " + r.Filter.Campaign
 		}
-		out[i] = console.Progress{Name: r.Name, What: what, Begun: r.Begun, Done: r.Looked, Of: r.Events,
+		out[i] = model.Progress{Name: r.Name, What: what, Begun: r.Begun, Done: r.Looked, Of: r.Events,
 			Ended: r.Finished}
 	}
 	return out, err
 }
 
 // Sinks tells how the sinks stand.
-func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
+func (s *PageSource) Sinks(ctx context.Context) ([]model.Sink, error) {
 	status, err := s.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]console.Sink, len(status.Sinks))
+	out := make([]model.Sink, len(status.Sinks))
 	for i := range status.Sinks {
 		out[i] = consoleSink(&status.Sinks[i])
 	}
@@ -382,8 +382,8 @@ func (s *consoleSource) Sinks(ctx context.Context) ([]console.Sink, error) {
 }
 
 // consoleSink is how a sink stands: of its pending entries, the parked ones are in nobody's hand.
-func consoleSink(x *SinkStatus) console.Sink {
-	out := console.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting,
+func consoleSink(x *SinkStatus) model.Sink {
+	out := model.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting,
 		Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead, Oldest: x.Oldest, Paused: x.Pause.Paused}
 	for _, c := range x.Campaigns {
 		out.Campaigns = append(out.Campaigns, fmt.Sprintf("%s is paused here by %s: %s", c.Campaign, c.By, c.Why))
@@ -392,7 +392,7 @@ func consoleSink(x *SinkStatus) console.Sink {
 		out.Unread = append(out.Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
 	}
 	for _, w := range x.Workers {
-		out.Workers = append(out.Workers, console.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen, Holds: w.Holds})
+		out.Workers = append(out.Workers, model.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen, Holds: w.Holds})
 	}
 	return out
 }

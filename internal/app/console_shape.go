@@ -10,8 +10,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 
 // shape is how the paid grants of a campaign spread over amounts and over time.
 type shape struct {
-	spread   []console.Bin
-	timeline []console.Point
+	spread   []model.Bin
+	timeline []model.Point
 	step     time.Duration
 	// first and last are when the first and the last of the grants were decided; zero for none.
 	first, last time.Time
@@ -85,7 +85,7 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 }
 
 // addShape adds how the paid grants spread over amounts and time, or says why that is missing.
-func (s *consoleSource) addShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, out *console.Live) {
+func (s *PageSource) addShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, out *model.Live) {
 	var drawn shape
 	archive, archived, err := l.Archived(ctx, c.Spec.ID)
 	if !archived && err == nil {
@@ -105,20 +105,20 @@ func (s *consoleSource) addShape(ctx context.Context, l *ledger.Ledger, c *ledge
 }
 
 // moments is the campaign's life in the ledger, in the order of time.
-func (s *shape) moments(c *ledger.StoredCampaign) []console.Moment {
+func (s *shape) moments(c *ledger.StoredCampaign) []model.Moment {
 	last := "Last grant so far"
 	if c.Grants == c.Packets {
 		last = "The last packet is granted"
 	}
-	var list []console.Moment
-	for _, m := range []console.Moment{{What: "Created", At: c.Created}, {What: "The window opens", At: c.Spec.From},
+	var list []model.Moment
+	for _, m := range []model.Moment{{What: "Created", At: c.Created}, {What: "The window opens", At: c.Spec.From},
 		{What: "First grant", At: s.first}, {What: last, At: s.last}, {What: "The window closes", At: c.Spec.To},
 		{What: "The plan is revealed", At: c.Revealed}} {
 		if !m.At.IsZero() {
 			list = append(list, m)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b console.Moment) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(list, func(a, b model.Moment) int { return a.At.Compare(b.At) })
 	return list
 }
 
@@ -151,12 +151,12 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	if err != nil {
 		return out, err
 	}
-	out.spread = make([]console.Bin, int64(b.High-b.Low)/width+1)
+	out.spread = make([]model.Bin, int64(b.High-b.Low)/width+1)
 	for i := range out.spread {
 		low := b.Low + hongbao.Amount(int64(i)*width)
-		out.spread[i] = console.Bin{Low: low, High: min(low+hongbao.Amount(width)-1, b.High)}
+		out.spread[i] = model.Bin{Low: low, High: min(low+hongbao.Amount(width)-1, b.High)}
 	}
-	bin := func(amount int64) *console.Bin {
+	bin := func(amount int64) *model.Bin {
 		return &out.spread[min(max((amount-int64(b.Low))/width, 0), int64(len(out.spread)-1))]
 	}
 	for _, s := range paid { // a grant that was paid since Bounds may lie outside
@@ -172,7 +172,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	out.step = time.Duration(step) * time.Millisecond
 	times, err := l.Times(ctx, c.Spec.ID, b.First, step)
 	for _, t := range times {
-		out.timeline = append(out.timeline, console.Point{At: time.UnixMilli(t.From), Grants: t.Grants})
+		out.timeline = append(out.timeline, model.Point{At: time.UnixMilli(t.From), Grants: t.Grants})
 	}
 	return out, err
 }

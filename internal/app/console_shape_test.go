@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // A campaign that is too large to draw in time is not read again at each look, and keeps the drawing that it has.
@@ -25,7 +25,7 @@ func TestTooLargeToDraw(t *testing.T) {
 				<-ctx.Done()
 				return shape{}, errors.New("the connection is closed")
 			}
-			return shape{grants: c.Grants, spread: []console.Bin{{Granted: c.Grants}}}, nil
+			return shape{grants: c.Grants, spread: []model.Bin{{Granted: c.Grants}}}, nil
 		}}
 		c := ledger.StoredCampaign{Campaign: ledger.Campaign{Spec: hongbao.Campaign{ID: "rain"}}, Grants: 1}
 		require.NoError(t, s.of(t.Context(), nil, &c).failed)

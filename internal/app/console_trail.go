@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/console"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
 
 // Trail follows the grants of a user, or of a packet, and says it in words.
-func (s *consoleSource) Trail(ctx context.Context, q console.Question) (out console.Trails, err error) {
+func (s *PageSource) Trail(ctx context.Context, q model.Question) (out model.Trails, err error) {
 	err = s.Within(ctx, Needs{}, func(a *App) error {
 		t, err := a.Trail(ctx, TrailOf{Campaign: q.Campaign, User: q.User, Packet: q.Packet})
 		if err != nil {
@@ -32,8 +32,8 @@ func (s *consoleSource) Trail(ctx context.Context, q console.Question) (out cons
 }
 
 // tell says in words where a grant is.
-func (s *consoleSource) tell(step *TrailStep, currency string, unread map[string]bool) console.Trail {
-	t := console.Trail{Packet: step.Packet}
+func (s *PageSource) tell(step *TrailStep, currency string, unread map[string]bool) model.Trail {
+	t := model.Trail{Packet: step.Packet}
 	add := func(name, where string, there bool, is, isNot string) {
 		switch {
 		case there:
@@ -41,7 +41,7 @@ func (s *consoleSource) tell(step *TrailStep, currency string, unread map[string
 		case unread[where]:
 			isNot = "It could not be asked."
 		}
-		t.Stations = append(t.Stations, console.Station{Name: name, There: there, Text: isNot})
+		t.Stations = append(t.Stations, model.Station{Name: name, There: there, Text: isNot})
 	}
 	said := func(g *TrailGrant) string {
 		if g == nil {

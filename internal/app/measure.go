@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/group"
 	"github.com/hongbao-project/hongbao/internal/metrics"
 	"github.com/hongbao-project/hongbao/internal/publish"
@@ -124,7 +123,7 @@ func (a *App) measureServe(grabs *producer.Config) *metrics.GrabCounts {
 type measuredGrabber struct {
 	*producer.Producer
 	counts   *metrics.GrabCounts
-	outcomes *console.Outcomes
+	outcomes *Outcomes
 }
 
 // Grab implements serve.Grabber.

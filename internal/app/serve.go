@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/serve"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -23,8 +22,6 @@ type Serving struct {
 	Control http.Handler
 	// Guard stands in front of what every listener serves.
 	Guard func(http.Handler) http.Handler
-	// Faults are for the console of a development server.
-	Faults console.Faults
 	// Ready is called once all listeners are open.
 	Ready func(serve.Addresses)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/closing"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
@@ -50,7 +49,7 @@ type Config struct {
 	Serve      Serve
 	Work       Work
 	Ops        Ops
-	Console    console.Config
+	Console    Console
 	Publisher  publish.Config
 	Kafka      Kafka
 	Store      campaigns.Config

@@ -10,7 +10,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // changeRoutes are what the buttons do.
@@ -61,7 +63,7 @@ func (c *Console) campaignOf(
 	if err == nil {
 		c.hidden(r, a, id)
 	}
-	c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, ErrNotFound))
+	c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, model.ErrNotFound))
 	return "", false
 }
 
@@ -91,7 +93,7 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 		errs = append(errs, err)
 		return n
 	}
-	o := TopUpOrder{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
+	o := app.TopUpForm{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
 		Why: strings.TrimSpace(r.PostFormValue("why")), Packets: number("packets"),
 		Total: hongbao.Amount(number("total")), Expect: hongbao.Amount(number("expect"))}
 	if errors.Join(errs...) != nil || o.Why == "" || o.Packets < 1 {
@@ -148,7 +150,7 @@ func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller
 
 // replay delivers grants again.
 func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	o := ReplayOrder{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
+	o := app.ReplayForm{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
 		DryRun: r.PostFormValue("dry") != ""}
 	switch {

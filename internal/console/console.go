@@ -17,6 +17,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 //go:embed templates
@@ -27,7 +29,7 @@ var staticFiles embed.FS
 
 // Console is the pages. Its methods may be called at once; Run is called once.
 type Console struct {
-	cfg        Config
+	cfg        configs.Console
 	source     Source
 	actions    Actions
 	faults     Faults // nil: there are none
@@ -42,7 +44,7 @@ type Console struct {
 }
 
 // New checks the configuration. Nothing runs before Run.
-func New(cfg Config, deps Deps) (*Console, error) {
+func New(cfg configs.Console, deps Deps) (*Console, error) {
 	if err := deps.check(&cfg); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
@@ -182,16 +184,13 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 func statusOf(err error) int {
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, model.ErrNotFound):
 		return http.StatusNotFound
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent, hongbao.ClassOf(err) == hongbao.ClassConflict:
 		return http.StatusConflict
 	}
 	return http.StatusServiceUnavailable
 }
-
-// ErrNotFound says that what a page is about does not exist.
-var ErrNotFound = errors.New("there is no such thing")
 
 // maxExplained bounds an error on a page, in bytes.
 const maxExplained = 1000

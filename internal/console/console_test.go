@@ -19,6 +19,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 var pagePaths = []string{"/", "/campaigns/rain", "/sinks", "/jobs", "/letters", "/letters/kafka/0/1-1", "/quarantine",
@@ -48,7 +50,7 @@ func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	f := setup(t, func(_ *Config, d *Deps) { d.TLS = true })
+	f := setup(t, func(_ *configs.Console, d *Deps) { d.TLS = true })
 	w := f.ask(t, "", "/login", url.Values{"key": {"wrong"}, "to": {"/sinks"}})
 	require.Equal(t, http.StatusUnauthorized, w.Code)
 	require.Empty(t, w.Result().Cookies())
@@ -170,7 +172,7 @@ func TestACampaignIsPausedOrResumed(t *testing.T) {
 
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
-	f := setup(t, func(c *Config, _ *Deps) { c.ReadOnly = true })
+	f := setup(t, func(c *configs.Console, _ *Deps) { c.ReadOnly = true })
 	for _, c := range changes {
 		require.NotContains(t, f.ask(t, "treasurer", c.page, nil).Body.String(), c.button)
 		require.Equal(t, http.StatusForbidden, f.ask(t, "treasurer", c.path, c.form).Code)
@@ -225,11 +227,11 @@ func TestVerdictOfTheLastAudit(t *testing.T) {
 	f := setup(t, nil)
 	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "No audit has begun")
 	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/audits", url.Values{}).Code)
-	f.live.Audit = Verdict{Differences: 3, At: audited}
+	f.live.Audit = model.Verdict{Differences: 3, At: audited}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
 	require.Contains(t, page, "The audit found 3 differences")
 	require.Contains(t, page, "a &lt;lost&gt; grant")
-	f.live.Audit = Verdict{Differences: 1, At: audited.Add(time.Minute)}
+	f.live.Audit = model.Verdict{Differences: 1, At: audited.Add(time.Minute)}
 	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "a &lt;lost&gt; grant",
 		"somebody else has audited since")
 }
@@ -330,7 +332,7 @@ func TestShardsOfACampaign(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "h-places")
-	f.live.Places = []Place{{Shard: 3, State: "open", Packets: 500, Granted: 7, Left: 493},
+	f.live.Places = []model.Place{{Shard: 3, State: "open", Packets: 500, Granted: 7, Left: 493},
 		{Shard: 0, State: "missing"}}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
 	require.Contains(t, page, "dealt over 2 shards")
@@ -345,7 +347,7 @@ func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	f := setup(t, nil)
 	const path, denied = "/trail?campaign=rain&user=u1", "Neither Redis nor the ledger knows such a grant."
 	require.NotContains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
-	f.trails = Trails{}
+	f.trails = model.Trails{}
 	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
 	f.trails.Notes = []string{"ledger could not be asked: it is away"}
 	page := f.ask(t, "viewer", path, nil).Body.String()
@@ -371,7 +373,7 @@ func TestALoginEndsTheSessionBefore(t *testing.T) {
 // HEAD is answered as GET is, but for a stream of events, which has no end.
 func TestHead(t *testing.T) {
 	t.Parallel()
-	f := setup(t, func(c *Config, _ *Deps) { c.ReadOnly = true })
+	f := setup(t, func(c *configs.Console, _ *Deps) { c.ReadOnly = true })
 	head := func(role, path string) int {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, path, nil)
 		r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + role})
@@ -433,11 +435,11 @@ func TestCampaignsAreSearchedByPages(t *testing.T) {
 	require.True(t, ok)
 	data, err := v.load(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Search{Text: "spring %", Page: 1}, data.(Campaigns).Search)
+	require.Equal(t, model.Search{Text: "spring %", Page: 1}, data.(model.Campaigns).Search)
 	for _, path := range []string{"/?page=0", "/?page=x", "/?page=10001", "/?q=" + strings.Repeat("x", 101), "/?q=%ff"} {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
 	}
-	for path, s := range map[string]Search{"/": {}, "/?page=2": {Page: 1}, "/?q=a": {Text: "a"}} {
+	for path, s := range map[string]model.Search{"/": {}, "/?page=2": {Page: 1}, "/?q=a": {Text: "a"}} {
 		require.Equal(t, path, s.Path())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 const (
@@ -107,14 +108,14 @@ func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, f
 
 // partial reports whether a part of what a page shows could not be read. The page says which, and why.
 func partial(data any) bool {
-	unread := func(c Campaign) bool { return c.State == Unread }
+	unread := func(c model.Campaign) bool { return c.State == model.Unread }
 	switch x := data.(type) {
-	case Campaigns:
+	case model.Campaigns:
 		return x.Note != "" || slices.ContainsFunc(x.List, unread)
 	case Audited:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
-	case []Sink:
-		return slices.ContainsFunc(x, func(s Sink) bool { return len(s.Unread) > 0 })
+	case []model.Sink:
+		return slices.ContainsFunc(x, func(s model.Sink) bool { return len(s.Unread) > 0 })
 	}
 	return false
 }

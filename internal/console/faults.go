@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 const faultsPath = "/faults"
@@ -17,9 +18,9 @@ func (c *Console) faultRoutes(mux *http.ServeMux) {
 
 // Broken is what the page of faults shows.
 type Broken struct {
-	Buttons []Fault
-	Story   []Told
-	Sinks   []Sink
+	Buttons []model.Fault
+	Story   []model.Told
+	Sinks   []model.Sink
 }
 
 func (c *Console) broken(ctx context.Context) (any, error) {

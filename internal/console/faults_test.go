@@ -13,25 +13,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // breaker is Faults that note what they were told.
 type breaker struct{ did []string }
 
-func (b *breaker) Buttons() []Fault {
-	return []Fault{{"kill-worker", "Kill a worker", "SIGKILL <now>"}, {"cut-kafka", "Cut off Kafka", "closes"}}
+func (b *breaker) Buttons() []model.Fault {
+	return []model.Fault{{Name: "kill-worker", Label: "Kill a worker", What: "SIGKILL <now>"},
+		{Name: "cut-kafka", Label: "Cut off Kafka", What: "closes"}}
 }
 
 func (b *breaker) Cause(_ context.Context, fault string) error {
 	if fault != "kill-worker" {
-		return fmt.Errorf("fault %s: %w", fault, ErrNotFound)
+		return fmt.Errorf("fault %s: %w", fault, model.ErrNotFound)
 	}
 	b.did = append(b.did, fault)
 	return nil
 }
 
-func (b *breaker) Story() []Told {
-	return []Told{{time.Unix(1_800_000_000, 0), "Worker 3 takes 942 grants."}}
+func (b *breaker) Story() []model.Told {
+	return []model.Told{{At: time.Unix(1_800_000_000, 0), Sentence: "Worker 3 takes 942 grants."}}
 }
 
 func TestFaultsAreForADevelopmentServerOnly(t *testing.T) {
@@ -52,7 +55,7 @@ func TestFaults(t *testing.T) {
 			continue // no page opens
 		}
 		b := &breaker{}
-		f := setup(t, func(_ *Config, d *Deps) { d.Faults = b })
+		f := setup(t, func(_ *configs.Console, d *Deps) { d.Faults = b })
 		w := f.ask(t, string(role), "/faults", nil)
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, policy, w.Header().Get("Content-Security-Policy"))
@@ -79,7 +82,7 @@ func TestFaults(t *testing.T) {
 func TestFaultsAreProtected(t *testing.T) {
 	t.Parallel()
 	b := &breaker{}
-	f := setup(t, func(_ *Config, d *Deps) { d.Faults = b })
+	f := setup(t, func(_ *configs.Console, d *Deps) { d.Faults = b })
 	require.Equal(t, http.StatusUnauthorized, f.ask(t, "", "/faults/kill-worker", url.Values{}).Code)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://console.example/faults/kill-worker", nil)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -87,7 +90,7 @@ func TestFaultsAreProtected(t *testing.T) {
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
 	require.Equal(t, http.StatusForbidden, w.Code)
-	shown := setup(t, func(c *Config, d *Deps) { c.ReadOnly, d.Faults = true, b })
+	shown := setup(t, func(c *configs.Console, d *Deps) { c.ReadOnly, d.Faults = true, b })
 	require.Equal(t, http.StatusForbidden, shown.ask(t, "treasurer", "/faults/kill-worker", url.Values{}).Code)
 	require.NotContains(t, shown.ask(t, "treasurer", "/faults", nil).Body.String(), "f-kill-worker")
 	require.Empty(t, b.did)

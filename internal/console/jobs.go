@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 )
@@ -43,7 +44,7 @@ type Job struct {
 type Again struct {
 	Action access.Action
 	Path   string
-	Order  LetterOrder
+	Order  app.LetterForm
 }
 
 // Running tells a template whether it still runs.

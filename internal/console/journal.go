@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // journalPage is a page of the journal.
@@ -37,7 +38,7 @@ func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Ca
 		return
 	}
 	found, err := c.source.Journal(r.Context(), access.JournalQuery{Campaign: p.Campaign, Who: p.Who, Since: since,
-		After: q.Get("after"), Limit: PageLen})
+		After: q.Get("after"), Limit: model.PageLen})
 	if err != nil {
 		c.failed(w, r, err)
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Journal gives entries 99 to 0 in pages: each tells the query that it answers, and its place is its number.
@@ -45,8 +46,8 @@ func TestJournalHasFiltersAndPages(t *testing.T) {
 		w := f.ask(t, "viewer", path, nil)
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		text := w.Body.String()
-		require.Equal(t, PageLen, strings.Count(text, "pause_sink"))
-		require.Contains(t, text, fmt.Sprintf("n: %d<br>", 99-page*PageLen))
+		require.Equal(t, model.PageLen, strings.Count(text, "pause_sink"))
+		require.Contains(t, text, fmt.Sprintf("n: %d<br>", 99-page*model.PageLen))
 		require.Contains(t, text, "asked: key:k1 2026-02-17T00:00:00Z<br>")
 		require.Contains(t, text, "why: &lt;b&gt;<br>")
 		require.Contains(t, text, `<a href="/campaigns/rain">rain</a> sink kafka`)

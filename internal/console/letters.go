@@ -10,8 +10,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // letterPage is the list of dead letters.
@@ -70,7 +72,7 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 	l, err := c.source.Letter(r.Context(), id)
 	if err == nil && !inScope(who, l.Campaign()) {
 		c.hidden(r, access.ReadLetters, l.Campaign())
-		err = fmt.Errorf("letter %s: %w", id, ErrNotFound)
+		err = fmt.Errorf("letter %s: %w", id, model.ErrNotFound)
 	}
 	if err != nil {
 		c.failed(w, r, err)
@@ -81,7 +83,7 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 
 // workLetters requeues or drops letters: those whose boxes are ticked, or all that the filter picks. The latter are
 // counted first, and the answer has the button that decides that many.
-func (c *Console) workLetters(a access.Action, what string, do func(context.Context, *access.Caller, LetterOrder) (*deadletter.Report,
+func (c *Console) workLetters(a access.Action, what string, do func(context.Context, *access.Caller, app.LetterForm) (*deadletter.Report,
 	error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 		if err := r.ParseForm(); err != nil {
@@ -89,7 +91,7 @@ func (c *Console) workLetters(a access.Action, what string, do func(context.Cont
 			return
 		}
 		path := r.URL.Path
-		o := LetterOrder{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm),
+		o := app.LetterForm{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm),
 			After: r.PostFormValue("after")},
 			Why: strings.TrimSpace(r.PostFormValue("why"))}
 		if n, err := strconv.ParseInt(r.PostFormValue("expect"), 10, 64); err == nil {
@@ -120,7 +122,7 @@ func (c *Console) workLetters(a access.Action, what string, do func(context.Cont
 }
 
 // refuseLetters says what is wrong with an order; empty for nothing.
-func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, o *LetterOrder) string {
+func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, o *app.LetterForm) string {
 	f := &o.Pick.Filter
 	switch {
 	case o.Why == "":
@@ -159,7 +161,7 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 		c.failed(w, r, err)
 		return
 	}
-	if len(list) == PageLen {
+	if len(list) == model.PageLen {
 		p.Next = list[len(list)-1].ID
 	}
 	for i := range list {
@@ -170,19 +172,16 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 	c.show(w, r, http.StatusOK, "quarantine", page{Title: "Quarantine", Caller: who, View: p, Done: done(r.URL)})
 }
 
-// PageLen is how many lines a list has.
-const PageLen = 50
-
 // oneQuarantined finds the grant that a path names.
 func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (ledger.Quarantined, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return ledger.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), ErrNotFound)
+		return ledger.Quarantined{}, fmt.Errorf("quarantine %.20q: %w", r.PathValue("id"), model.ErrNotFound)
 	}
 	q, err := c.source.Quarantined(r.Context(), id)
 	if err == nil && !who.Sees(q.Grant.Campaign) {
 		c.hidden(r, a, q.Grant.Campaign)
-		err = fmt.Errorf("quarantine %d: %w", id, ErrNotFound)
+		err = fmt.Errorf("quarantine %d: %w", id, model.ErrNotFound)
 	}
 	return q, err
 }
@@ -228,7 +227,7 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Cal
 type trailPage struct {
 	Campaign, User, Packet string
 	Asked                  bool
-	Trails
+	model.Trails
 }
 
 func (c *Console) trail(w http.ResponseWriter, r *http.Request, who *access.Caller) {
@@ -247,7 +246,8 @@ func (c *Console) trail(w http.ResponseWriter, r *http.Request, who *access.Call
 	case (p.User == "") == (p.Packet == ""):
 		answer.Error = "Name a user or a packet, not both."
 	default:
-		if p.Trails, err = c.source.Trail(r.Context(), Question{p.Campaign, p.User, packet}); err != nil {
+		if p.Trails, err = c.source.Trail(r.Context(), model.Question{Campaign: p.Campaign, User: p.User,
+			Packet: packet}); err != nil {
 			c.failed(w, r, err)
 			return
 		}

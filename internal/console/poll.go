@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"sync"
 	"time"
 )
@@ -44,7 +45,7 @@ type room struct {
 	load     loader
 	watchers map[*watcher]bool
 	last     *reading
-	before   *Live // of a campaign
+	before   *model.Live // of a campaign
 	beforeAt time.Time
 	rates    []rate
 	due      time.Time
@@ -176,7 +177,7 @@ func (p *poller) look(ctx context.Context) bool {
 
 // tell gives a reading to all who watch. Who has not taken the one before gets the new one in its place.
 func (p *poller) tell(r *room, data any, err error, at time.Time) {
-	if live, ok := data.(*Live); ok && err == nil {
+	if live, ok := data.(*model.Live); ok && err == nil {
 		r.note(live, at)
 	}
 	now := &reading{data: data, err: err, rates: r.rates}
@@ -193,8 +194,8 @@ func (p *poller) tell(r *room, data any, err error, at time.Time) {
 }
 
 // note adds to the rates of a campaign. A look that found only a part of the numbers is not compared with any.
-func (r *room) note(live *Live, at time.Time) {
-	if live.LedgerUnread || live.State == Unread || live.State == "frozen" {
+func (r *room) note(live *model.Live, at time.Time) {
+	if live.LedgerUnread || live.State == model.Unread || live.State == "frozen" {
 		r.before = nil
 		return
 	}
@@ -203,7 +204,7 @@ func (r *room) note(live *Live, at time.Time) {
 		a := func(now, before int64) float64 { return max(0, float64(now-before)) / seconds }
 		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
 		r.rates = append(rates[:len(rates):len(rates)], rate{at, // a copy: watchers read the one before
-			a(live.Granted, before.Granted), a(live.Settled, before.Settled), a(live.answered(), before.answered())})
+			a(live.Granted, before.Granted), a(live.Settled, before.Settled), a(live.Answered(), before.Answered())})
 	}
 	r.before, r.beforeAt = live, at
 }

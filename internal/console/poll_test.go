@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/stretchr/testify/require"
 )
 
@@ -159,14 +160,14 @@ func TestAPageKnowsThatItIsOld(t *testing.T) {
 func TestRatesOfWholeLooksOnly(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
-	for name, part := range map[string]Live{
-		"ledger": {LedgerUnread: true, Campaign: Campaign{Granted: 10_000}},
-		"redis":  {Settled: 10_000, Campaign: Campaign{State: Unread}},
-		"frozen": {Settled: 10_000, Campaign: Campaign{State: "frozen"}},
+	for name, part := range map[string]model.Live{
+		"ledger": {LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}},
+		"redis":  {Settled: 10_000, Campaign: model.Campaign{State: model.Unread}},
+		"frozen": {Settled: 10_000, Campaign: model.Campaign{State: "frozen"}},
 	} {
 		r := room{}
-		whole := Live{Settled: 10_000, Campaign: Campaign{Granted: 10_000}}
-		for i, live := range []Live{whole, whole, part, part, whole, whole} {
+		whole := model.Live{Settled: 10_000, Campaign: model.Campaign{Granted: 10_000}}
+		for i, live := range []model.Live{whole, whole, part, part, whole, whole} {
 			r.note(&live, at.Add(time.Duration(i)*time.Second))
 		}
 		require.Len(t, r.rates, 2, name)

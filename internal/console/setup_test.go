@@ -19,9 +19,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // books is a Source with one campaign, and Actions that note what they were told.
@@ -30,22 +33,22 @@ type books struct {
 	did   []string
 
 	denied  int
-	live    Live
+	live    model.Live
 	err     error
 	refuses error // what creates a campaign
-	trails  Trails
+	trails  model.Trails
 	next    string // of the reports about letters
 	after   string // which the last requeue was given
 }
 
-func (b *books) Campaigns(_ context.Context, s Search) (Campaigns, error) {
+func (b *books) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {
 	b.looks.Add(1)
 	other := b.live.Campaign
 	other.ID, other.Name = "other", "<b>Other</b>"
-	return Campaigns{Search: s, More: s.Page == 0, List: []Campaign{b.live.Campaign, other}}, b.err
+	return model.Campaigns{Search: s, More: s.Page == 0, List: []model.Campaign{b.live.Campaign, other}}, b.err
 }
 
-func (b *books) Campaign(_ context.Context, id string) (*Live, error) {
+func (b *books) Campaign(_ context.Context, id string) (*model.Live, error) {
 	b.looks.Add(1)
 	live := b.live
 	switch id {
@@ -55,15 +58,15 @@ func (b *books) Campaign(_ context.Context, id string) (*Live, error) {
 	case "new":
 		live.State = "created"
 	default:
-		return nil, fmt.Errorf("campaign %s: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
 	}
 	live.ID = id
 	live.Granted += b.looks.Load()
 	return &live, b.err
 }
 
-func (b *books) Sinks(context.Context) ([]Sink, error) {
-	return []Sink{{Name: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: 2.5, Workers: []Worker{{Name: "w1", Alive: true}}}}, nil
+func (b *books) Sinks(context.Context) ([]model.Sink, error) {
+	return []model.Sink{{Name: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: 2.5, Workers: []model.Worker{{Name: "w1", Alive: true}}}}, nil
 }
 
 func (b *books) letter() deadletter.Letter {
@@ -78,7 +81,7 @@ func (b *books) Letters(context.Context, deadletter.Filter, string) ([]deadlette
 
 func (b *books) Letter(_ context.Context, id string) (deadletter.Letter, error) {
 	if id != b.letter().ID {
-		return deadletter.Letter{}, ErrNotFound
+		return deadletter.Letter{}, model.ErrNotFound
 	}
 	return b.letter(), nil
 }
@@ -94,17 +97,17 @@ func (b *books) Quarantine(context.Context, int64, bool) ([]ledger.Quarantined, 
 
 func (b *books) Quarantined(_ context.Context, id int64) (ledger.Quarantined, error) {
 	if id != 7 {
-		return ledger.Quarantined{}, ErrNotFound
+		return ledger.Quarantined{}, model.ErrNotFound
 	}
 	return b.quarantined(), nil
 }
 
-func (b *books) Trail(context.Context, Question) (Trails, error) {
+func (b *books) Trail(context.Context, model.Question) (model.Trails, error) {
 	return b.trails, nil
 }
 
-func (b *books) Replays(context.Context) ([]Progress, error) {
-	return []Progress{{Name: "again", What: "kafka", Done: 5, Of: 10}}, nil
+func (b *books) Replays(context.Context) ([]model.Progress, error) {
+	return []model.Progress{{Name: "again", What: "kafka", Done: 5, Of: 10}}, nil
 }
 
 func (b *books) Denied(context.Context, access.Action, string, error) { b.denied++ }
@@ -139,7 +142,7 @@ func (b *books) TurnCampaign(_ context.Context, who *access.Caller, id string, p
 	return b.do(who, "campaign %s %v", id, pause)
 }
 
-func (b *books) TopUp(_ context.Context, who *access.Caller, o TopUpOrder) (string, error) {
+func (b *books) TopUp(_ context.Context, who *access.Caller, o app.TopUpForm) (string, error) {
 	return "Added", b.do(who, "top-up %v", o)
 }
 
@@ -147,13 +150,13 @@ func (b *books) TurnSink(_ context.Context, who *access.Caller, sink string, pau
 	return b.do(who, "sink %s %v", sink, pause)
 }
 
-func (b *books) Requeue(_ context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error) {
+func (b *books) Requeue(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
 	b.after = o.Pick.After
 	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4, Next: b.next},
 		b.do(who, "requeue %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
 }
 
-func (b *books) Drop(_ context.Context, who *access.Caller, o LetterOrder) (*deadletter.Report, error) {
+func (b *books) Drop(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
 	return &deadletter.Report{Decision: "dropped", DryRun: o.DryRun, Matched: 4, Resolved: 1},
 		b.do(who, "drop %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
 }
@@ -162,7 +165,7 @@ func (b *books) Decide(_ context.Context, who *access.Caller, d ledger.Decision)
 	return b.do(who, "decide %d %v %s %s", d.ID, d.Pay, d.By, d.Why)
 }
 
-func (b *books) Replay(_ context.Context, who *access.Caller, o ReplayOrder) (string, error) {
+func (b *books) Replay(_ context.Context, who *access.Caller, o app.ReplayForm) (string, error) {
 	return "Replay again", b.do(who, "replay %s %s", o.Name, o.To)
 }
 
@@ -221,14 +224,15 @@ type fixture struct {
 	keys *keys
 }
 
-func setup(t *testing.T, change func(*Config, *Deps)) *fixture {
+func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	t.Helper()
-	f := &fixture{books: &books{live: Live{Campaign: Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
+	f := &fixture{books: &books{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
 		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
-	f.trails.List = []Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
-		Stations: []Station{{"Receipt in Redis", true, "yes"}, {"Row of the ledger", false, "no"}}}}
-	f.live.Spread = []Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
-	cfg := Config{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
+	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
+		Stations: []model.Station{{Name: "Receipt in Redis", There: true, Text: "yes"},
+			{Name: "Row of the ledger", Text: "no"}}}}
+	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
+	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
 	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/money"
 )
 
@@ -56,8 +57,8 @@ func seconds(s float64) string { return lasts(time.Duration(s * float64(time.Sec
 var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
 	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
-	Unread:    "Not read",
-	"working": "Working", "no_worker": "No worker", "behind": "Behind",
+	model.Unread: "Not read",
+	"working":    "Working", "no_worker": "No worker", "behind": "Behind",
 	"closed": "Closed", "refunded": "Refunded",
 }
 
@@ -75,7 +76,7 @@ func stateClass(s string) string {
 		return "good"
 	case "paused", "loading", "created", "behind":
 		return "warn"
-	case "frozen", "missing", "no_worker", Unread:
+	case "frozen", "missing", "no_worker", model.Unread:
 		return "bad"
 	}
 	return "calm"
@@ -105,7 +106,7 @@ type drawing struct {
 }
 
 // bars draws the spread of amounts.
-func bars(bins []Bin, currency string, revealed bool) drawing {
+func bars(bins []model.Bin, currency string, revealed bool) drawing {
 	d := drawing{Width: width, Height: height + foot}
 	if len(bins) == 0 {
 		return d
@@ -135,7 +136,7 @@ func bars(bins []Bin, currency string, revealed bool) drawing {
 }
 
 // line draws grants by time.
-func line(points []Point, step time.Duration) drawing {
+func line(points []model.Point, step time.Duration) drawing {
 	d := drawing{Width: width, Height: height + foot}
 	if len(points) == 0 || step <= 0 {
 		return d

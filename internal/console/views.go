@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // view is a page that changes while it is watched.
@@ -65,7 +66,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 // Work is what runs or ran: the jobs of this process, and the replays of everybody.
 type Work struct {
 	Jobs    []Job
-	Replays []Progress
+	Replays []model.Progress
 }
 
 func (c *Console) work(ctx context.Context) (any, error) {
@@ -75,16 +76,16 @@ func (c *Console) work(ctx context.Context) (any, error) {
 
 // visible leaves the campaigns that the caller may see.
 func visible(data any, who *access.Caller) any {
-	all, ok := data.(Campaigns)
+	all, ok := data.(model.Campaigns)
 	if ok && who.Scoped() {
-		all.List = slices.DeleteFunc(slices.Clone(all.List), func(x Campaign) bool { return !who.Sees(x.ID) })
+		all.List = slices.DeleteFunc(slices.Clone(all.List), func(x model.Campaign) bool { return !who.Sees(x.ID) })
 	}
 	return all
 }
 
 // Audited is a campaign with what the last audit said about it.
 type Audited struct {
-	*Live
+	*model.Live
 	// Listed: this process ran that audit, so Differences are those of the campaign, and Elsewhere counts the others.
 	Listed      bool
 	Differences []audit.Difference
@@ -93,7 +94,7 @@ type Audited struct {
 
 // withAudit adds the differences, if this process knows them.
 func (c *Console) withAudit(data any, _ *access.Caller) any {
-	live, ok := data.(*Live)
+	live, ok := data.(*model.Live)
 	if !ok {
 		return data
 	}

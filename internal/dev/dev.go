@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/faults"
 	"github.com/hongbao-project/hongbao/internal/group"
 	"github.com/hongbao-project/hongbao/internal/local"
@@ -42,7 +43,7 @@ type Dev struct {
 	// Out gets what happens.
 	Out io.Writer
 	// Serve joins the listeners of `hongbao serve` over an App, and serves until the context ends.
-	Serve func(ctx context.Context, a *app.App, with app.Serving) error
+	Serve func(ctx context.Context, a *app.App, with app.Serving, broken console.Faults) error
 	// Ready is called once all is there.
 	Ready func(*Site) error
 
@@ -182,10 +183,9 @@ func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
 func (d *Dev) serve(ctx context.Context, broken *faults.Faults, listening chan<- serve.Addresses) error {
 	return app.With(ctx, d.local.Config, app.Needs{Redis: true}, func(a *app.App) error {
 		return d.Serve(ctx, a, app.Serving{
-			Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
-			Faults: broken,
-			Ready:  func(at serve.Addresses) { listening <- at },
-		})
+			Guard: func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
+			Ready: func(at serve.Addresses) { listening <- at },
+		}, broken)
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -67,7 +67,7 @@ type Faults struct {
 	stories chan func(context.Context)
 
 	mu       sync.Mutex
-	told     []console.Told
+	told     []model.Told
 	cutSince time.Time // zero: Kafka is not cut off
 	losing   bool
 	telling  int // stories that are not at their end
@@ -157,23 +157,23 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 	case LoseAnswers:
 		return f.loseAnswers(ctx)
 	}
-	return fmt.Errorf("fault %.40q: %w", fault, console.ErrNotFound)
+	return fmt.Errorf("fault %.40q: %w", fault, model.ErrNotFound)
 }
 
 // Buttons are what can be broken now.
-func (f *Faults) Buttons() []console.Fault {
+func (f *Faults) Buttons() []model.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := []console.Fault{{Name: KillWorker, Label: "Kill a worker",
+	all := []model.Fault{{Name: KillWorker, Label: "Kill a worker",
 		What: "SIGKILL for the worker that holds most. When its lease ends another worker takes what it held."}}
 	if f.cutSince.IsZero() {
-		all = append(all, console.Fault{Name: CutKafka, Label: "Cut off Kafka",
+		all = append(all, model.Fault{Name: CutKafka, Label: "Cut off Kafka",
 			What: "Closes every connection to Kafka and refuses new ones. Grabs and payments go on."})
 	} else {
-		all = append(all, console.Fault{Name: MendKafka, Label: "Mend Kafka",
+		all = append(all, model.Fault{Name: MendKafka, Label: "Mend Kafka",
 			What: "Kafka is cut off. Lets connections in again: what waits is published."})
 	}
-	return append(all, console.Fault{Name: LoseAnswers, Label: "Lose answers",
+	return append(all, model.Fault{Name: LoseAnswers, Label: "Lose answers",
 		What: fmt.Sprintf("Redis and Kafka act, but their next %d and %d answers never arrive. Whoever asked asks again.",
 			redisAnswers, kafkaAnswers)})
 }
@@ -182,7 +182,7 @@ func (f *Faults) Buttons() []console.Fault {
 const keptTold = 200
 
 // Story is what happened, the newest first.
-func (f *Faults) Story() []console.Told {
+func (f *Faults) Story() []model.Told {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	story := slices.Clone(f.told)
@@ -194,7 +194,7 @@ func (f *Faults) Story() []console.Told {
 func (f *Faults) Tell(format string, args ...any) {
 	sentence := fmt.Sprintf(format, args...)
 	f.mu.Lock()
-	f.told = append(f.told[max(0, len(f.told)-keptTold+1):], console.Told{At: time.Now(), Sentence: sentence})
+	f.told = append(f.told[max(0, len(f.told)-keptTold+1):], model.Told{At: time.Now(), Sentence: sentence})
 	f.mu.Unlock()
 	f.cfg.Say(sentence)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/console"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -116,7 +116,7 @@ func TestKilledWorkerThatHeldNothing(t *testing.T) {
 	f.crew.set(1, 103)
 	f.told("Worker 1 is back")
 	f.told("The audit agrees.")
-	require.ErrorIs(t, f.Cause(t.Context(), "nothing"), console.ErrNotFound)
+	require.ErrorIs(t, f.Cause(t.Context(), "nothing"), model.ErrNotFound)
 }
 
 // TestKafkaIsCut has a sink whose handler needs a connection by the proxy.

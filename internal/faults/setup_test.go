@@ -18,8 +18,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/console"
 	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -150,7 +150,7 @@ func (f *fixture) tells(pattern string) {
 	f.t.Helper()
 	sentence := regexp.MustCompile(pattern)
 	testkit.Eventually(f.t, soon, func() bool {
-		return slices.ContainsFunc(f.Story(), func(told console.Told) bool { return sentence.MatchString(told.Sentence) })
+		return slices.ContainsFunc(f.Story(), func(told model.Told) bool { return sentence.MatchString(told.Sentence) })
 	}, "nobody tells: %s", pattern)
 }
 

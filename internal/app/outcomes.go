@@ -1,9 +1,10 @@
-package console
+package app
 
 import (
 	"sync"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // Outcomes counts what this process has answered, by campaign. Its methods may be called at once.
@@ -32,13 +33,13 @@ func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
 }
 
 // Of gives the counts of a campaign, in the order of hongbao.Outcomes.
-func (o *Outcomes) Of(campaign string) []Count {
+func (o *Outcomes) Of(campaign string) []model.Count {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var list []Count
+	var list []model.Count
 	for _, outcome := range hongbao.Outcomes() {
 		if n := o.count[campaign][outcome]; n > 0 {
-			list = append(list, Count{string(outcome), n})
+			list = append(list, model.Count{Name: string(outcome), N: n})
 		}
 	}
 	return list
