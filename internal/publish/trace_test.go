@@ -57,8 +57,8 @@ func TestRecordOfATracedGrabHasATraceparent(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// A build before the header traceparent cut a batch at the topic's size limit and died. This build sends the batch again
-// with the same number of records, so the broker drops it if the first copy arrived, and appends it if not.
+// A build before the header traceparent cut a batch at the topic's size limit and died. This build sends the batch
+// again with the same number of records. The broker drops it if the first copy arrived, and appends it if not.
 func TestBatchOfABuildWithoutTraceparentFitsAgain(t *testing.T) {
 	t.Parallel()
 	for _, codec := range codecNames {
