@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -217,7 +218,7 @@ func writeCampaigns(w io.Writer, list []app.ListedCampaign) error {
 		c := &list[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Name, c.Kind, c.Packets,
 			money.Text(c.Funded, c.Currency), money.Text(c.Granted, c.Currency), money.Text(c.Refunded, c.Currency), c.Status,
-			c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.Codes)
+			c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), cmp.Or(c.Codes, "-"))
 	}
 	return t.Flush()
 }

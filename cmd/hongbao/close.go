@@ -66,16 +66,16 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 			r.Time.Format(time.RFC3339), r.Packets,
 			money.Text(e.Amount, e.Currency), r.Sponsor)
 	case e.Settling && len(e.Places) == 0:
-		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, e.Finished)
+		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, *e.Finished)
 	case e.Settling:
 		for _, p := range e.Places {
 			fmt.Fprintf(&b, "settling: group %s has finished events of shard %d up to %d\n", configs.SinkBalance, p.Shard,
 				p.Finished)
 		}
-	case e.Missing > 0:
-		fmt.Fprintf(&b, "%d grants are missing in the ledger: dead letters, or in quarantine\n", e.Missing)
-	case e.Missing < 0:
-		fmt.Fprintf(&b, "the ledger has paid %d grants more than the close tells of\n", -e.Missing)
+	case e.Missing != nil && *e.Missing > 0:
+		fmt.Fprintf(&b, "%d grants are missing in the ledger: dead letters, or in quarantine\n", *e.Missing)
+	case e.Missing != nil && *e.Missing < 0:
+		fmt.Fprintf(&b, "the ledger has paid %d grants more than the close tells of\n", -*e.Missing)
 	}
 	_, err := fmt.Fprintf(w, "%snext: %s\n", b.String(), e.Next)
 	return err

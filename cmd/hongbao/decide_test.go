@@ -260,7 +260,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	d.refused(1, []string{"quarantine", "resolve", "99", "--void", "--by", "bob", "--why", "no"},
 		"hongbao quarantine list")
 	d.refused(1, []string{"quarantine", "show", "99"}, "hongbao quarantine list --all")
-	require.JSONEq(t, `{"grants":[],"next":0}`, d.ok("quarantine", "list", "--json"))
+	require.JSONEq(t, `{"grants":[],"next":null}`, d.ok("quarantine", "list", "--json"))
 	require.Equal(t, 2, strings.Count(d.ok("quarantine", "list", "--all"), "exists_with_different_user"))
 
 	cfg := ledger.Config{Driver: ledger.SQLite, DSN: d.dsn, Conns: 1, ConnectTimeout: 5e9, LockTimeout: 5e9, Timeout: 1e10,

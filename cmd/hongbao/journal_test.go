@@ -51,7 +51,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	require.Equal(t, "rain", e.Campaign)
 	require.Regexp(t, `^cli:.+@.+$`, e.Who)
 	require.WithinDuration(t, time.Now(), e.Time, time.Minute)
-	page = d.journal("--campaign", "rain", "--after", page.Next)
+	page = d.journal("--campaign", "rain", "--after", string(page.Next))
 	require.Len(t, page.Entries, 2)
 	require.Equal(t, []access.Action{access.LoadCampaign, access.CreateCampaign}, []access.Action{page.Entries[0].Action,
 		page.Entries[1].Action})

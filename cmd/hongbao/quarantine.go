@@ -48,7 +48,7 @@ func quarantineListCmd() *cobra.Command {
 	return cmd
 }
 
-func writeQuarantine(w io.Writer, list []app.Quarantined, next int64) error {
+func writeQuarantine(w io.Writer, list []app.Quarantined, next *int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tREASON\tCAMPAIGN\tPACKET\tCAME\tLEDGER HAS\tDECISION")
 	side := func(v *app.Version, currency string) string {
@@ -67,8 +67,8 @@ func writeQuarantine(w io.Writer, list []app.Quarantined, next int64) error {
 			side(q.Ledger, q.Currency),
 			decision)
 	}
-	if next > 0 {
-		fmt.Fprintf(t, "next: --after %d\n", next)
+	if next != nil {
+		fmt.Fprintf(t, "next: --after %d\n", *next)
 	}
 	return t.Flush()
 }

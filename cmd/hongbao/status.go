@@ -56,12 +56,16 @@ func writeStatus(w io.Writer, s *app.Status) error {
 			if !x.Alive {
 				note = "not alive: another worker takes over what it holds"
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s ago\t%d\t%s\n", s.Sinks[i].Sink, x.Worker, seconds(x.Seen), x.Holds, note)
+			fmt.Fprintf(t, "%s\t%s\t%s ago\t%d\t%s\n", s.Sinks[i].Sink, x.Worker, seconds(&x.Seen), x.Holds, note)
 		}
 	}
 	return t.Flush()
 }
 
-func seconds(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond).String()
+// seconds is 0s if nothing waits.
+func seconds(s *float64) string {
+	if s == nil {
+		return "0s"
+	}
+	return time.Duration(*s * float64(time.Second)).Round(100 * time.Millisecond).String()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
 // Outcome says how an action ended.
@@ -164,7 +165,7 @@ type JournalQuery struct {
 type JournalPage struct {
 	Entries []Entry `json:"entries" doc:"Newest first."`
 	// Next is where the next page begins; empty if there is none.
-	Next string `json:"next" doc:"Goes into after; empty on the last page."`
+	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
 // Denials bounds how many refusals of one caller the journal takes: 20 a minute. The zero value is ready.

@@ -36,7 +36,7 @@ type LastAudit struct {
 	// Verdict is none if there was no audit yet.
 	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
 	Started     time.Time `json:"started,omitzero" doc:"When it began; absent if there was none."`
-	Differences int64     `json:"differences" doc:"How many it found, of all kinds."`
+	Differences *int64    `json:"differences" doc:"How many it found, of all kinds; null if there was no audit yet."`
 }
 
 // LastAudit tells what the last whole audit found, by whomever it was run.
@@ -46,9 +46,9 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 	case err != nil || !found:
 		return LastAudit{Verdict: "none"}, err
 	case last.Differences > 0:
-		return LastAudit{string(audit.Differs), last.Started.UTC(), last.Differences}, nil
+		return LastAudit{string(audit.Differs), last.Started.UTC(), &last.Differences}, nil
 	}
-	return LastAudit{Verdict: string(audit.Agrees), Started: last.Started.UTC()}, nil
+	return LastAudit{string(audit.Agrees), last.Started.UTC(), &last.Differences}, nil
 }
 
 // Audit audits Redis, which is open, and the sinks that the deployment has.

@@ -219,8 +219,10 @@ func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, e
 	var isNew bool
 	err := a.inLedger(ctx, about(ctx, access.CreateCampaign, c.ID), func(ctx context.Context, e *access.Entry) (err error) {
 		stored, isNew, err = a.create(ctx, c)
-		e.Details = map[string]any{"plan_hash": stored.Hash, "funded": stored.Funded, "currency": c.Currency,
-			"packets": c.Packets, "created": isNew}
+		e.Details = map[string]any{"funded": stored.Funded, "currency": c.Currency, "packets": c.Packets, "created": isNew}
+		if stored.Hash != "" { // else it was not created
+			e.Details["plan_hash"] = stored.Hash
+		}
 		return err
 	})
 	if err != nil {

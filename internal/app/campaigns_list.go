@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -25,14 +26,14 @@ type ListedCampaign struct {
 	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"What a grab would find, as the console shows it: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not tell."`
 	From     time.Time            `json:"from" doc:"When grabs begin."`
 	To       time.Time            `json:"to" doc:"When grabs end."`
-	Codes    string               `json:"codes" doc:"Where its codes come from: pattern or file; - for none."`
+	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Where its codes come from: pattern or file; null for none."`
 }
 
 // codesFrom says where a campaign's codes come from.
-func codesFrom(c *hongbao.Campaign) string {
+func codesFrom(c *hongbao.Campaign) answers.Text {
 	switch {
 	case c.Codes == nil:
-		return "-"
+		return ""
 	case c.Codes.Pattern != "":
 		return "pattern"
 	}
@@ -42,7 +43,7 @@ func codesFrom(c *hongbao.Campaign) string {
 // CampaignPage is a page of the list of campaigns.
 type CampaignPage struct {
 	Campaigns []ListedCampaign `json:"campaigns" doc:"In the order of their ids."`
-	Next      string           `json:"next" doc:"Goes into after; empty on the last page."`
+	Next      answers.Text     `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
 // ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id, as the ledger knows
@@ -62,7 +63,7 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 				continue
 			}
 			if len(out.Campaigns) == limit {
-				out.Next = out.Campaigns[limit-1].ID
+				out.Next = answers.Text(out.Campaigns[limit-1].ID)
 				return out, nil
 			}
 			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,

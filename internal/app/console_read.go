@@ -252,7 +252,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
 	} else if last.Started.After(stored.Created) { // an earlier one says nothing of this campaign
-		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: last.Differences,
+		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
@@ -309,7 +309,7 @@ func (s *PageSource) Letters(ctx context.Context, f deadletter.Filter, after str
 		p, err = a.ListLetters(ctx, f, after, model.PageLen)
 		return err
 	})
-	return p.Letters, p.Next, err
+	return p.Letters, string(p.Next), err
 }
 
 // Letter gives a dead letter.
@@ -362,7 +362,7 @@ func (s *PageSource) Replays(ctx context.Context) ([]model.Progress, error) {
 		if r.Filter.Campaign != "" {
 			what += ", campaign " + r.Filter.Campaign
 		}
-		out[i] = model.Progress{Name: r.Name, What: what, Begun: r.Begun, Done: r.Looked, Of: r.Events,
+		out[i] = model.Progress{Name: r.Name, What: what, Begun: r.Begun, Done: r.Looked, Of: orZero(r.Events),
 			Ended: r.Finished}
 	}
 	return out, err
@@ -383,8 +383,8 @@ func (s *PageSource) Sinks(ctx context.Context) ([]model.Sink, error) {
 
 // consoleSink is how a sink stands: of its pending entries, the parked ones are in nobody's hand.
 func consoleSink(x *SinkStatus) model.Sink {
-	out := model.Sink{Name: x.Sink, State: string(x.State), Why: x.Why, Waiting: x.Waiting,
-		Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead, Oldest: x.Oldest, Paused: x.Pause.Paused}
+	out := model.Sink{Name: x.Sink, State: string(x.State), Why: string(x.Why), Waiting: x.Waiting,
+		Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead, Oldest: orZero(x.Oldest), Paused: x.Pause.Paused}
 	for _, c := range x.Campaigns {
 		out.Campaigns = append(out.Campaigns, fmt.Sprintf("%s is paused here by %s: %s", c.Campaign, c.By, c.Why))
 	}
@@ -395,4 +395,12 @@ func consoleSink(x *SinkStatus) model.Sink {
 		out.Workers = append(out.Workers, model.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen, Holds: w.Holds})
 	}
 	return out
+}
+
+// orZero is what the pages count from a number that may be absent.
+func orZero[T any](n *T) (zero T) {
+	if n == nil {
+		return zero
+	}
+	return *n
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -42,13 +43,13 @@ type Ending struct {
 	Closed   *Closed `json:"closed" doc:"How it stood at its close; null once it has left Redis."`
 	// Settling: group balance has not finished the grants up to the close, only those up to Finished (of the campaign's
 	// first shard).
-	Settling bool  `json:"settling" doc:"True while grants up to the close are still being settled."`
-	Finished int64 `json:"finished_seq" doc:"The last settled event on its first shard; 0 once closed is null."`
+	Settling bool   `json:"settling" doc:"True while grants up to the close are still being settled."`
+	Finished *int64 `json:"finished_seq" doc:"The last settled event on its first shard; null once closed is null."`
 	// Places are the shards of a campaign that is on several, in their order.
 	Places []ClosedPlace `json:"places,omitempty" doc:"Its shards, if several; absent once closed is null."`
 	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were
 	// granted.
-	Missing int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0: it has more; 0 while settling."`
+	Missing *int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0: it has more; null while settling, and after the refund."`
 	// Amount is what is to be refunded, or was.
 	Amount   hongbao.Amount `json:"refund_amount" doc:"What is refunded, in minor units; not final while settling."`
 	Refunded *Refunded      `json:"refunded" doc:"The refund; null before it."`
@@ -91,13 +92,13 @@ type Refunded struct {
 func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 	id := c.Spec.ID
 	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(),
-		Missing: s.Missing(), Amount: s.Amount()}
+		Missing: answers.OrNull(s.Settled() && s.Refund == nil, s.Missing()), Amount: s.Amount()}
 	out.addPlaces(s)
 	switch {
 	case s.Refund != nil:
 		out.Refunded, out.Next = &Refunded{s.Refund.Created, s.Refund.Packets, s.Refund.Sponsor},
 			"hongbao campaign reveal "+id
-	case out.Missing != 0:
+	case s.Missing() != 0:
 		out.Next = "hongbao audit --campaign " + id
 	default:
 		out.Next = fmt.Sprintf("hongbao campaign refund %s --amount %d", id, out.Amount)
@@ -112,7 +113,7 @@ func (e *Ending) addPlaces(s *closing.Standing) {
 	}
 	all, sum := closedOf(&s.Places[0].Close), s.Closed()
 	all.Granted, all.GrantedAmount, all.Left, all.LeftAmount = sum.Granted, sum.GrantedAmount, sum.Left, sum.LeftAmount
-	e.Finished = s.Places[0].Finished
+	e.Finished = &s.Places[0].Finished
 	for i := range s.Places {
 		p := &s.Places[i]
 		if p.Close.Time.After(all.Time) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
@@ -33,7 +34,7 @@ func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Le
 // LetterPage is a page of dead letters.
 type LetterPage struct {
 	Letters []deadletter.Letter `json:"letters" doc:"Oldest first within a sink and shard."`
-	Next    string              `json:"next" doc:"Goes into after; empty on the last page."`
+	Next    answers.Text        `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.
@@ -43,9 +44,11 @@ func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string
 	if err != nil {
 		return p, err
 	}
-	if p.Letters, p.Next, err = letters.List(ctx, f, after, limit); err != nil {
+	var next string
+	if p.Letters, next, err = letters.List(ctx, f, after, limit); err != nil {
 		return p, err
 	}
+	p.Next = answers.Text(next)
 	if p.Letters == nil {
 		p.Letters = []deadletter.Letter{} // JSON's null is no list
 	}
@@ -110,7 +113,7 @@ func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(con
 // eachSink decides about letters sink by sink, to one report; what one sink does does not stop the next.
 func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
-	next := ""
+	var next answers.Text
 	for _, p := range bySink(pick) {
 		var r *deadletter.Report
 		failed := a.decides(ctx, p.Filter.Sinks[0], dryRun, func(ctx context.Context) (err error) {
@@ -119,7 +122,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 		})
 		err = errors.Join(err, failed)
 		if r == nil { // it did not begin
-			next = cmp.Or(next, p.Start())
+			next = cmp.Or(next, answers.Text(p.Start()))
 			continue
 		}
 		next = cmp.Or(next, r.Next)

@@ -59,8 +59,8 @@ func printable(q *ledger.Quarantined) Quarantined {
 // QuarantinePage is a page of the list.
 type QuarantinePage struct {
 	Grants []Quarantined `json:"grants" doc:"Oldest first. Where ledger is null, the ledger had nothing of the packet."`
-	// Next is where the next page begins; 0 if there is none.
-	Next int64 `json:"next" doc:"Goes into after; 0 on the last page."`
+	// Next is where the next page begins; nil if there is none.
+	Next *int64 `json:"next" doc:"Goes into after; null on the last page."`
 }
 
 // QuarantineList is a question for a page of the list.
@@ -90,7 +90,7 @@ func (a *App) ListQuarantine(ctx context.Context, q QuarantineList) (p Quarantin
 			}
 			p.Grants = append(p.Grants, printable(&list[i]))
 			if len(p.Grants) == q.Limit {
-				p.Next = list[i].ID
+				p.Next = &list[i].ID
 				return p, nil
 			}
 		}

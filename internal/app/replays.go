@@ -20,8 +20,8 @@ type ReplayState struct {
 	Filter replay.Filter `json:"filter" doc:"Which grants it covers."`
 	Begun  time.Time     `json:"begun" doc:"When its first run began."`
 	// Events are those that it covers by their seqs, Looked how many of them runs have looked at so far.
-	Events int64 `json:"events" doc:"Events that it covers, by their seqs; 0 before Redis has noted it."`
-	Looked int64 `json:"looked" doc:"How many of them runs have looked at; with dead, of whole shards only."`
+	Events *int64 `json:"events" doc:"Events that it covers, by their seqs; null before Redis has noted it."`
+	Looked int64  `json:"looked" doc:"How many of them runs have looked at; with dead, of whole shards only."`
 	// Finished: a run came to the end of each shard, and nothing failed.
 	Finished bool `json:"finished" doc:"True once a run came to the end of each shard, and nothing failed."`
 }
@@ -64,6 +64,7 @@ func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, foun
 
 func (a *App) replayState(ctx context.Context, name string, on []int) (ReplayState, error) {
 	s := ReplayState{Name: name, Finished: true}
+	var events int64
 	for _, shard := range on {
 		r, found, err := shards.Of(a.redis, a.space.Shard(shard)).LookUpReplay(ctx, name)
 		if err != nil {
@@ -82,7 +83,8 @@ func (a *App) replayState(ctx context.Context, name string, on []int) (ReplaySta
 		}
 		first := max(1, covers.Filter.Seqs.First)
 		all := max(0, r.Last-first+1)
-		s.Events += all
+		events += all
+		s.Events = &events
 		switch {
 		case r.Ended:
 			s.Looked += all

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
 // SinkState says in a word how a sink stands.
@@ -25,27 +27,35 @@ const behindAfter = 30 * time.Second
 // judge sets the state. What the sink delivers to is known to its workers only: whoever looks sees that grants wait.
 func (s *SinkStatus) judge() {
 	alive := func(w SinkWorker) bool { return w.Alive }
+	var oldest float64 // seconds
+	if s.Oldest != nil {
+		oldest = *s.Oldest
+	}
 	switch {
 	case len(s.Unread) > 0 || len(s.Shards) == 0:
-		s.State, s.Why = SinkUnread, fmt.Sprintf("%d of %d shards did not tell how it stands there", len(s.Unread),
+		s.become(SinkUnread, "%d of %d shards did not tell how it stands there", len(s.Unread),
 			len(s.Unread)+len(s.Shards))
 	case s.Pause.Paused:
-		s.State, s.Why = SinkPaused, fmt.Sprintf("paused by %s: %s", s.Pause.By, s.Pause.Why)
+		s.become(SinkPaused, "paused by %s: %s", s.Pause.By, s.Pause.Why)
 	case len(s.Workers) == 0:
-		s.State, s.Why = SinkNoWorker, "no worker has come yet; `hongbao work` starts one"
+		s.become(SinkNoWorker, "no worker has come yet; `hongbao work` starts one")
 	case !slices.ContainsFunc(s.Workers, alive):
 		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return cmp.Compare(a.Seen, b.Seen) })
-		s.State, s.Why = SinkNoWorker, fmt.Sprintf("its last worker was seen %s ago; `hongbao work` starts one",
+		s.become(SinkNoWorker, "its last worker was seen %s ago; `hongbao work` starts one",
 			wholeSeconds(last.Seen))
-	case s.Oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
-		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: %d campaigns are paused for this sink",
-			wholeSeconds(s.Oldest), len(s.Campaigns))
-	case s.Oldest > behindAfter.Seconds():
-		s.State, s.Why = SinkBehind, fmt.Sprintf("a grant has waited for %s: what the sink delivers to is away or slow, or its "+
-			"rate is bounded; the log and /readyz of its workers say which", wholeSeconds(s.Oldest))
+	case oldest > behindAfter.Seconds() && len(s.Campaigns) > 0:
+		s.become(SinkBehind, "a grant has waited for %s: %d campaigns are paused for this sink",
+			wholeSeconds(oldest), len(s.Campaigns))
+	case oldest > behindAfter.Seconds():
+		s.become(SinkBehind, "a grant has waited for %s: what the sink delivers to is away or slow, or its "+
+			"rate is bounded; the log and /readyz of its workers say which", wholeSeconds(oldest))
 	default:
 		s.State = SinkWorking
 	}
+}
+
+func (s *SinkStatus) become(state SinkState, why string, args ...any) {
+	s.State, s.Why = state, answers.Text(fmt.Sprintf(why, args...))
 }
 
 func wholeSeconds(s float64) time.Duration {

@@ -9,6 +9,7 @@ import (
 // A sink is working only if a worker lives and no grant waits for long; else it says why not.
 func TestSinkState(t *testing.T) {
 	t.Parallel()
+	oldest := func(seconds float64) *float64 { return &seconds }
 	shards, alive, gone := []ShardStatus{{}}, SinkWorker{Alive: true}, SinkWorker{Seen: 361}
 	for name, c := range map[string]struct {
 		status SinkStatus
@@ -16,17 +17,17 @@ func TestSinkState(t *testing.T) {
 		why    string
 	}{
 		"idle":            {SinkStatus{Shards: shards, Workers: []SinkWorker{gone, alive}}, SinkWorking, ""},
-		"busy":            {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 5_773, Oldest: 2}, SinkWorking, ""},
-		"the target away": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 800, Oldest: 45}, SinkBehind, "waited for 45s"},
-		"its worker gone": {SinkStatus{Shards: shards, Workers: []SinkWorker{gone}, Waiting: 5_773, Oldest: 360}, SinkNoWorker, "6m1s ago"},
+		"busy":            {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 5_773, Oldest: oldest(2)}, SinkWorking, ""},
+		"the target away": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Waiting: 800, Oldest: oldest(45)}, SinkBehind, "waited for 45s"},
+		"its worker gone": {SinkStatus{Shards: shards, Workers: []SinkWorker{gone}, Waiting: 5_773, Oldest: oldest(360)}, SinkNoWorker, "6m1s ago"},
 		"two gone": {SinkStatus{Shards: shards, Workers: []SinkWorker{{Seen: 20.9}, {Seen: 20.1}}}, SinkNoWorker,
 			"seen 20s ago"},
 		"never had one":    {SinkStatus{Shards: shards}, SinkNoWorker, "hongbao work"},
 		"nothing was read": {SinkStatus{Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 1 shards did not"},
 		"a part was read":  {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Unread: []UnreadShard{{}}}, SinkUnread, "1 of 2"},
-		"a campaign waits": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Oldest: 45,
+		"a campaign waits": {SinkStatus{Shards: shards, Workers: []SinkWorker{alive}, Oldest: oldest(45),
 			Campaigns: []PausedCampaign{{Campaign: "rain"}}}, SinkBehind, "1 campaigns are paused for this sink"},
-		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: 360}, SinkPaused,
+		"paused": {SinkStatus{Shards: shards, Pause: SinkPause{Paused: true, By: "ann", Why: "lunch"}, Oldest: oldest(360)}, SinkPaused,
 			"paused by ann: lunch"},
 	} {
 		c.status.judge()

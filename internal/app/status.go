@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -51,12 +52,12 @@ func (a *App) unrecorded(ctx context.Context, rdb redis.UniversalClient) []Unrec
 
 // SinkStatus is how a sink stands.
 type SinkStatus struct {
-	Sink  string    `json:"sink" doc:"Its name."`
-	State SinkState `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these that holds."`
-	Why   string    `json:"why" doc:"Why it is not working, for a person; empty for working."`
-	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited.
-	Waiting int64   `json:"waiting" doc:"Grants and closes that it has not finished."`
-	Oldest  float64 `json:"oldest_seconds" doc:"How long the first of them has waited; 0 if none waits."`
+	Sink  string       `json:"sink" doc:"Its name."`
+	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these that holds."`
+	Why   answers.Text `json:"why" nullable:"true" doc:"Why it is not working, for a person; null for working."`
+	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited, nil if none waits.
+	Waiting int64    `json:"waiting" doc:"Grants and closes that it has not finished."`
+	Oldest  *float64 `json:"oldest_seconds" doc:"How long the first of them has waited; null if none waits."`
 	// Pending counts the entries that workers hold, and the parked ones.
 	Pending int64     `json:"pending_entries" doc:"Entries that workers hold, and the parked ones."`
 	Parked  int64     `json:"parked_entries" doc:"Entries that wait for another attempt."`
@@ -80,12 +81,12 @@ type UnreadShard struct {
 
 // ShardStatus is how a sink stands on a shard.
 type ShardStatus struct {
-	Shard   int     `json:"shard" doc:"The shard's number."`
-	Seq     int64   `json:"seq" doc:"The shard's last event."`
-	Waiting int64   `json:"waiting" doc:"Grants and closes up to seq that the sink has not finished."`
-	Oldest  float64 `json:"oldest_seconds" doc:"How long the first of them has waited; 0 if none waits."`
-	Parked  int64   `json:"parked_entries" doc:"Entries that wait for another attempt."`
-	Dead    int64   `json:"dead_letters" doc:"Dead letters that wait for a decision."`
+	Shard   int      `json:"shard" doc:"The shard's number."`
+	Seq     int64    `json:"seq" doc:"The shard's last event."`
+	Waiting int64    `json:"waiting" doc:"Grants and closes up to seq that the sink has not finished."`
+	Oldest  *float64 `json:"oldest_seconds" doc:"How long the first of them has waited; null if none waits."`
+	Parked  int64    `json:"parked_entries" doc:"Entries that wait for another attempt."`
+	Dead    int64    `json:"dead_letters" doc:"Dead letters that wait for a decision."`
 }
 
 // SinkWorker is a worker of a sink, on all of its shards.
@@ -178,9 +179,12 @@ func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 }
 
 func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
-	s.Shards = append(s.Shards, ShardStatus{shard, g.Seq, g.Waiting, g.Oldest.Seconds(), g.Parked, g.Dead})
+	oldest := answers.OrNull(g.Waiting > 0, g.Oldest.Seconds())
+	s.Shards = append(s.Shards, ShardStatus{shard, g.Seq, g.Waiting, oldest, g.Parked, g.Dead})
 	s.Waiting += g.Waiting
-	s.Oldest = max(s.Oldest, g.Oldest.Seconds())
+	if oldest != nil && (s.Oldest == nil || *s.Oldest < *oldest) {
+		s.Oldest = oldest
+	}
 	s.Pending += g.Parked
 	s.Parked += g.Parked
 	s.Pause.add(&g.Control)

@@ -45,7 +45,7 @@ func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Ca
 	}
 	p.Entries = found.Entries
 	if found.Next != "" {
-		q.Set("after", found.Next)
+		q.Set("after", string(found.Next))
 		p.Next = "/journal?" + q.Encode()
 	}
 	c.show(w, r, http.StatusOK, "journal", answer)

@@ -113,7 +113,7 @@ func (c *Console) workLetters(a access.Action, what string, do func(context.Cont
 				o.Pick.Expect = &j.Letters.Matched
 				j.Again = &Again{a, path, o}
 			case !o.DryRun && j.Letters.Next != "":
-				o.Pick.After = j.Letters.Next
+				o.Pick.After = string(j.Letters.Next)
 				j.Again = &Again{a, path, o}
 			}
 			return err

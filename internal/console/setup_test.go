@@ -19,6 +19,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -152,7 +153,7 @@ func (b *books) TurnSink(_ context.Context, who *access.Caller, sink string, pau
 
 func (b *books) Requeue(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
 	b.after = o.Pick.After
-	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4, Next: b.next},
+	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4, Next: answers.Text(b.next)},
 		b.do(who, "requeue %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
 }
 

@@ -362,7 +362,7 @@ func TestJournal(t *testing.T) {
 	require.Len(t, page.Entries, 1)
 	d.get("viewer", "/v1/journal?limit=2").OK(t, http.StatusOK, &page)
 	require.Len(t, page.Entries, 2)
-	d.get("viewer", "/v1/journal?after="+page.Next).OK(t, http.StatusOK, &page)
+	d.get("viewer", "/v1/journal?after="+string(page.Next)).OK(t, http.StatusOK, &page)
 	for _, bad := range []string{"since=yesterday", "after=x", "who=", "campaign=A"} {
 		d.get("viewer", "/v1/journal?"+bad).Refused(t, "invalid_parameter")
 	}

@@ -64,7 +64,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Len(t, list("viewer/rain*", ""), 3)
 	var page app.LetterPage
 	d.get("viewer", "/v1/dead-letters?limit=4").OK(t, http.StatusOK, &page)
-	require.Len(t, list("viewer", "?after="+page.Next), 2)
+	require.Len(t, list("viewer", "?after="+string(page.Next)), 2)
 	snow := list("viewer", "?campaign=snow")[0].ID
 	rain := list("viewer", "?campaign=rain")[0].ID
 	d.get("viewer", "/v1/dead-letters/"+snow).OK(t, http.StatusOK, nil)

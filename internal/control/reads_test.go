@@ -27,7 +27,7 @@ func TestReads(t *testing.T) {
 			var page app.CampaignPage
 			d.get("viewer", "/v1/campaigns?limit=1").OK(t, http.StatusOK, &page)
 			require.Len(t, page.Campaigns, 1)
-			require.Equal(t, "rain-1", page.Next)
+			require.EqualValues(t, "rain-1", page.Next)
 			d.get("viewer", "/v1/campaigns?limit=1&after=rain-1").OK(t, http.StatusOK, &page)
 			require.Equal(t, "snow", page.Campaigns[0].ID)
 			require.Empty(t, page.Next)
@@ -73,7 +73,7 @@ func TestReads(t *testing.T) {
 			d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &status)
 			require.EqualValues(t, 1, status.Sinks[0].Waiting)
 			for path, empty := range map[string]string{
-				"/v1/dead-letters": `{"letters":[],"next":""}`, "/v1/quarantine": `{"grants":[],"next":0}`,
+				"/v1/dead-letters": `{"letters":[],"next":null}`, "/v1/quarantine": `{"grants":[],"next":null}`,
 				"/v1/replays": `{"replays":[]}`,
 			} {
 				r := d.get("viewer", path)

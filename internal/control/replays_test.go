@@ -31,7 +31,7 @@ func TestReplays(t *testing.T) {
 	d.get("viewer", "/v1/replays/mend").OK(t, http.StatusOK, &state)
 	require.True(t, state.Finished)
 	require.False(t, state.RunsHere)
-	require.Equal(t, state.Events, state.Looked)
+	require.Equal(t, *state.Events, state.Looked)
 	var all replaysAnswer
 	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &all)
 	require.Equal(t, []replayState{state}, all.Replays)

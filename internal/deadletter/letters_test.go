@@ -278,11 +278,11 @@ func TestRequeueGoesOn(t *testing.T) {
 	}
 	report, err := l.Requeue(ctx, cfg, pick, ann, false)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, page[1].ID, report.Next, "of the second batch nobody knows")
+	require.EqualValues(t, page[1].ID, report.Next, "of the second batch nobody knows")
 	require.EqualValues(t, 2, report.Failed)
 
 	w.Target.Before, seen = refuse, nil
-	pick.After = report.Next
+	pick.After = string(report.Next)
 	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0-7", "1-5"}, seen, "those that were refused before it are not tried again")
@@ -299,7 +299,7 @@ func TestRequeueGoesOn(t *testing.T) {
 		pick.After = after
 		report, err = l.Requeue(stopped, cfg, pick, ann, false)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, next, report.Next, "nothing was done")
+		require.EqualValues(t, next, report.Next, "nothing was done")
 	}
 	pick.After = "kafka/0/0-0"
 	report, err = l.Drop(t.Context(), pick, ann, true)

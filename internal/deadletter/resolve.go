@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -84,7 +85,7 @@ func (p *Pick) Start() string {
 // begins, and leaves it empty once all are done.
 func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 	fn func(ctx context.Context, letters []Letter) error) error {
-	r.Next = pick.Start()
+	r.Next = answers.Text(pick.Start())
 	if len(pick.IDs) == 0 {
 		err := l.each(ctx, &pick, func(ctx context.Context, letters []Letter, last string) error {
 			err := fn(ctx, letters)
@@ -244,14 +245,14 @@ type Report struct {
 	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
 	Gone       int64 `json:"gone" doc:"Those that another decision ended first. A requeue has delivered them all the same."`
 	// Next is Pick.After of a call that goes on where this one ended too early; empty if it did not, or ids were given.
-	Next string `json:"next" doc:"Goes into after, to go on if this ended too early; else empty."`
+	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after, to go on if this ended too early; else null."`
 	delivery.Refusals
 }
 
 // passed notes that all letters that the filter picks up to this one are decided, or were refused.
 func (r *Report) passed(id string) {
 	if r.Next != "" {
-		r.Next = id
+		r.Next = answers.Text(id)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/answers"
 )
 
 // maxDetails bounds the details of an entry of the journal.
@@ -58,7 +59,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 	if len(p.Entries) > q.Limit {
 		p.Entries = p.Entries[:q.Limit]
 		last := &p.Entries[q.Limit-1]
-		p.Next = fmt.Sprintf("%d-%s", last.Time.UnixMilli(), last.ID)
+		p.Next = answers.Text(fmt.Sprintf("%d-%s", last.Time.UnixMilli(), last.ID))
 	}
 	return p, nil
 }

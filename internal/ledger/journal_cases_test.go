@@ -38,7 +38,7 @@ func testJournal(t *testing.T, f *fixture) {
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(p.Entries), q.Limit)
 			list = append(list, p.Entries...)
-			if q.After = p.Next; p.Next == "" {
+			if q.After = string(p.Next); p.Next == "" {
 				return list
 			}
 		}

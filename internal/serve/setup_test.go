@@ -203,7 +203,7 @@ func (f *fake) Receipts(_ context.Context, campaign, user string) (Receipts, err
 		list, err := f.held(user)
 		return Receipts{Campaign: campaign, User: user, Receipts: list, Currency: "CNY"}, err
 	}
-	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{{Packet: 1, Code: "SECRET"}}}, f.err
+	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{{Packet: 1, Event: "0-1", Time: time.Unix(1, 0), Code: "SECRET"}}}, f.err
 }
 
 func (f *fake) grabbed() []hongbao.Grab {

@@ -188,5 +188,31 @@ func (d *Document) valid(pointer, text string) error {
 	if err != nil {
 		return err
 	}
-	return s.Validate(v)
+	if err := s.Validate(v); err != nil {
+		return err
+	}
+	return noFakes("", v)
+}
+
+// noFakes is an error for a value that only looks like one: an empty text, "-" or the zero time. What is absent is null.
+func noFakes(at string, v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, one := range v {
+			if err := noFakes(at+"."+name, one); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, one := range v {
+			if err := noFakes(fmt.Sprintf("%s[%d]", at, i), one); err != nil {
+				return err
+			}
+		}
+	case string:
+		if v == "" || v == "-" || strings.HasPrefix(v, "0001-01-01T") {
+			return fmt.Errorf("%s is %q: want null, or no field", strings.TrimPrefix(at, "."), v)
+		}
+	}
+	return nil
 }
