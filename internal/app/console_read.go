@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
@@ -35,7 +37,7 @@ type PageSource struct {
 	shapes shapes
 
 	mu     sync.Mutex
-	listed found // the first page, as the ledger had it last
+	listed map[string]found // by scope: the first page, as the ledger had it last
 
 	openMu sync.Mutex
 	open   []ledger.StoredCampaign // in Redis, and not over
@@ -54,36 +56,46 @@ func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
 	page, err := s.ask(ctx, q)
-	first := q == model.Search{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err != nil && first:
-		return s.listed, ledgerAway(err)
+	case err != nil && isFirst(q):
+		return s.listed[q.Scope], ledgerAway(err)
 	case err != nil:
 		return found{}, ledgerAway(err)
-	case first:
-		s.listed = page
+	case isFirst(q):
+		s.listed[q.Scope] = page
 	}
 	return page, ""
 }
+
+// isFirst reports whether a search is the first page of all campaigns in its scope.
+func isFirst(q model.Search) bool { return q.Text == "" && q.Page == 0 }
 
 func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err error) {
 	l, err := s.sharedLedger(ctx)
 	if err != nil {
 		return page, err
 	}
-	page.list, err = l.NewestCampaigns(ctx, ledger.CampaignSearch{Text: q.Text, Skip: q.Page * consoleCampaigns,
-		Limit: consoleCampaigns + 1})
+	var scope []string
+	if q.Scope != "" {
+		scope = strings.Split(q.Scope, ",")
+	}
+	page.list, err = l.NewestCampaigns(ctx, ledger.CampaignSearch{Text: q.Text, Scope: scope,
+		Skip: q.Page * consoleCampaigns, Limit: consoleCampaigns + 1})
 	if err != nil || len(page.list) <= consoleCampaigns {
 		return page, err
 	}
 	page.list, page.more = page.list[:consoleCampaigns], true
-	if (q != model.Search{}) {
+	if !isFirst(q) {
 		return page, nil
 	}
+	caller := access.Caller{Campaigns: scope}
 	running, err := s.running(ctx, l)
 	for i := range running {
+		if !caller.Sees(running[i].Spec.ID) {
+			continue
+		}
 		same := func(c ledger.StoredCampaign) bool { return c.Spec.ID == running[i].Spec.ID }
 		if !slices.ContainsFunc(page.list, same) {
 			page.list = append(page.list, running[i])

@@ -101,7 +101,7 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return SinkChange{Sink: sink}, Usage("campaign %.80q: %s", campaign, err)
 	}
-	if err := a.checkSinkCampaign(ctx, action, sink, campaign); err != nil {
+	if err := a.checkSinkCampaign(ctx, sink, campaign); err != nil {
 		return SinkChange{Sink: sink}, err
 	}
 	e := aboutSink(ctx, action, sink)
@@ -114,8 +114,8 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 }
 
 // checkSinkCampaign refuses a campaign that is probably mistyped: Redis does not have it, and no one has decided about it
-// for the sink. To resume a campaign, someone must have paused it. A shard that can't be read refuses nothing.
-func (a *App) checkSinkCampaign(ctx context.Context, action access.Action, sink, campaign string) error {
+// for the sink. A shard that can't be read refuses nothing.
+func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
 	if err := a.checkSinks("sink", sink); err != nil {
 		return err
 	}
@@ -128,16 +128,12 @@ func (a *App) checkSinkCampaign(ctx context.Context, action access.Action, sink,
 	if slices.Contains(known, true) {
 		return nil
 	}
-	if action == access.ResumeSink {
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was never paused for sink %s: look at the id; "+
-			"`hongbao sink list` shows the campaigns that are paused", campaign, sink)
-	}
 	state, _, err := shards.Of(a.redis, a.space.Home(campaign)).CampaignState(ctx, campaign)
 	if err != nil || state != "" {
 		return nil //nolint:nilerr // the pause itself reports a shard that can't be reached
 	}
-	return hongbao.Errorf(hongbao.ClassPermanent, "pause for sink %s: campaign %s is not in Redis: look at the id", sink,
-		campaign)
+	return hongbao.Errorf(hongbao.ClassPermanent, "sink %s: campaign %s is not in Redis and was never paused for the sink: "+
+		"look at the id; `hongbao sink list` shows the campaigns that are paused", sink, campaign)
 }
 
 // MaxRate bounds the rate of a sink, in grants a second.

@@ -436,6 +436,11 @@ func TestCampaignsAreSearchedByPages(t *testing.T) {
 	data, err := v.load(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, model.Search{Text: "spring %", Page: 1}, data.(model.Campaigns).Search)
+	scoped, ok := f.viewOf("/", &access.Caller{Role: access.RoleViewer, Campaigns: []string{"rain", "spring-*"}})
+	require.True(t, ok)
+	data, err = scoped.load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, model.Search{Scope: "rain,spring-*"}, data.(model.Campaigns).Search, "the ledger leaves out the others")
 	for _, path := range []string{"/?page=0", "/?page=x", "/?page=10001", "/?q=" + strings.Repeat("x", 101), "/?q=%ff"} {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
 	}

@@ -35,7 +35,11 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.fail(w, r, http.StatusNotFound, "There is no such page to watch.")
 		return
 	}
-	watcher, err := c.poller.watch(page, who.Key, view.load)
+	room := page
+	if _, isList := parseSearch(page); isList { // callers with different scopes see different pages
+		room += " " + strings.Join(who.Campaigns, ",")
+	}
+	watcher, err := c.poller.watch(room, who.Key, view.load)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
 		c.fail(w, r, http.StatusServiceUnavailable, err.Error())

@@ -26,6 +26,7 @@ func everything(data any, _ *access.Caller) any { return data }
 // viewOf finds the page of a path; false if there is none, or the caller may not see it.
 func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	if s, ok := parseSearch(path); ok {
+		s.Scope = strings.Join(who.Campaigns, ",")
 		return view{"Campaigns", "campaigns", "campaigns-live",
 			func(ctx context.Context) (any, error) { return c.source.Campaigns(ctx, s) }, visible}, true
 	}

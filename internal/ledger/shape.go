@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
@@ -56,6 +57,8 @@ func steps(what, sql, campaign string, from, width int64) question[Step] {
 type CampaignSearch struct {
 	// Text is a part of the specification: of the id, the name or the sponsor, in upper or lower case; empty for all.
 	Text string
+	// Scope has ids and prefixes, as spring-*: only campaigns that match one of them; empty for all.
+	Scope []string
 	// Unrefunded leaves out the campaigns that have come to their end.
 	Unrefunded  bool
 	Skip, Limit int
@@ -81,6 +84,19 @@ func (s *CampaignSearch) condition() (where string, args []any) {
 	if s.Text != "" {
 		where += ` AND lower(spec) LIKE $4 ESCAPE '!'`
 		args = append(args, "%"+likeEscapes.Replace(strings.ToLower(stored(s.Text)))+"%")
+	}
+	var matches []string
+	for _, pattern := range s.Scope {
+		prefix, many := strings.CutSuffix(pattern, "*")
+		pattern = likeEscapes.Replace(prefix)
+		if many {
+			pattern += "%"
+		}
+		args = append(args, pattern)
+		matches = append(matches, fmt.Sprintf("id LIKE $%d ESCAPE '!'", len(args)))
+	}
+	if len(matches) > 0 {
+		where += " AND (" + strings.Join(matches, " OR ") + ")"
 	}
 	return where, args
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +60,17 @@ func testShape(t *testing.T, f *fixture) {
 			found = append(found, list[i].Spec.ID)
 		}
 		require.ElementsMatch(t, ids, found, text)
+	}
+	for scope, ids := range map[string][]string{
+		"rain": {"rain"}, "ra*": {"rain"}, "ra": nil, "%*": nil, "r_in": nil, "oth*,rain": {"other", "rain"}, "*": {"other", "rain"},
+	} {
+		list, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Scope: strings.Split(scope, ","), Limit: 10})
+		require.NoError(t, err)
+		var found []string
+		for i := range list {
+			found = append(found, list[i].Spec.ID)
+		}
+		require.ElementsMatch(t, ids, found, scope)
 	}
 	all, err := f.ledger.NewestCampaigns(t.Context(), CampaignSearch{Limit: 10})
 	require.NoError(t, err)

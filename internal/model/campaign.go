@@ -48,6 +48,8 @@ type Place struct {
 type Search struct {
 	Text string
 	Page int
+	// Scope has the campaigns of the caller's key, separated by commas; empty for all.
+	Scope string
 }
 
 // Path is the path of the page.
@@ -74,14 +76,14 @@ type Campaigns struct {
 }
 
 // Next and Before are the paths of the neighbours of a page.
-func (c Campaigns) Next() string { return Search{c.Text, c.Page + 1}.Path() }
+func (c Campaigns) Next() string { return Search{Text: c.Text, Page: c.Page + 1}.Path() }
 
 // Before is empty on the first page.
 func (c Campaigns) Before() string {
 	if c.Page == 0 {
 		return ""
 	}
-	return Search{c.Text, c.Page - 1}.Path()
+	return Search{Text: c.Text, Page: c.Page - 1}.Path()
 }
 
 // Live is the current state of one campaign.
