@@ -295,8 +295,8 @@ const (
 	lettersEvery = time.Minute
 )
 
-// expireLetters deletes records of requeued letters that are too old. Records behind those that were read are newer, so
-// none is read twice.
+// expireLetters deletes records of requeued letters that are too old. Records are in the order of time, so it reads each one
+// once.
 func (t *Trimmer) expireLetters(ctx context.Context, k *shards.Shard, at *trimming) error {
 	if time.Now().Before(at.expire) {
 		return nil

@@ -153,22 +153,22 @@ func (c PageActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Repo
 	return r, err
 }
 
-// LetterForm picks dead letters: those of Pick.IDs, or those that the filter picks.
+// LetterForm is a form about dead letters.
 type LetterForm struct {
 	Pick   deadletter.Pick
 	Why    string
 	DryRun bool
 }
 
-// TopUpForm is a wish to add packets to a campaign. Expect is what it was funded with on the page, ID was drawn with
-// it.
+// TopUpForm is a form that adds packets to a campaign. Expect is the funded sum that the page showed. ID was drawn for
+// the form, so the same form sent twice has one effect.
 type TopUpForm struct {
 	Campaign, ID, Tiers, Why string
 	Packets                  int64
 	Total, Expect            hongbao.Amount
 }
 
-// ReplayForm is a wish to deliver grants again.
+// ReplayForm is a form that starts a replay.
 type ReplayForm struct {
 	Name, To, Campaign string
 	Missing, DryRun    bool

@@ -30,8 +30,7 @@ const (
 	consoleLedgerTime = 2 * time.Second
 )
 
-// PageSource reads for the pages of the console; the journal as App does. While the ledger is away, the pages show
-// all that comes from Redis.
+// PageSource reads what the console's pages show. While the ledger is down, the pages show what comes from Redis.
 type PageSource struct {
 	*App
 	shapes shapes
