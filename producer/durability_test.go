@@ -123,7 +123,8 @@ func TestReplicaClass(t *testing.T) {
 		c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond
 	})
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
-	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
+	require.True(t, hongbao.IsOutage(err), "after a failover the new primary has no replica for a while")
 	require.ErrorContains(t, err, "no replica is connected")
 
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})

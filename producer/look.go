@@ -99,7 +99,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 		return false, err
 	}
 	if i.durability != hongbao.DurabilityFast {
-		if err := server.Check(i.durability); err != nil {
+		if err := server.CheckNow(i.durability); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}
 		i.waitAOF = server.NeedsWaitAOF()

@@ -231,6 +231,7 @@ type people struct {
 	granted   map[string]map[int64]bool // the packets that each was told of, by all his answers
 	undecided int                       // answers
 	failed    error                     // the last error that is no outage
+	last      string                    // the last answer without a packet, or its error
 }
 
 func (s *site) people(p *producer.Producer, campaign string) *people {
@@ -261,6 +262,9 @@ func (c *people) once(ctx context.Context, user string) (final bool) {
 	a, err := c.p.Grab(ctx, &hongbao.Grab{Campaign: c.campaign, User: user, RequestID: "r-" + user})
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if a.Outcome != hongbao.OutcomeGranted {
+		c.last = fmt.Sprint(a.Outcome, " ", err)
+	}
 	switch {
 	case err != nil && hongbao.IsOutage(err) || err == nil && !a.Outcome.Final():
 		c.undecided++
@@ -278,6 +282,13 @@ func (c *people) once(ctx context.Context, user string) (final bool) {
 		c.granted[user][a.Receipts[0].Packet] = true
 	}
 	return true
+}
+
+// lastAnswer is the last answer that had no packet.
+func (c *people) lastAnswer() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
 // count tells how many have a packet, and how many answers were undecided.
@@ -348,7 +359,14 @@ func (s *site) rains(packets, workers int) *rain {
 func (r *rain) pours(what string) {
 	r.t.Helper()
 	began, _ := r.crowd.count()
-	testkit.Eventually(r.t, startTime, func() bool { n, _ := r.crowd.count(); return n > began+200 }, "%s", what)
+	testkit.EventuallyOK(r.t, startTime, func() error {
+		n, undecided := r.crowd.count()
+		if n > began+200 {
+			return nil
+		}
+		return fmt.Errorf("%s: %d granted, %d before, %d answers undecided, the last one: %s", what, n, began, undecided,
+			r.crowd.lastAnswer())
+	}, "%s", what)
 }
 
 // ends lets all grab once more by the same ids, and those who have nothing yet. Everybody has one packet, which is paid

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"html"
 	"syscall"
 	"testing"
 
@@ -43,7 +44,9 @@ func TestCommandsOnAnEmptiedRedis(t *testing.T) {
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
 	d.campaign("rain", 10, 1000)
 	require.Equal(t, 2, d.crowdOf("rain", 0, 2))
-	g := d.serve()
+	control := testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	pages := &visitor{t, "http://" + control, d.key("operator")}
 	g.grab("rain", "u8", "r1")
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	const advice = "run `hongbao recover`"
@@ -54,6 +57,9 @@ func TestCommandsOnAnEmptiedRedis(t *testing.T) {
 		require.Contains(t, r.out+r.err, advice, "%q", args)
 	}
 	g.says(advice)
+	for _, page := range []string{"/", "/sinks", "/campaigns/rain"} {
+		require.Contains(t, html.UnescapeString(pages.sees(page)), advice, page)
+	}
 	r := d.run("recover")
 	require.Equal(t, 3, r.code)
 	require.Contains(t, r.out, "hongbao recover --accept-loss --shard 0")

@@ -268,8 +268,8 @@ func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *red
 		s, stand := parseInfo(server.Val()), parseStand(meta.Val())
 		k.state.sawStand(meta.Val())
 		if !stand.openFor(&s) {
-			return frozenError(k.Keys.Meta() + " is frozen or gone, or was not opened for this server: what Redis says of " +
-				"campaigns may be the past, until a worker has opened it")
+			return frozenError(k.Keys.Meta() + " is frozen or gone, or was not opened for this server: what Redis reports about " +
+				"campaigns may be old until a worker opens it; run `hongbao recover`, which shows what is lost")
 		}
 		return nil
 	}

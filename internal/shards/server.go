@@ -177,6 +177,18 @@ func (s *Server) Check(class hongbao.Durability) error {
 		errors.Join(errs...))
 }
 
+// CheckNow is Check for a process that is running: a failover leaves a primary without replicas for a while, or shows the
+// old primary as a replica, so these faults are outages.
+func (s *Server) CheckNow(class hongbao.Durability) error {
+	err := s.Check(class)
+	settled := *s
+	settled.Role, settled.Replicas = "master", max(s.Replicas, 1)
+	if err != nil && len(settled.Faults(class)) == 0 {
+		return hongbao.Outagef(hongbao.ClassTransient, "%w; a failover may be under way", err)
+	}
+	return err
+}
+
 // Faults names everything that contradicts the durability class.
 func (s *Server) Faults(class hongbao.Durability) (errs []error) {
 	if !s.atLeast(7, 0) {
