@@ -43,7 +43,7 @@ func golden(t *testing.T, folder string, texts map[string]string) {
 		require.Contains(t, texts, f.Name(), "the file has no text any more: run the test with -update")
 	}
 	for name, text := range texts {
-		want, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a name that the test has made
+		want, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err, "run the test with -update")
 		assert.Equal(t, string(want), text, "%s/%s: run the test with -update, and read the diff", folder, name)
 	}

@@ -123,7 +123,7 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 	shards.Each(len(known), func(i int) error {
 		list, err := shards.Of(a.redis, a.space.Shard(i)).SinkCampaigns(ctx, sink)
 		known[i] = err != nil || slices.ContainsFunc(list, func(c shards.CampaignPause) bool { return c.Campaign == campaign })
-		return nil
+		return err
 	})
 	if slices.Contains(known, true) {
 		return nil

@@ -5,7 +5,7 @@ import "github.com/redis/go-redis/v9"
 // States is how many states the process keeps for a shard.
 func States(keys Keys) (n int) {
 	states.Range(func(at, _ any) bool {
-		if at.(place).keys == keys { //nolint:forcetypeassert // nothing else is put there
+		if at.(place).keys == keys {
 			n++
 		}
 		return true
