@@ -201,7 +201,7 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*sh
 	return server, err
 }
 
-// noteServer keeps what a server said at a time, and forgets what is too old to be used: the client of a node that left the
+// noteServer keeps a reading of a server, and deletes readings that are too old to be used: the client of a node that left the
 // cluster is never asked again.
 func (p *Producer) noteServer(node redis.UniversalClient, server *shards.Server, at time.Time) {
 	p.mu.Lock()

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/hongbao-project/hongbao/internal/model"
 	"sync"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // loader reads what a page shows.

@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // tape is the browser's end of a stream.
