@@ -47,8 +47,13 @@ func writeClaims(w io.Writer, list []app.OpenClaim) error {
 		if n := len(c.Events); n > 1 {
 			events += fmt.Sprintf(" and %d runs", n-1)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", c.ID, c.Grants, events, c.Sent.Format(time.RFC3339), c.Topic,
-			c.Partition, c.Offset, c.Owner, c.Until.Format(time.RFC3339), c.SettleFrom.Format(time.RFC3339))
+		topic, partition, offset, sent, from := "-", "-", "-", "-", "-"
+		if c.Sent != nil {
+			topic, partition, offset = string(c.Topic), fmt.Sprint(*c.Partition), fmt.Sprint(*c.Offset)
+			sent, from = c.Sent.Format(time.RFC3339), c.SettleFrom.Format(time.RFC3339)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Grants, events, sent, topic, partition, offset,
+			c.Owner, c.Until.Format(time.RFC3339), from)
 	}
 	return t.Flush()
 }

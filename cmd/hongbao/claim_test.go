@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestClaimIsSettled(t *testing.T) {
 			require.Len(t, list, 1)
 			require.Equal(t, id, list[0].ID)
 			require.EqualValues(t, 2, list[0].Grants)
-			require.Equal(t, d.topic, list[0].Topic)
+			require.EqualValues(t, d.topic, list[0].Topic)
 			require.Contains(t, d.ok("claim", "list"), id)
 
 			require.Contains(t, d.ok(append(settle, as)...), "its 2 grants are "+as+"\n2 of 2 letters were requeued")
@@ -73,4 +74,29 @@ func TestClaimIsSettled(t *testing.T) {
 			require.Contains(t, d.ok("journal", "--json"), string(access.SettleClaim))
 		})
 	}
+}
+
+// A payload of a future format does not hide the claim. The list shows null for what it cannot read, and a person can
+// settle the claim.
+func TestUnreadableClaimIsListedAndSettled(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1000)
+	d.ok("grab", "rain", "u1")
+	d.ok("grab", "rain", "u2")
+	d.buried(configs.SinkKafka)
+	text := fmt.Sprintf("5 %d w9\n1-2\n9 of a later format", time.Now().Add(-time.Hour).UnixMilli())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
+	var list struct{ Claims []map[string]any }
+	require.NoError(t, json.Unmarshal([]byte(d.ok("claim", "list", "--json")), &list))
+	require.Len(t, list.Claims, 1)
+	for _, field := range []string{"topic", "partition", "offset", "sent", "settle_from"} {
+		require.Contains(t, list.Claims[0], field)
+		require.Nil(t, list.Claims[0][field], field)
+	}
+	require.Equal(t, "w9", list.Claims[0]["owner"])
+	require.Regexp(t, `kafka/0/w9\.1 +2 +1-2 +- +- +- +- +w9 +\S+ +-\n`, d.ok("claim", "list"))
+	settle := []string{"claim", "settle", "kafka/0/w9.1", "--by", "ann", "--why", "not in the topic", "--as", "unpublished"}
+	require.Contains(t, d.ok(settle...), "its 2 grants are unpublished")
+	require.Len(t, d.records(), 2)
 }

@@ -168,7 +168,7 @@ func offerClaims(cmd *cobra.Command, _ string) (ids []string, err error) {
 	err = with(cmd, app.Needs{}, func(a *app.App) error {
 		list, err := a.ListClaims(cmd.Context())
 		for i := range list {
-			ids = append(ids, fmt.Sprintf("%s\t%d grants, sent %s", list[i].ID, list[i].Grants, list[i].Sent.Format(time.RFC3339)))
+			ids = append(ids, fmt.Sprintf("%s\t%d grants of %s", list[i].ID, list[i].Grants, list[i].Owner))
 		}
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
@@ -30,21 +31,28 @@ type OpenClaim struct {
 	// Owner had it last; until Until it is taken to be at work.
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
-	// Topic, Partition and Offset say where to look: the batch is at the offset, behind it, or nowhere. The topic is empty
-	// if the claim does not say it in a form that this build can read.
-	Topic     string    `json:"topic"`
-	Partition int       `json:"partition"`
-	Offset    int64     `json:"offset"`
-	Sent      time.Time `json:"sent"`
+	// Topic, Partition and Offset say where to look: the batch is at the offset, behind it, or nowhere. They and the two
+	// times are null if this build cannot read the payload of the claim.
+	Topic     answers.Text `json:"topic"`
+	Partition *int         `json:"partition"`
+	Offset    *int64       `json:"offset"`
+	Sent      *time.Time   `json:"sent"`
 	// SettleFrom is when a person may settle it. Workers can settle it by themselves before, and a suspended one may still
 	// send it.
-	SettleFrom time.Time `json:"settle_from"`
+	SettleFrom *time.Time `json:"settle_from"`
 
 	claim stream.Claim
 	shard int
 }
 
-// ListClaims gives the open claims of sink kafka, the oldest first.
+func (c *OpenClaim) sentAt() time.Time {
+	if c.Sent == nil {
+		return time.Time{}
+	}
+	return *c.Sent
+}
+
+// ListClaims returns the open claims of sink kafka: unreadable ones first, then the oldest.
 func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 	if err := a.checkSinks("claims are those of", configs.SinkKafka); err != nil {
 		return nil, err
@@ -59,10 +67,13 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 			return nil, err
 		}
 		for _, c := range open {
-			batch, _ := publish.ReadPayload(c.Payload) // one that can't be read can be settled all the same
-			out := OpenClaim{ID: configs.SinkKafka + "/" + strconv.Itoa(i) + "/" + c.ID, Owner: c.Owner,
-				Until: c.Until, Topic: batch.Topic, Partition: batch.Partition, Offset: batch.Offset, Sent: batch.Sent,
-				SettleFrom: batch.Sent.Add(a.Config.Publisher.ProducerExpiration), claim: c.Claim, shard: i}
+			out := OpenClaim{ID: configs.SinkKafka + "/" + strconv.Itoa(i) + "/" + c.ID, Owner: c.Owner, Until: c.Until,
+				claim: c.Claim, shard: i}
+			if batch, err := publish.ReadPayload(c.Payload); err == nil { // a person can settle an unreadable claim, too
+				from := batch.Sent.Add(a.Config.Publisher.ProducerExpiration)
+				out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
+				out.Sent, out.SettleFrom = &batch.Sent, &from
+			}
 			for _, r := range c.Events {
 				out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
 				out.Grants += r.Len()
@@ -71,7 +82,7 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 		}
 	}
 	slices.SortFunc(list, func(a, b OpenClaim) int {
-		return cmp.Or(a.Sent.Compare(b.Sent), strings.Compare(a.ID, b.ID))
+		return cmp.Or(a.sentAt().Compare(b.sentAt()), strings.Compare(a.ID, b.ID))
 	})
 	return list, nil
 }
@@ -104,7 +115,7 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 	if err != nil {
 		return nil, err
 	}
-	if time.Now().Before(c.SettleFrom) { // without a fence record, which only workers write, a late copy would be appended
+	if c.SettleFrom != nil && time.Now().Before(*c.SettleFrom) { // without a fence record, which only workers write, a late copy would be appended
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
 			"settle claim %s: it is younger than publisher.producer_expiration (%v), so workers still settle it by themselves "+
 				"and one that was suspended may still send it: let the workers run; if it is open then, run this again from %s on",
