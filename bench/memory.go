@@ -101,10 +101,10 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 		if err = errors.Join(err, books.end(ctx)); err != nil {
 			return err
 		}
-		t, err := consumer.NewTrimmer(consumer.TrimmerConfig{
-			Redis: r.rdb, Space: layout.Space, Groups: []string{"balance"}, Log: zap.NewNop(), Every: time.Second,
-			ForgetAfter: time.Hour,
-		})
+		cfg := consumer.DefaultTrimmerConfig()
+		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, layout.Space, []string{"balance"}, zap.NewNop()
+		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trim all that is finished
+		t, err := consumer.NewTrimmer(cfg)
 		if err != nil {
 			return err
 		}
