@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -43,9 +42,9 @@ func auditRow(ctx context.Context, o options) ([]Result, error) {
 
 type auditBench struct {
 	*publishBench
-	db     *database
-	layout *shards.Layout
-	env    []string // of the command
+	db    *database
+	store *shards.Store
+	env   []string // of the command
 }
 
 func (b *auditBench) row(ctx context.Context) (Result, error) {
@@ -72,7 +71,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.layout, err = shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1}); err != nil {
+	if b.store, err = shards.Of(b.fixture.rdb, hongbao.Space{Prefix: "hb", Shards: 1}); err != nil {
 		return err
 	}
 	const topic = "audited"
@@ -95,31 +94,31 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err := settleByCopy(ctx, config, entry, plan); err != nil {
 		return err
 	}
-	store, err := campaigns.New(campaigns.Config{Redis: b.fixture.rdb, Space: b.layout.Space, Chunk: 5_000})
+	loader, err := b.store.Loader(shards.LoaderConfig{Chunk: 5_000})
 	if err != nil {
 		return err
 	}
-	if err := store.Load(ctx, c, plan, entry.Hash, nil); err != nil {
+	if err := loader.Load(ctx, c, plan, entry.Hash, nil); err != nil {
 		return err
 	}
 	if err := b.grabAll(ctx); err != nil {
 		return err
 	}
-	if _, err := b.fixture.consume(ctx, b.layout, "balance", b.n, nothing); err != nil {
+	if _, err := b.fixture.consume(ctx, b.store, "balance", b.n, nothing); err != nil {
 		return err
 	}
-	p, err := b.sink(b.layout, topic, "none")
+	p, err := b.sink(b.store, topic, "none")
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	_, err = b.fixture.consume(ctx, b.layout, "kafka", b.n, p)
+	_, err = b.fixture.consume(ctx, b.store, "kafka", b.n, p)
 	return err
 }
 
 // grabAll grants packet after packet, so that packet n goes to user n-1 as event n.
 func (b *auditBench) grabAll(ctx context.Context) error {
-	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, shards.Of(b.fixture.rdb, b.layout.Shard(0))
+	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, b.store.Shard(0)
 	var answers []hongbao.Answer
 	for i := 0; i < b.n; i += shards.MaxGrabs {
 		call.Grabs = call.Grabs[:0]

@@ -39,7 +39,7 @@ type bothBench struct {
 
 // both settles the events of a run and publishes them at the same time. It gives the slower rate.
 func (b *bothBench) both(ctx context.Context) (float64, error) {
-	layout, books, err := b.begin(ctx)
+	st, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +47,7 @@ func (b *bothBench) both(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, errors.Join(err, books.end(ctx))
 	}
-	p, err := b.topics.sink(layout, topic, "none")
+	p, err := b.topics.sink(st, topic, "none")
 	if err != nil {
 		return 0, errors.Join(err, books.end(ctx))
 	}
@@ -57,7 +57,7 @@ func (b *bothBench) both(ctx context.Context) (float64, error) {
 	all, both := errgroup.WithContext(ctx)
 	for i, group := range groups {
 		all.Go(func() (err error) {
-			rates[i], err = b.fixture.consume(both, layout, group, b.n, handlers[i])
+			rates[i], err = b.fixture.consume(both, st, group, b.n, handlers[i])
 			return err
 		})
 	}

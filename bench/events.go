@@ -22,9 +22,9 @@ const (
 )
 
 // campaignOn makes up a campaign's id that lives on the shard.
-func campaignOn(layout *shards.Layout, shard int) string {
+func campaignOn(st *shards.Store, shard int) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("bench-%d", i); layout.Home(id).Index() == shard {
+		if id := fmt.Sprintf("bench-%d", i); st.Home(id).Index() == shard {
 			return id
 		}
 	}
@@ -32,14 +32,14 @@ func campaignOn(layout *shards.Layout, shard int) string {
 
 // events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes
 // them.
-func (r *fixture) events(ctx context.Context, n int) (*shards.Layout, []ledger.Campaign, error) {
-	layout, err := r.deployment(ctx, shardCount)
+func (r *fixture) events(ctx context.Context, n int) (*shards.Store, []ledger.Campaign, error) {
+	st, err := r.deployment(ctx, shardCount)
 	if err != nil {
 		return nil, nil, err
 	}
 	var campaigns []ledger.Campaign
 	for shard := range shardCount {
-		c, err := r.load(ctx, layout, spec(campaignOn(layout, shard), n/shardCount))
+		c, err := r.load(ctx, st, spec(campaignOn(st, shard), n/shardCount))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -54,28 +54,28 @@ func (r *fixture) events(ctx context.Context, n int) (*shards.Layout, []ledger.C
 					Facts: map[string]string{"device": fmt.Sprintf("d%07d", u/2)},
 				})
 			}
-			if _, err := shards.Of(r.rdb, layout.Shard(shard)).Grab(ctx, &call, nil); err != nil {
+			if _, err := st.Shard(shard).Grab(ctx, &call, nil); err != nil {
 				return nil, nil, err
 			}
 		}
 	}
-	return layout, campaigns, nil
+	return st, campaigns, nil
 }
 
 // bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of
 // grants, then XACK. It is the least that any consumer has to do. It returns grants per second.
-func (r *fixture) bareLoop(ctx context.Context, layout *shards.Layout, group string, n int,
+func (r *fixture) bareLoop(ctx context.Context, st *shards.Store, group string, n int,
 	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
-	for shard := range layout.Len() {
-		if _, err := shards.Of(r.rdb, layout.Shard(shard)).CreateGroup(ctx, group); err != nil {
+	for shard := range st.Len() {
+		if _, err := st.Shard(shard).CreateGroup(ctx, group); err != nil {
 			return 0, err
 		}
 	}
 	start := time.Now()
-	_, err := crowd(ctx, layout.Len(), layout.Len(), func(ctx context.Context, shard int) error {
-		k := layout.Shard(shard)
-		for done := 0; done < n/layout.Len(); {
-			raw, err := shards.Of(r.rdb, k).ReadNew(ctx, group, "bare", batch/50, time.Second)
+	_, err := crowd(ctx, st.Len(), st.Len(), func(ctx context.Context, shard int) error {
+		k := st.Shard(shard)
+		for done := 0; done < n/st.Len(); {
+			raw, err := k.ReadNew(ctx, group, "bare", batch/50, time.Second)
 			if err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ func (r *fixture) bareLoop(ctx context.Context, layout *shards.Layout, group str
 			if err := handle(ctx, shard, grants); err != nil {
 				return err
 			}
-			if err := r.rdb.XAck(ctx, k.Events(), group, ids...).Err(); err != nil {
+			if err := r.rdb.XAck(ctx, k.Keys.Events(), group, ids...).Err(); err != nil {
 				return fmt.Errorf("ack: %w", err)
 			}
 			done += len(grants)
@@ -102,10 +102,10 @@ func (r *fixture) bareLoop(ctx context.Context, layout *shards.Layout, group str
 }
 
 // consume brings all n grants to the handler by a whole consumer, and returns grants per second.
-func (r *fixture) consume(ctx context.Context, layout *shards.Layout, group string, n int, h hongbao.Handler) (float64,
+func (r *fixture) consume(ctx context.Context, st *shards.Store, group string, n int, h hongbao.Handler) (float64,
 	error) {
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, layout.Space, group, "bench"
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, st.Space(), group, "bench"
 	cfg.Handler, cfg.Log, cfg.BatchGrants = h, zap.NewNop(), batch
 	cfg.Block = 50 * time.Millisecond
 	c, err := consumer.New(cfg)

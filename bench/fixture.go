@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -41,16 +40,16 @@ func (r *fixture) close() error { return errors.Join(r.rdb.Close(), r.server.Clo
 
 // deployment empties Redis and founds a deployment in it. Each has a prefix of its own: this process has seen
 // events of the prefixes before, and a shard that has come to fewer is frozen.
-func (r *fixture) deployment(ctx context.Context, n int) (*shards.Layout, error) {
+func (r *fixture) deployment(ctx context.Context, n int) (*shards.Store, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
 	r.rounds++
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
+	st, err := shards.Of(r.rdb, hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
 	if err != nil {
 		return nil, err
 	}
-	return layout, shards.Found(ctx, r.rdb, layout, shards.FoundCall{Deployment: "bench"})
+	return st, st.Found(ctx, shards.FoundCall{Deployment: "bench"})
 }
 
 // spec is a campaign of n packets, open now, with a limit by user and one by device and day.
@@ -67,31 +66,31 @@ func spec(id string, n int) hongbao.Campaign {
 }
 
 // load plans a campaign and loads it.
-func (r *fixture) load(ctx context.Context, layout *shards.Layout, c hongbao.Campaign) (ledger.Campaign, error) {
+func (r *fixture) load(ctx context.Context, st *shards.Store, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
-	store, err := campaigns.New(campaigns.Config{Redis: r.rdb, Space: layout.Space, Chunk: 5_000})
+	loader, err := st.Loader(shards.LoaderConfig{Chunk: 5_000})
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
 	hash := campaign.Commit(c, seed)
-	err = store.Load(ctx, c, plan, hash, nil)
+	err = loader.Load(ctx, c, plan, hash, nil)
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}, err
 }
 
 // newProducer makes a producer of grabs that are sent to a Redis by rdb.
-func newProducer(rdb *redis.Client, layout *shards.Layout) (*producer.Producer, error) {
+func newProducer(rdb *redis.Client, st *shards.Store) (*producer.Producer, error) {
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, layout.Space, "bench"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "bench"
 	return producer.New(cfg)
 }
 
 // grabbing gives use a producer, and closes it afterwards.
-func (r *fixture) grabbing(ctx context.Context, layout *shards.Layout, use func(p *producer.Producer) error) error {
-	p, err := newProducer(r.rdb, layout)
+func (r *fixture) grabbing(ctx context.Context, st *shards.Store, use func(p *producer.Producer) error) error {
+	p, err := newProducer(r.rdb, st)
 	if err != nil {
 		return err
 	}

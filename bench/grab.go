@@ -229,11 +229,11 @@ func built(name, dir, pkg string) (string, error) {
 }
 
 func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err error) {
-	layout, err := r.deployment(ctx, 1)
+	st, err := r.deployment(ctx, 1)
 	if err != nil {
 		return err
 	}
-	if _, err := r.load(ctx, layout, spec("bench", n+f.pods)); err != nil {
+	if _, err := r.load(ctx, st, spec("bench", n+f.pods)); err != nil {
 		return err
 	}
 	clients, end, err := r.clients(ctx, f, 16)
@@ -249,7 +249,7 @@ func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err e
 		if err != nil {
 			return err
 		}
-		p, err1 := newProducer(clients[pod], layout)
+		p, err1 := newProducer(clients[pod], st)
 		if err1 != nil {
 			return err1
 		}

@@ -172,21 +172,21 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 
 // serving runs the server, which grabs through a producer, with a campaign of n packets, and has its address used.
 func (r *fixture) serving(ctx context.Context, n int, use func(address string) error) error {
-	space, err := r.deployment(ctx, 1)
+	st, err := r.deployment(ctx, 1)
 	if err != nil {
 		return err
 	}
-	if _, err := r.load(ctx, space, spec("bench", n)); err != nil {
+	if _, err := r.load(ctx, st, spec("bench", n)); err != nil {
 		return err
 	}
-	p, err := newProducer(r.rdb, space)
+	p, err := newProducer(r.rdb, st)
 	if err != nil {
 		return err
 	}
 	cfg := serve.DefaultConfig()
 	cfg.Listen, cfg.OpsListen, cfg.Keys, cfg.Issuer = "127.0.0.1:0", "127.0.0.1:0", "bench", "https://id.example.com"
 	cfg.DrainDelay, cfg.Audience, cfg.Facts = 0, "hongbao", []string{"device=claim:device_id"}
-	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: benchReader{r, space}, Log: zap.NewNop(),
+	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: benchReader{r, st}, Log: zap.NewNop(),
 		KeyFile: func() ([]byte, string, error) {
 			return fmt.Appendf(nil, `{"keys":[{"kty":"oct","kid":"k1","alg":"HS256","k":%q}]}`,
 				base64.RawURLEncoding.EncodeToString(benchSecret)), "", nil
@@ -211,12 +211,12 @@ func (r *fixture) serving(ctx context.Context, n int, use func(address string) e
 // benchReader reads campaigns from the row's Redis.
 type benchReader struct {
 	*fixture
-	space *shards.Layout
+	store *shards.Store
 }
 
 // Window implements serve.Reader.
 func (b benchReader) Window(ctx context.Context, id string) (shards.Window, error) {
-	return shards.Of(b.rdb, b.space.Home(id)).Window(ctx, id)
+	return b.store.Home(id).Window(ctx, id)
 }
 
 // Receipts implements serve.Reader.

@@ -159,14 +159,14 @@ func (r *fixture) halfLoad(ctx context.Context, o options, beside map[string]flo
 }
 
 func (r *fixture) ourLatency(ctx context.Context, l *openLoop) error {
-	layout, err := r.deployment(ctx, 1)
+	st, err := r.deployment(ctx, 1)
 	if err != nil {
 		return err
 	}
-	if _, err := r.load(ctx, layout, spec("bench", l.n()+1)); err != nil {
+	if _, err := r.load(ctx, st, spec("bench", l.n()+1)); err != nil {
 		return err
 	}
-	return r.grabbing(ctx, layout, func(p *producer.Producer) error {
+	return r.grabbing(ctx, st, func(p *producer.Producer) error {
 		once := func(ctx context.Context, i int) error {
 			return grab(ctx, p, deviceGrab(i), hongbao.OutcomeGranted)
 		}

@@ -77,10 +77,10 @@ func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 }
 
 // toSink has people grab at the load, while a consumer brings their grants to a handler.
-func (r *fixture) toSink(ctx context.Context, layout *shards.Layout, group string, h hongbao.Handler, l *openLoop,
+func (r *fixture) toSink(ctx context.Context, st *shards.Store, group string, h hongbao.Handler, l *openLoop,
 	a *arrivals) error {
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, layout.Space, group, "bench"
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, st.Space(), group, "bench"
 	cfg.Handler, cfg.Log = h, zap.NewNop()
 	c, err := consumer.New(cfg)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *fixture) toSink(ctx context.Context, layout *shards.Layout, group strin
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(running) }()
-	err = r.grabbing(ctx, layout, func(p *producer.Producer) error {
+	err = r.grabbing(ctx, st, func(p *producer.Producer) error {
 		return l.run(ctx, func(ctx context.Context, i int) error {
 			err := grab(ctx, p, deviceGrab(i), hongbao.OutcomeGranted)
 			a.answered[i].Store(int64(time.Since(a.start)))
@@ -160,11 +160,11 @@ func latencyLedgerRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 func (r *fixture) ledgerLatency(ctx context.Context, db *database, l *openLoop) (*arrivals, error) {
-	layout, err := r.deployment(ctx, 1)
+	st, err := r.deployment(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	c, err := r.load(ctx, layout, spec("bench", l.n()))
+	c, err := r.load(ctx, st, spec("bench", l.n()))
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (r *fixture) ledgerLatency(ctx context.Context, db *database, l *openLoop) 
 		return nil, err
 	}
 	a := newArrivals(l.n())
-	err = r.toSink(ctx, layout, "balance", timed{books.settler, a}, l, a)
+	err = r.toSink(ctx, st, "balance", timed{books.settler, a}, l, a)
 	return a, errors.Join(err, books.end(ctx))
 }
 
@@ -187,18 +187,18 @@ func latencyTopicRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, error) {
-	layout, err := b.fixture.deployment(ctx, 1)
+	st, err := b.fixture.deployment(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.fixture.load(ctx, layout, spec("bench", l.n())); err != nil {
+	if _, err := b.fixture.load(ctx, st, spec("bench", l.n())); err != nil {
 		return nil, err
 	}
 	topic, err := b.topic(ctx)
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := b.sink(layout, topic, "none")
+	publisher, err := b.sink(st, topic, "none")
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (b *publishBench) latency(ctx context.Context, l *openLoop) (*arrivals, err
 			errs[partition] = errors.Join(errs[partition], reader.Close())
 		})
 	}
-	err = b.fixture.toSink(ctx, layout, "kafka", publisher, l, a)
+	err = b.fixture.toSink(ctx, st, "kafka", publisher, l, a)
 	stop()
 	readers.Wait()
 	return a, errors.Join(err, errors.Join(errs...))

@@ -102,7 +102,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 			return err
 		}
 		cfg := consumer.DefaultTrimmerConfig()
-		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, layout.Space, []string{"balance"}, zap.NewNop()
+		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, layout.Space(), []string{"balance"}, zap.NewNop()
 		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trim all that is finished
 		t, err := consumer.NewTrimmer(cfg)
 		if err != nil {

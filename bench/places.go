@@ -12,7 +12,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/winners"
@@ -71,7 +70,7 @@ func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
 
 // wideGrabs measures n grabs in a campaign over so many places.
 func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, n int, tail bool) error {
-	layout, err := r.deployment(ctx, allPlaces)
+	st, err := r.deployment(ctx, allPlaces)
 	if err != nil {
 		return err
 	}
@@ -79,17 +78,17 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 	if tail {
 		packets = places * (n + 1000)
 	}
-	if err := r.loadWide(ctx, layout, places, packets); err != nil {
+	if err := r.loadWide(ctx, st, places, packets); err != nil {
 		return err
 	}
 	if tail {
-		for _, k := range layout.Places("bench", places)[1:] {
+		for _, k := range st.Places("bench", places)[1:] {
 			if err := r.drain(ctx, k); err != nil {
 				return err
 			}
 		}
 	}
-	return r.grabbing(ctx, layout, func(p *producer.Producer) error {
+	return r.grabbing(ctx, st, func(p *producer.Producer) error {
 		for i := range 200 { // it has looked at the campaign before the clock runs
 			if err := grab(ctx, p, userGrab(n+i), hongbao.OutcomeGranted); err != nil {
 				return err
@@ -103,19 +102,19 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 	})
 }
 
-func (r *fixture) loadWide(ctx context.Context, layout *shards.Layout, places, packets int) error {
+func (r *fixture) loadWide(ctx context.Context, st *shards.Store, places, packets int) error {
 	c := spec("bench", packets)
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 	if places > 1 {
 		c.Shards = places
 	}
-	_, err := r.load(ctx, layout, c)
+	_, err := r.load(ctx, st, c)
 	return err
 }
 
 // drain grants all that a place has, to users who come for nothing else.
-func (r *fixture) drain(ctx context.Context, k shards.Keys) error {
-	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, shards.Of(r.rdb, k)
+func (r *fixture) drain(ctx context.Context, k *shards.Shard) error {
+	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
 	var answers []hongbao.Answer
 	for i := 0; ; i += shards.MaxGrabs {
 		call.Grabs = call.Grabs[:0]
@@ -187,12 +186,12 @@ func (r *fixture) classicSoldOut(ctx context.Context, m *meter, n int) error {
 // soldOut measures n refusals, and gives how many one core of this process makes in a second, and how many scripts
 // Redis ran in a second meanwhile.
 func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls float64, err error) {
-	layout, err := r.deployment(ctx, 1)
+	st, err := r.deployment(ctx, 1)
 	if err != nil {
 		return 0, 0, err
 	}
 	const packets = 1000
-	if err := r.loadWide(ctx, layout, 1, packets); err != nil {
+	if err := r.loadWide(ctx, st, 1, packets); err != nil {
 		return 0, 0, err
 	}
 	losers := make([]hongbao.Grab, 10_000)
@@ -206,13 +205,13 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls flo
 			return grab(ctx, p, &g, hongbao.OutcomeSoldOut)
 		})
 	}
-	err = r.grabbing(ctx, layout, func(p *producer.Producer) error {
+	err = r.grabbing(ctx, st, func(p *producer.Producer) error {
 		for i := range packets {
 			if err := grab(ctx, p, userGrab(len(losers)+i), hongbao.OutcomeGranted); err != nil {
 				return err
 			}
 		}
-		if err := r.knows(ctx, layout, func() error { _, err := refuse(ctx, p, len(losers)); return err }); err != nil {
+		if err := r.knows(ctx, st, func() error { _, err := refuse(ctx, p, len(losers)); return err }); err != nil {
 			return err
 		}
 		used, err := processTime()
@@ -236,13 +235,13 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls flo
 
 // knows lets losers come until a worker has stored the filter of the winners and the producer goes by it: then they
 // cost Redis next to nothing.
-func (r *fixture) knows(ctx context.Context, layout *shards.Layout, losers func() error) error {
-	locks, err := lock.New(lock.Config{Redis: r.rdb, Layout: layout, Lease: 10 * time.Second, Poll: 100 * time.Millisecond})
+func (r *fixture) knows(ctx context.Context, st *shards.Store, losers func() error) error {
+	locks, err := st.Locks(shards.LockConfig{Lease: 10 * time.Second, Poll: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}
 	cfg := knob.Defaults[winners.BuilderConfig]()
-	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = r.rdb, layout, locks, zap.NewNop()
+	cfg.Store, cfg.Locks, cfg.Log = st, locks, zap.NewNop()
 	builder, err := winners.NewBuilder(cfg)
 	if err != nil {
 		return err

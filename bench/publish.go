@@ -101,13 +101,13 @@ func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
 func (b *publishBench) close() error { return errors.Join(b.broker.Close(), b.fixture.close()) }
 
 // fresh makes the events of one run, and the empty topic that they go to.
-func (b *publishBench) fresh(ctx context.Context) (*shards.Layout, string, error) {
-	layout, _, err := b.fixture.events(ctx, b.n)
+func (b *publishBench) fresh(ctx context.Context) (*shards.Store, string, error) {
+	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return nil, "", err
 	}
 	topic, err := b.topic(ctx)
-	return layout, topic, err
+	return st, topic, err
 }
 
 func (b *publishBench) topic(ctx context.Context) (string, error) {
@@ -119,22 +119,22 @@ func (b *publishBench) topic(ctx context.Context) (string, error) {
 // ours publishes the events of a run, compressed so.
 func (b *publishBench) ours(compression string) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
-		layout, topic, err := b.fresh(ctx)
+		st, topic, err := b.fresh(ctx)
 		if err != nil {
 			return 0, err
 		}
-		p, err := b.sink(layout, topic, compression)
+		p, err := b.sink(st, topic, compression)
 		if err != nil {
 			return 0, err
 		}
 		defer p.Close()
-		return b.fixture.consume(ctx, layout, "kafka", b.n, p)
+		return b.fixture.consume(ctx, st, "kafka", b.n, p)
 	}
 }
 
 // sink makes a publisher for the consumers of group kafka.
-func (b *publishBench) sink(layout *shards.Layout, topic, compression string) (*publish.Publisher, error) {
-	return b.publisher(layout, topic, "kafka", compression, &shards.Reader{Redis: b.fixture.rdb, Layout: layout})
+func (b *publishBench) sink(st *shards.Store, topic, compression string) (*publish.Publisher, error) {
+	return b.publisher(st, topic, "kafka", compression, st)
 }
 
 // franzTimes is how often franz-go produces all records: once is over within half a second, which is mostly noise.
@@ -181,7 +181,7 @@ func franzRecords(n int) []*kgo.Record {
 }
 
 func (b *publishBench) bare(ctx context.Context) (float64, error) {
-	layout, topic, err := b.fresh(ctx)
+	st, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -193,7 +193,7 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 		return 0, fmt.Errorf("take a producer id: %w", err)
 	}
 	var next [shardCount]int32
-	return b.fixture.bareLoop(ctx, layout, "bare", b.n, func(ctx context.Context, shard int,
+	return b.fixture.bareLoop(ctx, st, "bare", b.n, func(ctx context.Context, shard int,
 		grants []hongbao.Grant) error {
 		raw, err := encodeBare(id.Producer, next[shard], grants)
 		if err != nil {

@@ -75,11 +75,11 @@ func queueRow(q queue) row {
 
 // noop brings n events to a handler that does nothing.
 func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
-	layout, _, err := r.events(ctx, n)
+	st, _, err := r.events(ctx, n)
 	if err != nil {
 		return 0, err
 	}
-	return r.consume(ctx, layout, "noop", n, nothing)
+	return r.consume(ctx, st, "noop", n, nothing)
 }
 
 // nothing is a handler that does nothing.

@@ -245,15 +245,15 @@ func by(a, b []float64) []float64 {
 // ourSide is a deployment of Hongbao.
 type ourSide struct {
 	*fixture
-	layout *shards.Layout
-	calls  map[string]*shards.GrabCall
+	store *shards.Store
+	calls map[string]*shards.GrabCall
 }
 
-func (s *ourSide) key(campaign string) string { return s.layout.Home(campaign).Receipts(campaign) }
+func (s *ourSide) key(campaign string) string { return s.store.Home(campaign).Keys.Receipts(campaign) }
 
 func (s *ourSide) begin(ctx context.Context, packets int) (err error) {
 	s.calls = map[string]*shards.GrabCall{}
-	if s.layout, err = s.deployment(ctx, 1); err != nil {
+	if s.store, err = s.deployment(ctx, 1); err != nil {
 		return err
 	}
 	return s.open(ctx, many, packets)
@@ -263,13 +263,13 @@ func (s *ourSide) open(ctx context.Context, campaign string, packets int) error 
 	c := spec(campaign, packets)
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 	s.calls[campaign] = &shards.GrabCall{Campaign: campaign, MaxBacklog: 1e9}
-	_, err := s.load(ctx, s.layout, c)
+	_, err := s.load(ctx, s.store, c)
 	return err
 }
 
 func (s *ourSide) few(ctx context.Context) error {
-	home := s.layout.Home(few)
-	if keys, err := s.rdb.Keys(ctx, home.Campaign(few)+"*").Result(); err != nil || len(keys) > 0 {
+	home := s.store.Home(few)
+	if keys, err := s.rdb.Keys(ctx, home.Keys.Campaign(few)+"*").Result(); err != nil || len(keys) > 0 {
 		if err = errors.Join(err, s.rdb.Del(ctx, keys...).Err()); err != nil {
 			return err
 		}
@@ -287,7 +287,7 @@ func (s *ourSide) fill(ctx context.Context, campaign string, from, to int) error
 }
 
 func (s *ourSide) grab(ctx context.Context, campaign string, from int) error {
-	call, shard := s.calls[campaign], shards.Of(s.rdb, s.layout.Home(campaign))
+	call, shard := s.calls[campaign], s.store.Home(campaign)
 	var answers []hongbao.Answer
 	for i := 0; i < costGrabs; i += costCall {
 		call.Grabs = call.Grabs[:0]

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
@@ -33,19 +32,19 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 }
 
 func (b *publishBench) replay(ctx context.Context) (float64, error) {
-	layout, topic, err := b.fresh(ctx)
+	st, topic, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
 	}
 	name := strconv.Itoa(b.runs)
-	p, err := b.publisher(layout, topic, replay.DoneSink(name), "none",
-		&replay.Entries{Redis: b.fixture.rdb, Space: layout})
+	p, err := b.publisher(st, topic, replay.DoneSink(name), "none",
+		&replay.Entries{Store: st})
 	if err != nil {
 		return 0, err
 	}
 	defer p.Close()
 	r, err := replay.New(replay.Config{
-		Redis: b.fixture.rdb, Space: layout, Name: name, Target: "topic:" + topic, DoneSink: replay.DoneSink(name),
+		Store: st, Name: name, Target: "topic:" + topic, DoneSink: replay.DoneSink(name),
 		Marks:    true,
 		Options:  delivery.Options{Handler: p, BatchGrants: batch, Patience: time.Minute},
 		Parallel: shardCount,
@@ -64,11 +63,9 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 }
 
 // publisher makes a publisher to a topic with claims of a sink.
-func (b *publishBench) publisher(layout *shards.Layout, topic, sink, compression string,
+func (b *publishBench) publisher(st *shards.Store, topic, sink, compression string,
 	entries publish.Entries) (*publish.Publisher, error) {
-	claims, err := claims.New(claims.Config{
-		Redis: b.fixture.rdb, Space: layout.Space, Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true,
-	})
+	claims, err := st.Claims(shards.ClaimsConfig{Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true})
 	if err != nil {
 		return nil, err
 	}

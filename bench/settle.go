@@ -34,13 +34,13 @@ type settleBench struct {
 }
 
 // begin makes the events of a run, and empty books that know their campaigns.
-func (b *settleBench) begin(ctx context.Context) (*shards.Layout, *books, error) {
-	layout, campaigns, err := b.fixture.events(ctx, b.n)
+func (b *settleBench) begin(ctx context.Context) (*shards.Store, *books, error) {
+	st, campaigns, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return nil, nil, err
 	}
 	books, err := b.db.open(ctx, campaigns)
-	return layout, books, err
+	return st, books, err
 }
 
 func (b *settleBench) rows(ctx context.Context, o options, name string, want float64) ([]Result, error) {
@@ -73,17 +73,17 @@ func (b *settleBench) rows(ctx context.Context, o options, name string, want flo
 
 // ours settles the events of a run.
 func (b *settleBench) ours(ctx context.Context) (float64, error) {
-	layout, books, err := b.begin(ctx)
+	st, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
-	rate, err := b.fixture.consume(ctx, layout, "balance", b.n, books.settler)
+	rate, err := b.fixture.consume(ctx, st, "balance", b.n, books.settler)
 	return rate, errors.Join(err, books.settled(ctx), books.end(ctx))
 }
 
 // bare brings the same events to the same tables by the least that a program can do.
 func (b *settleBench) bare(ctx context.Context) (float64, error) {
-	layout, books, err := b.begin(ctx)
+	st, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -91,13 +91,13 @@ func (b *settleBench) bare(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, errors.Join(err, books.end(ctx))
 	}
-	rate, err := b.loop(ctx, layout, post)
+	rate, err := b.loop(ctx, st, post)
 	return rate, errors.Join(err, books.settled(ctx), end(), books.end(ctx))
 }
 
 // plain brings the same events to tables that a program would make which keeps no books.
 func (b *settleBench) plain(ctx context.Context) (float64, error) {
-	layout, _, err := b.fixture.events(ctx, b.n)
+	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return 0, err
 	}
@@ -109,11 +109,11 @@ func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, errors.Join(err, drop(ctx))
 	}
-	rate, err := b.loop(ctx, layout, post)
+	rate, err := b.loop(ctx, st, post)
 	return rate, errors.Join(err, end(), drop(ctx))
 }
 
-func (b *settleBench) loop(ctx context.Context, layout *shards.Layout, post poster) (float64, error) {
-	return b.fixture.bareLoop(ctx, layout, "bare", b.n,
+func (b *settleBench) loop(ctx context.Context, st *shards.Store, post poster) (float64, error) {
+	return b.fixture.bareLoop(ctx, st, "bare", b.n,
 		func(ctx context.Context, _ int, grants []hongbao.Grant) error { return post(ctx, grants) })
 }

@@ -122,7 +122,7 @@ type httpBench struct {
 
 // credits settles the events of a run by requests to the bank; batchCredits, if not 0, is how many one may hold.
 func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, error) {
-	layout, books, err := b.begin(ctx)
+	st, books, err := b.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +131,7 @@ func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, err
 		return 0, errors.Join(err, books.end(ctx))
 	}
 	before := b.bank.booked.Load()
-	rate, err := b.fixture.consume(ctx, layout, "balance", b.n, h)
+	rate, err := b.fixture.consume(ctx, st, "balance", b.n, h)
 	h.Close()
 	if got := b.bank.booked.Load() - before; err == nil && got != int64(b.n) {
 		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, b.n, h.Stats().Breaker)

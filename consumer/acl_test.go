@@ -51,9 +51,9 @@ func TestUsersOfTheRights(t *testing.T) {
 	s.onceEach(t, 5)
 	b.rdb = worker
 	reader := as("hongbao-reader")
-	require.NoError(t, reader.XRange(t.Context(), b.keys().Events(), "-", "+").Err())
-	err = reader.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), Values: forged(1, 1)}).Err()
+	require.NoError(t, reader.XRange(t.Context(), b.keys().Keys.Events(), "-", "+").Err())
+	err = reader.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Keys.Events(), Values: forged(1, 1)}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "NOPERM"), "%v", err)
-	err = reader.HSet(t.Context(), b.keys().Meta(), "seq", 1).Err()
+	err = reader.HSet(t.Context(), b.keys().Keys.Meta(), "seq", 1).Err()
 	require.True(t, redis.HasErrorPrefix(err, "NOPERM"), "%v", err)
 }

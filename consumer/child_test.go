@@ -35,7 +35,7 @@ func childMain() {
 		panic(err)
 	}
 	rdb := redis.NewClient(clientOptions(addr))
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -46,7 +46,7 @@ func childMain() {
 	}
 	cfg := DefaultConfig()
 	quick(&cfg)
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = rdb, rdb, layout.Space, group, name, zap.NewNop()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = rdb, rdb, st.Space(), group, name, zap.NewNop()
 	cfg.Lease = shortLease
 	cfg.Handler = newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
 		switch {

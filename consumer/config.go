@@ -73,9 +73,9 @@ type Config struct {
 // DefaultConfig has every default but Redis, Reads, Space, Group, Consumer, Handler and Log.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-func (c *Config) check() (*shards.Layout, error) {
+func (c *Config) check() (*shards.Store, error) {
 	errs := knob.Check(c)
-	layout, err := shards.NewLayout(c.Space)
+	store, err := shards.Of(c.Redis, c.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -99,7 +99,7 @@ func (c *Config) check() (*shards.Layout, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("consumer: %w", errors.Join(errs...))
 	}
-	return layout, nil
+	return store, nil
 }
 
 // checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis

@@ -14,10 +14,11 @@ import (
 
 // Consumer is one worker of a consumer group, on all shards.
 type Consumer struct {
-	cfg    Config
-	layout *shards.Layout
-	count  counters
-	calls  chan struct{} // has a token for each call that is going on; nil if their number has no bound
+	cfg   Config
+	store *shards.Store
+	reads *shards.Store // by the client for blocking reads
+	count counters
+	calls chan struct{} // has a token for each call that is going on; nil if their number has no bound
 
 	rateHome rateHome
 	letters  letterCounts
@@ -28,7 +29,7 @@ type Consumer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Consumer, error) {
-	layout, err := cfg.check()
+	store, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func New(cfg Config) (*Consumer, error) {
 		cfg.Handler = m(cfg.Handler)
 	}
 	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
-	c := &Consumer{cfg: cfg, layout: layout, health: make([]Health, layout.Len())}
+	c := &Consumer{cfg: cfg, store: store, reads: store.Over(cfg.Reads), health: make([]Health, store.Len())}
 	if cfg.MaxCalls > 0 {
 		c.calls = make(chan struct{}, cfg.MaxCalls)
 	}
@@ -53,7 +54,7 @@ func New(cfg Config) (*Consumer, error) {
 // A shard that is Broken says so in the log and in Health, hands back what it held, and tries again more and more
 // slowly. The other shards go on. Run returns the errors of the shards that are broken when ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
-	left := make([]int, c.layout.Len())
+	left := make([]int, c.store.Len())
 	var wg sync.WaitGroup
 	for i := range left {
 		wg.Go(func() { left[i] = newShard(c, i).run(ctx) })

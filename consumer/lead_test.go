@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -48,7 +47,7 @@ func TestTwentyWorkersPollAsOne(t *testing.T) {
 		require.NoError(t, err)
 		go func() { trimmed <- tr.Run(ctx) }()
 	}
-	k := shards.Of(b.rdb, b.keys())
+	k := b.keys()
 	testkit.Eventually(t, soon, func() bool {
 		st, err := k.Status(t.Context(), group)
 		return err == nil && len(st.Workers) == 20
@@ -72,7 +71,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	b := setup(t, 1)
 	cmd := b.child(t, childHold, "leader")
 	leads := func(who string) func() bool {
-		return func() bool { return b.rdb.Get(t.Context(), b.keys().Lead(group)).Val() == who }
+		return func() bool { return b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val() == who }
 	}
 	testkit.Eventually(t, soon, leads("leader"), "it leads")
 	s := newSink(nil)
@@ -87,7 +86,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	testkit.Eventually(t, soon, leads("peer"), "the other leads")
 	require.NoError(t, w.stop())
 	s.onceEach(t, 5)
-	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Lead(group)).Val(), "who stops gives the lead up")
+	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val(), "who stops gives the lead up")
 }
 
 // A trimmer that leads again begins anew: what it remembers may be wrong by now.

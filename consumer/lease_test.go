@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -25,9 +24,9 @@ const keptLease = 2 * time.Second
 // vanish reads entries as a worker that is never heard of again.
 func (b *bundle) vanish(t *testing.T, name string, count int) {
 	t.Helper()
-	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
+	_, err := b.keys().CreateGroup(t.Context(), group)
 	require.NoError(t, err)
-	raw, err := shards.Of(b.rdb, b.keys()).ReadNew(t.Context(), group, name, count, 0)
+	raw, err := b.keys().ReadNew(t.Context(), group, name, count, 0)
 	require.NoError(t, err)
 	require.Len(t, raw, count)
 }
@@ -123,7 +122,7 @@ func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 			w := start(t, cfg)
 			<-in
 			claimed, err := b.rdb.XClaimJustID(t.Context(),
-				&redis.XClaimArgs{Stream: b.keys().Events(), Group: group, Consumer: "thief", Messages: ids}).Result()
+				&redis.XClaimArgs{Stream: b.keys().Keys.Events(), Group: group, Consumer: "thief", Messages: ids}).Result()
 			require.NoError(t, err)
 			require.Equal(t, ids, claimed)
 			require.ErrorIs(t, <-cancelled, errLeaseLost)
@@ -164,7 +163,7 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	cfg.Lease = shortLease
 	w := start(t, cfg)
 	<-in
-	_, err := b.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: b.keys().Events(), Group: group, Consumer: "thief",
+	_, err := b.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: b.keys().Keys.Events(), Group: group, Consumer: "thief",
 		Messages: ids[:1]}).Result()
 	require.NoError(t, err)
 	w.end()

@@ -166,9 +166,9 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (first bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the entries in hand are the worker's own for as long
 	defer cancel()
-	home := c.layout.Home(campaign).Index()
-	err = errors.Join(shards.Each(c.layout.Len(), func(i int) error {
-		k := shards.Of(c.cfg.Redis, c.layout.Shard(i))
+	home := c.store.Home(campaign).Index()
+	err = errors.Join(shards.Each(c.store.Len(), func(i int) error {
+		k := c.store.Shard(i)
 		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
 		if i == home {
 			first = changed

@@ -25,9 +25,9 @@ func (b *bundle) addTo(t *testing.T, campaign string, n int) {
 		b.seqs[0]++
 		values := fields(b.seqs[0], 1)
 		values[1] = strings.Replace(values[1].(string), "grant rain ", "grant "+campaign+" ", 1)
-		require.NoError(t, b.rdb.HSet(t.Context(), k.Receipts(campaign), receipts(b.seqs[0], 1)...).Err())
-		require.NoError(t, b.rdb.HSet(t.Context(), k.Campaign(campaign), "state", "open").Err())
-		require.NoError(t, b.rdb.HSet(t.Context(), k.Meta(), "seq", b.seqs[0]).Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Receipts(campaign), receipts(b.seqs[0], 1)...).Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Campaign(campaign), "state", "open").Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", b.seqs[0]).Err())
 		b.raw(t, values...)
 	}
 }
@@ -58,7 +58,7 @@ func closedAccount(g *hongbao.Grant) string {
 func (b *bundle) holds(t *testing.T, sink string, n int64) {
 	t.Helper()
 	testkit.EventuallyOK(t, soon, func() error {
-		st, err := shards.Of(b.rdb, b.keys()).Status(t.Context(), sink)
+		st, err := b.keys().Status(t.Context(), sink)
 		if err == nil && (st.Waiting != n || st.Parked != n) {
 			err = fmt.Errorf("%d wait, %d are parked, want %d", st.Waiting, st.Parked, n)
 		}
@@ -68,7 +68,7 @@ func (b *bundle) holds(t *testing.T, sink string, n int64) {
 
 func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []shards.CampaignPause) {
 	t.Helper()
-	list, err := shards.Of(b.rdb, b.layout.Shard(shard)).SinkCampaigns(t.Context(), sink)
+	list, err := b.store.Shard(shard).SinkCampaigns(t.Context(), sink)
 	require.NoError(t, err)
 	for i := range list {
 		if list[i].Paused {
@@ -80,8 +80,8 @@ func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []sh
 
 func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
 	t.Helper()
-	for shard := range b.layout.Len() {
-		_, _, err := shards.Of(b.rdb, b.layout.Shard(shard)).ResumeSinkCampaign(t.Context(), group, campaign, "ann", "mended")
+	for shard := range b.store.Len() {
+		_, _, err := b.store.Shard(shard).ResumeSinkCampaign(t.Context(), group, campaign, "ann", "mended")
 		require.NoError(t, err)
 	}
 }
@@ -113,7 +113,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	require.Equal(t, []any{"rain", "hongbao"}, []any{p[0].Campaign, p[0].By})
 	require.Contains(t, p[0].Why, "3 dead letters within a minute: the bank answers 422")
 	require.WithinDuration(t, time.Now(), p[0].At, time.Minute)
-	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.keys().Controls()).Val(), "it is on its way to the ledger")
+	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.keys().Keys.Controls()).Val(), "it is on its way to the ledger")
 	require.Equal(t, 1, w.logs.FilterMessageSnippet("ALARM: too many grants of a campaign").Len())
 
 	other := newSink(nil)
@@ -123,7 +123,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return other.size() == 12 }, "the other sink has all grants")
 
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 3*5 }, "they were looked at again and again")
-	pending, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: b.keys().Events(), Group: group,
+	pending, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: b.keys().Keys.Events(), Group: group,
 		Start: "-", End: "+", Count: 100}).Result()
 	require.NoError(t, err)
 	require.Len(t, pending, 5)
@@ -176,7 +176,7 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 		return said("ALARM: too many grants of a campaign")+said("the campaign is paused for the sink already") >= 2
 	}, "both have paused it")
 	require.Equal(t, 1, said("ALARM: too many grants of a campaign"))
-	for shard := range b.layout.Len() {
+	for shard := range b.store.Len() {
 		p := b.pausedCampaigns(t, shard, group)
 		require.Len(t, p, 1)
 		require.Contains(t, p[0].Why, "1 dead letters within a minute: no account")

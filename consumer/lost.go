@@ -70,7 +70,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, somebody trimmed "+
 				"it by hand; `hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to kafka`, under a "+
 				"new name delivers them from their receipts", zap.String("code", eventsLost),
-				zap.Int("shard", k.Keys.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost),
+				zap.Int("shard", k.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost),
 				zap.Any("first", w.lost[0]))
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -58,7 +57,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 // only gives the events of the only entry that is pending.
 func (b *bundle) only(t *testing.T) stream.SeqRange {
 	t.Helper()
-	held, _, err := shards.Of(b.rdb, b.keys()).Held(t.Context(), group, 10, nil)
+	held, _, err := b.keys().Held(t.Context(), group, 10, nil)
 	require.NoError(t, err)
 	require.Len(t, held, 1)
 	for _, r := range held {
@@ -73,8 +72,8 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2, 3, 1, 4, 5, 1)
-	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[1], ids[3], ids[5]).Err())
-	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Keys.Events(), ids[1], ids[3], ids[5]).Err())
+	_, err := b.keys().CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	w := start(t, b.config(t, "w", stubborn(6)))
 	tr, logs := b.trimmer(t, group)
@@ -120,7 +119,7 @@ func TestACloseIsFinished(t *testing.T) {
 	b := setup(t, 1)
 	grab := b.rain(t, 3, 100)
 	require.Equal(t, hongbao.OutcomeGranted, grab())
-	_, err := shards.Of(b.rdb, b.keys()).Close(t.Context(), "rain", true, 0)
+	_, err := b.keys().Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	w := start(t, b.config(t, "w", newSink(nil)))
 	b.idle(t, 0)

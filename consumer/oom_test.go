@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -20,13 +19,13 @@ func TestOutOfMemoryDrains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, _ := setupOwn(t, 1)
-			_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
+			_, err := b.keys().CreateGroup(t.Context(), group)
 			require.NoError(t, err)
 			if c.poison {
 				b.raw(t, "poison", "1e9")
 			}
 			b.add(t, 0, 1, 1, 1)
-			_, err = shards.Of(b.rdb, b.keys()).ReadNew(t.Context(), group, "victim", 10, 0) // and was killed
+			_, err = b.keys().ReadNew(t.Context(), group, "victim", 10, 0) // and was killed
 			require.NoError(t, err)
 			cfg := b.config(t, "w", newSink(nil))
 			cfg.Lease = 2 * time.Second

@@ -40,7 +40,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "first probe")
 	b.add(t, 0, 5)
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 5 }, "more probes than MaxAttempts")
-	p, err := b.rdb.XPending(t.Context(), b.keys().Events(), group).Result()
+	p, err := b.rdb.XPending(t.Context(), b.keys().Keys.Events(), group).Result()
 	require.NoError(t, err)
 	require.EqualValues(t, 2, p.Count, "nothing else was read")
 	for _, id := range ids {

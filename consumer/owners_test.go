@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -125,7 +124,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	w := start(t, cfg)
 	<-in
 	begin := time.Now()
-	_, err := shards.Of(b.rdb, b.keys()).Ack(t.Context(), group, []stream.SeqRange{{First: 1, Last: 2}}, ids[:1])
+	_, err := b.keys().Ack(t.Context(), group, []stream.SeqRange{{First: 1, Last: 2}}, ids[:1])
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.Less(t, time.Since(begin), cfg.Lease, "it did not wait for the lease")

@@ -14,13 +14,13 @@ import (
 
 func (b *bundle) pause(t *testing.T) {
 	t.Helper()
-	_, _, err := shards.Of(b.rdb, b.keys()).PauseSink(t.Context(), group, "ann", "the bank is closed")
+	_, _, err := b.keys().PauseSink(t.Context(), group, "ann", "the bank is closed")
 	require.NoError(t, err)
 }
 
 func (b *bundle) resume(t *testing.T) {
 	t.Helper()
-	_, _, err := shards.Of(b.rdb, b.keys()).ResumeSink(t.Context(), group, "ann", "it is open")
+	_, _, err := b.keys().ResumeSink(t.Context(), group, "ann", "it is open")
 	require.NoError(t, err)
 }
 
@@ -96,7 +96,7 @@ func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 3)
-	k := shards.Of(b.rdb, b.keys())
+	k := b.keys()
 	_, err := k.CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
@@ -136,7 +136,7 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool {
 		held := int64(0)
 		for shard := range 2 {
-			p, err := b.rdb.XPending(t.Context(), b.layout.Shard(shard).Events(), group).Result()
+			p, err := b.rdb.XPending(t.Context(), b.store.Shard(shard).Keys.Events(), group).Result()
 			if err == nil {
 				held += p.Count
 			}
@@ -144,7 +144,7 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 		return s.numberOfCalls() == 1 && held == 2
 	}, "one call has begun, the other waits")
 	for shard := range 2 {
-		_, _, err := shards.Of(b.rdb, b.layout.Shard(shard)).PauseSink(t.Context(), group, "ann", "the bank is closed")
+		_, _, err := b.store.Shard(shard).PauseSink(t.Context(), group, "ann", "the bank is closed")
 		require.NoError(t, err)
 	}
 	paused := time.Now()
@@ -163,21 +163,21 @@ func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 3)
-	k := shards.Of(b.rdb, b.keys())
+	k := b.keys()
 	_, err := k.CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
 	require.NoError(t, err)
 	_, err = k.Park(t.Context(), group, "dead", []shards.Parking{{ID: ids[0]}})
 	require.NoError(t, err)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Sink(group), "at", "noon").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Sink(group), "at", "noon").Err())
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack >= 2 }, "it takes it and hands it back")
 	holder, count := b.holder(t, ids[0])
 	require.Contains(t, []string{"_retry/0", "w"}, holder)
 	require.LessOrEqual(t, count, int64(1))
-	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Sink(group)).Err())
+	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Keys.Sink(group)).Err())
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 3)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -88,7 +87,7 @@ func TestCloseEntriesAreAcked(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	b.reached(t, 3, 1)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Campaign("rain"), "state", "closed", "close_seq", 3).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Campaign("rain"), "state", "closed", "close_seq", 3).Err())
 	b.raw(t, testkit.Entry(1, "close", "rain", 3, 1, 1700000000000, "2 203 0 0")...)
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
@@ -104,8 +103,8 @@ func TestEntriesDeletedWhilePendingAreAnIncident(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 2, 2, 2)
 	b.vanish(t, "gone", 3)
-	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[0]).Err())
-	require.NoError(t, b.rdb.XTrimMinID(t.Context(), b.keys().Events(), ids[2]).Err())
+	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Keys.Events(), ids[0]).Err())
+	require.NoError(t, b.rdb.XTrimMinID(t.Context(), b.keys().Keys.Events(), ids[2]).Err())
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)
 	cfg.Lease = shortLease
@@ -128,7 +127,7 @@ func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	cfg.Lease = keptLease
 	w := start(t, cfg)
 	<-in
-	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Events(), ids[0]).Err())
+	require.NoError(t, b.rdb.XDel(t.Context(), b.keys().Keys.Events(), ids[0]).Err())
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Vanished > 0 }, "noticed")
 	begin := time.Now()
 	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > keptLease }, "more renewals")
@@ -148,7 +147,7 @@ func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
 	tries := 0
 	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		if tries++; tries == 1 {
-			_ = b.rdb.XDel(context.Background(), b.keys().Events(), ids[0])
+			_ = b.rdb.XDel(context.Background(), b.keys().Keys.Events(), ids[0])
 		}
 		return failGrants(func() error { return hongbao.Errorf(hongbao.ClassTransient, "not now") })(grants)
 	})
@@ -168,7 +167,7 @@ func TestManyAbandonedEntriesAreTaken(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, repeat(1, 9_000)...)
 	b.vanish(t, "gone", 9_000)
-	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
+	_, err := b.keys().CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)

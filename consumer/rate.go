@@ -37,7 +37,7 @@ func (s *shard) rate() int {
 // portion is how many of n grants are handed over by one call, so that grants flow evenly at the sink's rate.
 func (s *shard) portion(n int) int {
 	if rate := s.rate(); rate > 0 {
-		return min(n, max(1, rate/turnsPerSecond/s.c.rateHome.split(s.c.layout.Len())))
+		return min(n, max(1, rate/turnsPerSecond/s.c.rateHome.split(s.c.store.Len())))
 	}
 	return n
 }
@@ -69,12 +69,12 @@ func (s *shard) turn(ctx context.Context, n int) error {
 // grant takes as many turns as there are shards. So the shards together stay below the rate, and each one goes on.
 func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time.Duration, err error) {
 	call := shards.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
-	home, known := s.c.layout.Home(s.cfg.Group), &s.c.rateHome
+	home, known := s.c.store.Home(s.cfg.Group), &s.c.rateHome
 	own := home.Index() == s.index
 	if own || known.due() {
 		bounded, cancel := context.WithTimeout(ctx, mostTurn)
 		defer cancel()
-		given, wait, err = shards.Of(s.cfg.Redis, home).Turn(bounded, &call)
+		given, wait, err = home.Turn(bounded, &call)
 		if own || ctx.Err() != nil || err != nil && !hongbao.IsOutage(err) {
 			return given, wait, err
 		}
@@ -89,7 +89,7 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 	if s.portion(n) < n {
 		return false, 0, errSmaller
 	}
-	call.Grants, call.Portion = n*s.c.layout.Len(), s.portion(rate)*s.c.layout.Len()
+	call.Grants, call.Portion = n*s.c.store.Len(), s.portion(rate)*s.c.store.Len()
 	return s.redis.Turn(ctx, &call)
 }
 

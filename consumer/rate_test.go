@@ -62,7 +62,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
-		_, now, err := shards.Of(b.rdb, b.layout.Shard(shard)).LimitSink(t.Context(), group, &unbounded, "ann", "mended")
+		_, now, err := b.store.Shard(shard).LimitSink(t.Context(), group, &unbounded, "ann", "mended")
 		require.NoError(t, err)
 		require.Equal(t, 0, *now.Rate)
 	}
@@ -106,9 +106,9 @@ func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestRateWhileItsHomeIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
-	home := b.layout.Home(group).Index()
+	home := b.store.Home(group).Index()
 	other := (home + 1) % 4
-	h := &homeAway{key: b.layout.Shard(home).Rate(group)}
+	h := &homeAway{key: b.store.Shard(home).Keys.Rate(group)}
 	h.away.Store(true)
 	at, s := newTimedSink()
 	b.add(t, other, 20, 20)
@@ -139,7 +139,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 1, 1, 1)
 	one := 1
-	k := shards.Of(b.rdb, b.keys())
+	k := b.keys()
 	_, _, err := k.LimitSink(t.Context(), group, &one, "ann", "slowly")
 	require.NoError(t, err)
 	b.book(t, 60)
@@ -167,7 +167,7 @@ func TestRateSetByAPerson(t *testing.T) {
 // book takes so many seconds' turns away from the workers.
 func (b *bundle) book(t *testing.T, seconds int) {
 	t.Helper()
-	_, _, err := shards.Of(b.rdb, b.keys()).Turn(t.Context(), &shards.RateCall{
+	_, _, err := b.keys().Turn(t.Context(), &shards.RateCall{
 		Sink: group, PerSecond: 1, Grants: seconds, Portion: seconds, Most: time.Hour,
 	})
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	w := start(t, b.config(t, "w", s))
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the call has begun")
 	four, unbounded := 4, 0
-	k := shards.Of(b.rdb, b.keys())
+	k := b.keys()
 	_, _, err := k.LimitSink(t.Context(), group, &four, "ann", "slowly")
 	require.NoError(t, err)
 	limited := time.Now()

@@ -24,8 +24,8 @@ func (b *bundle) loader(t *testing.T) (stop func() int) {
 		defer tick.Stop()
 		for ; ctx.Err() == nil; <-tick.C {
 			pipe := b.rdb.TxPipeline()
-			pipe.Do(context.Background(), append([]any{"XADD", b.keys().Events(), "*"}, fields(b.seqs[0]+1, 3)...)...)
-			pipe.HSet(context.Background(), b.keys().Meta(), "seq", b.seqs[0]+3)
+			pipe.Do(context.Background(), append([]any{"XADD", b.keys().Keys.Events(), "*"}, fields(b.seqs[0]+1, 3)...)...)
+			pipe.HSet(context.Background(), b.keys().Keys.Meta(), "seq", b.seqs[0]+3)
 			if _, err := pipe.Exec(context.Background()); err == nil {
 				b.seqs[0] += 3
 				continue
@@ -38,7 +38,7 @@ func (b *bundle) loader(t *testing.T) (stop func() int) {
 		<-ended
 		var n int64
 		testkit.EventuallyOK(t, soon, func() (err error) { // the client may still believe that nobody listens
-			n, err = b.rdb.XLen(context.Background(), b.keys().Events()).Result()
+			n, err = b.rdb.XLen(context.Background(), b.keys().Keys.Events()).Result()
 			return err
 		}, "length")
 		return 3 * int(n)
@@ -97,7 +97,7 @@ func TestGroupDestroyedUnderLoadIsCreatedAgain(t *testing.T) {
 	for i := range int64(3) {
 		before := s.size()
 		testkit.Eventually(t, soon, func() bool { return s.size() > before+30 }, "it flows")
-		require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Events(), group).Err())
+		require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Keys.Events(), group).Err())
 		testkit.Eventually(t, soon, func() bool { return w.Stats().Groups == i+1 }, "created again, and counted")
 	}
 	total := stop()
@@ -116,7 +116,7 @@ func TestStreamDeletedIsSurvived(t *testing.T) {
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	b.idle(t, 0)
-	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Events()).Err())
+	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Keys.Events()).Err())
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Groups == 1 }, "created again")
 	b.add(t, 0, 3)
 	b.idle(t, 0)
@@ -129,10 +129,10 @@ func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 	b := setup(t, 1)
 	w := start(t, b.config(t, "w", newSink(nil)))
 	testkit.Eventually(t, soon, func() bool {
-		return b.rdb.XLen(t.Context(), b.keys().Events()).Err() == nil &&
-			b.rdb.Exists(t.Context(), b.keys().Events()).Val() == 1
+		return b.rdb.XLen(t.Context(), b.keys().Keys.Events()).Err() == nil &&
+			b.rdb.Exists(t.Context(), b.keys().Keys.Events()).Val() == 1
 	}, "runs")
-	require.NoError(t, b.rdb.Set(t.Context(), b.keys().Events(), "planted", 0).Err())
+	require.NoError(t, b.rdb.Set(t.Context(), b.keys().Keys.Events(), "planted", 0).Err())
 	w.stands(0, ShardBroken)
 	err := w.stop()
 	require.ErrorContains(t, err, "WRONGTYPE")
@@ -147,8 +147,8 @@ func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	b.idle(t, 0)
-	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Done(group, 0)).Err())
-	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Events(), group).Err())
+	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Keys.Done(group, 0)).Err())
+	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Keys.Events(), group).Err())
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 40 }, "all came again")
 	b.idle(t, 0)
 	require.NoError(t, w.stop())

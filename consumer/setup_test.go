@@ -39,11 +39,11 @@ const (
 
 // bundle is one deployment of a test's own.
 type bundle struct {
-	rdb    *redis.Client
-	addr   string // where workers connect to
-	name   string
-	layout *shards.Layout
-	seqs   []int64 // by shard: the last event written
+	rdb   *redis.Client
+	addr  string // where workers connect to
+	name  string
+	store *shards.Store
+	seqs  []int64 // by shard: the last event written
 }
 
 func setup(t *testing.T, n int) *bundle {
@@ -62,7 +62,7 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, r, n)
-	shardstest.KeepOpen(t, b.rdb, b.layout)
+	shardstest.KeepOpen(t, b.rdb, b.store)
 	return b, r
 }
 
@@ -70,13 +70,13 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, n)}
 	var err error
-	b.layout, err = shards.NewLayout(hongbao.Space{Prefix: b.name, Shards: n})
+	b.store, err = shards.Of(b.rdb, hongbao.Space{Prefix: b.name, Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
-func (b *bundle) keys() shards.Keys { return b.layout.Shard(0) }
+func (b *bundle) keys() *shards.Shard { return b.store.Shard(0) }
 
 // fields are those of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the amount 100+p%7.
 func fields(first int64, n int) []any {
@@ -108,16 +108,16 @@ func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
 
 // push is add for goroutines, which must not end the test.
 func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, error) {
-	k := b.layout.Shard(shard)
+	k := b.store.Shard(shard)
 	pipe := b.rdb.TxPipeline()
 	var cmds []*redis.StringCmd
 	for _, n := range grants {
-		cmds = append(cmds, pipe.XAdd(ctx, &redis.XAddArgs{Stream: k.Events(), Values: fields(b.seqs[shard]+1, n)}))
-		pipe.HSet(ctx, k.Receipts("rain"), receipts(b.seqs[shard]+1, n)...)
+		cmds = append(cmds, pipe.XAdd(ctx, &redis.XAddArgs{Stream: k.Keys.Events(), Values: fields(b.seqs[shard]+1, n)}))
+		pipe.HSet(ctx, k.Keys.Receipts("rain"), receipts(b.seqs[shard]+1, n)...)
 		b.seqs[shard] += int64(n)
 	}
-	pipe.HSet(ctx, k.Campaign("rain"), "state", "open")
-	pipe.HSet(ctx, k.Meta(), "seq", b.seqs[shard])
+	pipe.HSet(ctx, k.Keys.Campaign("rain"), "state", "open")
+	pipe.HSet(ctx, k.Keys.Meta(), "seq", b.seqs[shard])
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, 
 // raw writes an entry as it is.
 func (b *bundle) raw(t *testing.T, values ...any) string {
 	t.Helper()
-	id, err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), Values: values}).Result()
+	id, err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Keys.Events(), Values: values}).Result()
 	require.NoError(t, err)
 	return id
 }
@@ -141,7 +141,7 @@ func (b *bundle) raw(t *testing.T, values ...any) string {
 func (b *bundle) reached(t *testing.T, seq, epoch int64) {
 	t.Helper()
 	b.seqs[0] = seq
-	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Meta(), "seq", seq, "epoch", epoch).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), "seq", seq, "epoch", epoch).Err())
 }
 
 func repeat(n, times int) []int {
@@ -168,7 +168,7 @@ func clientOptions(addr string) *redis.Options {
 func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
 	t.Helper()
 	c := DefaultConfig()
-	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.layout.Space
+	c.Redis, c.Reads, c.Space = b.client(t, b.addr), b.client(t, b.addr), b.store.Space()
 	c.Group, c.Consumer, c.Handler, c.Log = group, name, h, zap.NewNop()
 	quick(&c)
 	return c
@@ -184,7 +184,7 @@ func quick(c *Config) {
 func (b *bundle) pending(t testing.TB, n int64) {
 	t.Helper()
 	testkit.EventuallyOK(t, soon, func() error {
-		p, err := b.rdb.XPending(context.Background(), b.keys().Events(), group).Result()
+		p, err := b.rdb.XPending(context.Background(), b.keys().Keys.Events(), group).Result()
 		if err == nil && p.Count != n {
 			err = fmt.Errorf("%d pending, want %d: %v", p.Count, n, p.Consumers)
 		}
@@ -195,13 +195,13 @@ func (b *bundle) pending(t testing.TB, n int64) {
 // idle waits until all that was written is read and acked.
 func (b *bundle) idle(t testing.TB, shard int) {
 	t.Helper()
-	k := b.layout.Shard(shard)
+	k := b.store.Shard(shard)
 	testkit.EventuallyOK(t, soon, func() error {
-		groups, err := b.rdb.XInfoGroups(context.Background(), k.Events()).Result()
+		groups, err := b.rdb.XInfoGroups(context.Background(), k.Keys.Events()).Result()
 		if err != nil {
 			return err
 		}
-		info, err := b.rdb.XInfoStream(context.Background(), k.Events()).Result()
+		info, err := b.rdb.XInfoStream(context.Background(), k.Keys.Events()).Result()
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (b *bundle) idle(t testing.TB, shard int) {
 func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 	t.Helper()
 	p, err := b.rdb.XPendingExt(context.Background(), &redis.XPendingExtArgs{
-		Stream: b.keys().Events(), Group: group, Start: id, End: id, Count: 1,
+		Stream: b.keys().Keys.Events(), Group: group, Start: id, End: id, Count: 1,
 	}).Result()
 	require.NoError(t, err)
 	if len(p) == 0 {
@@ -230,7 +230,7 @@ func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 // doneBits lists which of the events 1..n of shard 0 have their done bit.
 func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	t.Helper()
-	set, err := shards.Of(b.rdb, b.keys()).Done(context.Background(), group, stream.SeqRange{First: 1, Last: n})
+	set, err := b.keys().Done(context.Background(), group, stream.SeqRange{First: 1, Last: n})
 	require.NoError(t, err)
 	var out []int64
 	for seq := int64(1); seq <= n; seq++ {
@@ -244,7 +244,7 @@ func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 // dead reads the dead letters of shard 0.
 func (b *bundle) dead(t testing.TB) []map[string]any {
 	t.Helper()
-	list, err := b.rdb.XRange(context.Background(), b.keys().Dead(group), "-", "+").Result()
+	list, err := b.rdb.XRange(context.Background(), b.keys().Keys.Dead(group), "-", "+").Result()
 	require.NoError(t, err)
 	out := make([]map[string]any, len(list))
 	for i := range list {

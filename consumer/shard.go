@@ -45,8 +45,8 @@ type shard struct {
 func newShard(c *Consumer, i int) *shard {
 	return &shard{
 		c: c, cfg: &c.cfg, index: i, log: c.cfg.Log.With(zap.Int("shard", i)),
-		redis:    shards.Of(c.cfg.Redis, c.layout.Shard(i)),
-		reads:    shards.Of(c.cfg.Reads, c.layout.Shard(i)),
+		redis:    c.store.Shard(i),
+		reads:    c.reads.Shard(i),
 		perEntry: stream.MaxEntryGrants, reclaimLimit: c.cfg.MaxEntries,
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -44,10 +43,10 @@ func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	h := &asleep{}
 	h.others = func() {
 		ctx := context.Background()
-		_, err := shards.Of(b.rdb, b.keys()).Ack(ctx, group, []stream.SeqRange{{First: 1, Last: 5}}, ids)
+		_, err := b.keys().Ack(ctx, group, []stream.SeqRange{{First: 1, Last: 5}}, ids)
 		require.NoError(t, err)
-		require.NoError(t, b.rdb.XDel(ctx, b.keys().Events(), ids...).Err())
-		require.NoError(t, shards.Of(b.rdb, b.keys()).RaiseDoneFloor(ctx, 0, 1, []string{group}))
+		require.NoError(t, b.rdb.XDel(ctx, b.keys().Keys.Events(), ids...).Err())
+		require.NoError(t, b.keys().RaiseDoneFloor(ctx, 0, 1, []string{group}))
 	}
 	s := newSink(nil)
 	cfg := b.config(t, "w", s)

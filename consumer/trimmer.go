@@ -46,7 +46,7 @@ func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig](
 // shard, and two do no harm.
 type Trimmer struct {
 	cfg      TrimmerConfig
-	layout   *shards.Layout
+	store    *shards.Store
 	at       []trimming // by shard
 	reported []string   // by shard: the trouble that was reported last
 
@@ -91,7 +91,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if cfg.Redis == nil || cfg.Log == nil {
 		errs = append(errs, errors.New("Redis and Log are required"))
 	}
-	layout, err := shards.NewLayout(cfg.Space)
+	store, err := shards.Of(cfg.Redis, cfg.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -106,8 +106,8 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
-	n := layout.Len()
-	return &Trimmer{cfg: cfg, layout: layout, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),
+	n := store.Len()
+	return &Trimmer{cfg: cfg, store: store, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),
 		next: make([]time.Time, n)}, nil
 }
 
@@ -117,7 +117,7 @@ const trimmerLead = "#trimmer"
 // Run trims until ctx ends, each shard for as long as it leads there.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
-		for shard := range t.layout.Len() {
+		for shard := range t.store.Len() {
 			leads, err := t.leads(ctx, shard)
 			if leads {
 				err = t.Trim(ctx, shard)
@@ -138,7 +138,7 @@ func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	if time.Now().Before(t.next[shard]) {
 		return false, nil
 	}
-	led, err := shards.Of(t.cfg.Redis, t.layout.Shard(shard)).TakeLead(ctx, trimmerLead, t.name, t.lead())
+	led, err := t.store.Shard(shard).TakeLead(ctx, trimmerLead, t.name, t.lead())
 	if err != nil {
 		return false, err
 	}
@@ -162,11 +162,11 @@ func (t *Trimmer) lead() time.Duration {
 func (t *Trimmer) endLeads(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	for shard := range t.layout.Len() {
+	for shard := range t.store.Len() {
 		if !t.next[shard].IsZero() {
 			continue
 		}
-		if err := shards.Of(t.cfg.Redis, t.layout.Shard(shard)).EndLead(ctx, trimmerLead, t.name); err != nil {
+		if err := t.store.Shard(shard).EndLead(ctx, trimmerLead, t.name); err != nil {
 			t.cfg.Log.Info("the leads end by themselves, they could not be given up", zap.Error(err))
 			return nil
 		}
@@ -182,7 +182,7 @@ func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 
 // trim is Trim. It tells how the shard stands afterwards.
 func (t *Trimmer) trim(ctx context.Context, shard int) (out shards.Trimmed, err error) {
-	k, at := shards.Of(t.cfg.Redis, t.layout.Shard(shard)), &t.at[shard]
+	k, at := t.store.Shard(shard), &t.at[shard]
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return out, err

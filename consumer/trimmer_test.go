@@ -25,7 +25,7 @@ func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.Ob
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	cfg := DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.layout.Space, groups, zap.New(core)
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = b.rdb, b.store.Space(), groups, zap.New(core)
 	cfg.Retention, cfg.Every = 0, 10*time.Millisecond
 	tr, err := NewTrimmer(cfg)
 	require.NoError(t, err)
@@ -34,14 +34,14 @@ func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.Ob
 
 func (b *bundle) length(t *testing.T) int64 {
 	t.Helper()
-	n, err := b.rdb.XLen(t.Context(), b.keys().Events()).Result()
+	n, err := b.rdb.XLen(t.Context(), b.keys().Keys.Events()).Result()
 	require.NoError(t, err)
 	return n
 }
 
 func (b *bundle) meta(t *testing.T, field string) string {
 	t.Helper()
-	v, err := b.rdb.HGet(t.Context(), b.keys().Meta(), field).Result()
+	v, err := b.rdb.HGet(t.Context(), b.keys().Keys.Meta(), field).Result()
 	require.NoError(t, err)
 	return v
 }
@@ -49,9 +49,9 @@ func (b *bundle) meta(t *testing.T, field string) string {
 // read hands n entries to a consumer of a group, and acks them.
 func (b *bundle) finish(t *testing.T, name string, n int) {
 	t.Helper()
-	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), name)
+	_, err := b.keys().CreateGroup(t.Context(), name)
 	require.NoError(t, err)
-	raw, err := shards.Of(b.rdb, b.keys()).ReadNew(t.Context(), name, "c", n, 0)
+	raw, err := b.keys().ReadNew(t.Context(), name, "c", n, 0)
 	require.NoError(t, err)
 	var ids []string
 	for i := range raw {
@@ -65,12 +65,12 @@ func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 	t.Helper()
 	var done []stream.SeqRange
 	for _, id := range ids {
-		entries, err := shards.Of(b.rdb, b.keys()).Entries(t.Context(), id, id)
+		entries, err := b.keys().Entries(t.Context(), id, id)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		done = append(done, stream.SeqRange{First: entries[0].Seq, Last: entries[0].Last()})
 	}
-	_, err := shards.Of(b.rdb, b.keys()).Ack(t.Context(), name, done, ids)
+	_, err := b.keys().Ack(t.Context(), name, done, ids)
 	require.NoError(t, err)
 }
 
@@ -92,14 +92,14 @@ func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
 	b.ack(t, group, append(ids[:350:350], ids[360:700]...)...) // ten in the middle stay pending
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Less(t, b.length(t), int64(1000), "what both have finished is gone, in whole nodes")
-	kept, err := b.rdb.XRange(t.Context(), b.keys().Events(), ids[350], "+").Result()
+	kept, err := b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[350], "+").Result()
 	require.NoError(t, err)
 	require.Len(t, kept, 310, "what is pending, and what was not read yet")
 	require.Equal(t, "1380", b.meta(t, "finished"))
 	b.ack(t, group, ids[350:360]...)
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "1400", b.meta(t, "finished"), "what is not read yet is not finished")
-	kept, err = b.rdb.XRange(t.Context(), b.keys().Events(), ids[700], "+").Result()
+	kept, err = b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[700], "+").Result()
 	require.NoError(t, err)
 	require.Len(t, kept, 300)
 	lag := lag(t, tr)
@@ -118,7 +118,7 @@ func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
 	begin := time.Now().Add(-time.Minute).UnixMilli()
 	pipe := b.rdb.Pipeline()
 	for i := range int64(1000) { // one a millisecond: the trimmer looks no finer
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Events(), ID: fmt.Sprintf("%d-0", begin+i),
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Keys.Events(), ID: fmt.Sprintf("%d-0", begin+i),
 			Values: fields(1+i, 1)})
 	}
 	_, err := pipe.Exec(t.Context())
@@ -152,7 +152,7 @@ func TestMissingGroupBlocksTrimmingAndIsReportedOnce(t *testing.T) {
 	b.finish(t, "kafka", 500)
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Less(t, b.length(t), int64(500))
-	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Events(), "kafka").Err())
+	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Keys.Events(), "kafka").Err())
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, 2, logs.FilterMessageSnippet("declared groups do not exist").Len(), "it is missing anew")
 }
@@ -167,7 +167,7 @@ func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
 	for range 3 {
 		require.NoError(t, tr.Trim(t.Context(), 0))
 	}
-	kept, err := b.rdb.XRange(t.Context(), b.keys().Events(), ids[200], "+").Result()
+	kept, err := b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[200], "+").Result()
 	require.NoError(t, err)
 	require.Len(t, kept, 800)
 	require.Equal(t, "1000", b.meta(t, "finished"), "it is no declared group: the grab's bound does not wait for it")
@@ -178,14 +178,14 @@ func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
 func (b *bundle) jump(t *testing.T, seq int64) {
 	t.Helper()
 	b.seqs[0] = seq
-	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Meta(), "seq", seq).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), "seq", seq).Err())
 }
 
 func (b *bundle) chunks(t *testing.T) string {
 	t.Helper()
 	var out []string
 	for chunk := range int64(8) {
-		n, err := b.rdb.Exists(t.Context(), b.keys().Done(group, chunk)).Result()
+		n, err := b.rdb.Exists(t.Context(), b.keys().Keys.Done(group, chunk)).Result()
 		require.NoError(t, err)
 		if n == 1 {
 			out = append(out, strconv.FormatInt(chunk, 10))
@@ -261,7 +261,7 @@ func TestUnfinishedEntriesBehindForgedOnesCount(t *testing.T) {
 	b := setup(t, 1)
 	forgeMany(t, b)
 	b.add(t, 0, repeat(1, 10)...)
-	_, err := shards.Of(b.rdb, b.keys()).CreateGroup(t.Context(), group)
+	_, err := b.keys().CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
 	require.NoError(t, tr.Trim(t.Context(), 0))
@@ -274,21 +274,21 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 1, 1, 1)
 	b.vanish(t, "idle", 1)
-	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[0]).Err())
+	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Keys.Events(), group, ids[0]).Err())
 	b.vanish(t, "holds", 1)
 	b.vanish(t, "parks", 1)
-	n, err := shards.Of(b.rdb, b.keys()).Park(t.Context(), group, "parks",
+	n, err := b.keys().Park(t.Context(), group, "parks",
 		[]shards.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Events(), group, ids[2]).Err())
+	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Keys.Events(), group, ids[2]).Err())
 	tr, logs := b.trimmer(t, group)
 	tr.cfg.ForgetAfter = time.Hour
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Zero(t, logs.FilterMessageSnippet("removed").Len(), "not idle for long enough")
 	tr.cfg.ForgetAfter = time.Millisecond
 	names := func() string {
-		list, err := b.rdb.XInfoConsumers(t.Context(), b.keys().Events(), group).Result()
+		list, err := b.rdb.XInfoConsumers(t.Context(), b.keys().Keys.Events(), group).Result()
 		require.NoError(t, err)
 		var out []string
 		for _, c := range list {
@@ -308,7 +308,7 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Outcome {
 	t.Helper()
 	k := b.keys()
-	_, err := shards.Of(b.rdb, k).CreateCampaign(t.Context(),
+	_, err := k.CreateCampaign(t.Context(),
 		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 			"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day",
 			"",
@@ -320,14 +320,14 @@ func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Out
 	for i := range amounts {
 		amounts[i] = 1
 	}
-	_, err = shards.Of(b.rdb, k).LoadChunk(t.Context(),
+	_, err = k.LoadChunk(t.Context(),
 		&shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
 	require.NoError(t, err)
-	require.NoError(t, shards.Of(b.rdb, k).SetState(t.Context(), "rain", "open", "loading"))
+	require.NoError(t, k.SetState(t.Context(), "rain", "open", "loading"))
 	users := 0
 	return func() hongbao.Outcome {
 		users++
-		a, err := shards.Of(b.rdb, k).Grab(t.Context(), &shards.GrabCall{
+		a, err := k.Grab(t.Context(), &shards.GrabCall{
 			Campaign: "rain", MaxBacklog: bound, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
 		}, nil)
 		require.NoError(t, err)
@@ -342,7 +342,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	k := b.keys()
 	const packets = 40
 	grab := b.rain(t, packets, 10)
-	_, err := shards.Of(b.rdb, k).CreateGroup(t.Context(), group)
+	_, err := k.CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -377,7 +377,7 @@ func TestRequeuedLettersExpire(t *testing.T) {
 	b.add(t, 0, 1)
 	b.finish(t, group, 1)
 	tr, _ := b.trimmer(t, group)
-	log := b.keys().Resolved(group)
+	log := b.keys().Keys.Resolved(group)
 	record := func(age time.Duration, decision string, n int) {
 		ms := time.Now().Add(-age).UnixMilli()
 		pipe := b.rdb.Pipeline()

@@ -10,18 +10,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 func plainConfig(t *testing.T) Config {
 	t.Helper()
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: "unit", Shards: 1})
-	require.NoError(t, err)
 	c := DefaultConfig()
 	rdb := redis.NewClient(clientOptions("127.0.0.1:1")) // never connected to
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, layout.Space, group, "w"
+	c.Redis, c.Reads, c.Space, c.Group, c.Consumer = rdb, rdb, hongbao.Space{Prefix: "unit", Shards: 1}, group, "w"
 	c.Handler, c.Log = newSink(nil), zap.NewNop()
 	return c
 }

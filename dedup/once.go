@@ -28,8 +28,8 @@ type OnceConfig struct {
 // Once pushes a message once by its id, for pushers that have no sequence: several subscribers that tell one front end.
 // Its methods may be called at once, by any number of processes.
 type Once struct {
-	cfg    OnceConfig
-	layout *shards.Layout
+	cfg   OnceConfig
+	store *shards.Store
 }
 
 // ErrFenced says that a claim is not the caller's any more: it was overtaken, or is gone.
@@ -52,10 +52,7 @@ const (
 // NewOnce checks the configuration.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	var errs []error
-	if cfg.Redis == nil {
-		errs = append(errs, errors.New("redis is required"))
-	}
-	layout, err := shards.NewLayout(cfg.Space)
+	store, err := shards.Of(cfg.Redis, cfg.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -69,7 +66,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("dedup: push once: %w", errors.Join(errs...))
 	}
-	return &Once{cfg: cfg, layout: layout}, nil
+	return &Once{cfg: cfg, store: store}, nil
 }
 
 // Claim asks for the right to push message id. token names this attempt; never twice.
@@ -120,8 +117,8 @@ func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
-	shard := int(h.Sum32() % uint32(o.layout.Len()))
-	return shards.Of(o.cfg.Redis, o.layout.Shard(shard)).Once(ctx, &shards.OnceCall{
+	shard := int(h.Sum32() % uint32(o.store.Len()))
+	return o.store.Shard(shard).Once(ctx, &shards.OnceCall{
 		Name: o.cfg.Name, ID: id, Do: step, Token: token, Lease: o.cfg.Lease, Keep: o.cfg.Keep,
 	})
 }

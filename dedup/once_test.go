@@ -19,8 +19,8 @@ import (
 
 func (b *bundle) key(t *testing.T, id string) string {
 	t.Helper()
-	for i := range b.layout.Len() {
-		key := b.layout.Shard(i).Once("sms", id)
+	for i := range b.store.Len() {
+		key := b.store.Shard(i).Keys.Once("sms", id)
 		if n, err := b.rdb.Exists(t.Context(), key).Result(); err == nil && n == 1 {
 			return key
 		}
@@ -125,8 +125,8 @@ func TestOnceRetentionEnds(t *testing.T) {
 		require.Equal(t, dedup.Done, s)
 		testkit.Eventually(t, 30*time.Second, func() bool {
 			var left int64
-			for i := range b.layout.Len() {
-				left += b.rdb.Exists(t.Context(), b.layout.Shard(i).Once("sms", "m1")).Val()
+			for i := range b.store.Len() {
+				left += b.rdb.Exists(t.Context(), b.store.Shard(i).Keys.Once("sms", "m1")).Val()
 			}
 			return left == 0
 		}, "it is forgotten after the retention")
@@ -210,7 +210,7 @@ func TestPushWithLostAnswers(t *testing.T) {
 	options.Addr, options.MaxRetries = proxy.Addr, 3
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	o := (&bundle{rdb: rdb, layout: b.layout}).once(t, time.Minute, time.Hour)
+	o := (&bundle{rdb: rdb, store: b.store}).once(t, time.Minute, time.Hour)
 	calls := 0
 	for i := range 20 {
 		proxy.SwallowAnswers(1, nil)

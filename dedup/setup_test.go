@@ -16,19 +16,19 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 type bundle struct {
-	rdb    *redis.Client
-	layout *shards.Layout
+	rdb   *redis.Client
+	store *shards.Store
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	rdb, layout := shardstest.Founded(t)
-	return &bundle{rdb, layout}
+	rdb, st := shardstest.Founded(t)
+	return &bundle{rdb, st}
 }
 
 func (b *bundle) once(t *testing.T, lease, keep time.Duration) *dedup.Once {
 	t.Helper()
-	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.layout.Space, Name: "sms", Lease: lease, Keep: keep})
+	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: b.rdb, Space: b.store.Space(), Name: "sms", Lease: lease, Keep: keep})
 	require.NoError(t, err)
 	return o
 }

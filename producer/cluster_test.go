@@ -95,28 +95,28 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
+	st, err := shards.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
-	b := &bundle{admin: client, space: space, k: space.Home("rain")}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	b := &bundle{admin: client, store: st, k: st.Home("rain")}
 	c := spec("rain", 4000)
 	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master
 		c.ID = fmt.Sprintf("rain-%d", i)
-		b.k = space.Home(c.ID)
+		b.k = st.Home(c.ID)
 	}
 	c.Durability = hongbao.DurabilityReplica
 	c = campaign.Complete(c)
 	b.load(t, c)
-	node, err := client.MasterForKey(t.Context(), b.k.Meta())
+	node, err := client.MasterForKey(t.Context(), b.k.Keys.Meta())
 	require.NoError(t, err)
 	require.Equal(t, cluster.Masters[0].Addr, node.Options().Addr)
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = client, space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = client, st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	shardstest.KeepOpen(t, client, space)
+	shardstest.KeepOpen(t, client, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -130,7 +130,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, cluster.Masters[0].Restart(), "it comes back as a replica, which the class asks for")
 	all.Wait()
 	require.NoError(t, ctx.Err(), "all have their answers in time")
-	node, err = client.MasterForKey(t.Context(), b.k.Meta())
+	node, err = client.MasterForKey(t.Context(), b.k.Keys.Meta())
 	require.NoError(t, err)
 	require.Equal(t, cluster.Replicas[0].Addr, node.Options().Addr, "the promoted one serves")
 	run.run(ctx, 0, 3000, 64) // all once more, by the same request ids

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -22,7 +22,7 @@ func (b *bundle) coupons(t *testing.T, packets, each int64) {
 	c := spec("rain", packets)
 	c.Kind, c.Total, c.Currency, c.Codes = hongbao.KindCoupon, 0, "", &hongbao.Codes{File: "codes.txt"}
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: each}}
-	store, err := campaigns.New(campaigns.Config{Redis: b.admin, Space: b.space.Space, Chunk: 100,
+	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 100,
 		Codes: func(_ context.Context, _ string, after int64, n int) (codes []string, err error) {
 			for p := after + 1; p <= min(after+int64(n), packets); p++ {
 				codes = append(codes, fmt.Sprint("C", p))
@@ -105,12 +105,14 @@ func TestCodesOutOfReach(t *testing.T) {
 	ctx, k := t.Context(), b.k
 	for i, hide := range []func() (show func()){
 		func() func() {
-			require.NoError(t, b.admin.Rename(ctx, k.Codes("rain"), k.Codes("rain")+"-hidden").Err())
-			return func() { require.NoError(t, b.admin.Rename(ctx, k.Codes("rain")+"-hidden", k.Codes("rain")).Err()) }
+			require.NoError(t, b.admin.Rename(ctx, k.Keys.Codes("rain"), k.Keys.Codes("rain")+"-hidden").Err())
+			return func() {
+				require.NoError(t, b.admin.Rename(ctx, k.Keys.Codes("rain")+"-hidden", k.Keys.Codes("rain")).Err())
+			}
 		},
 		func() func() {
-			require.NoError(t, b.admin.HDel(ctx, k.Codes("rain"), "2").Err())
-			return func() { require.NoError(t, b.admin.HSet(ctx, k.Codes("rain"), "2", "C2").Err()) }
+			require.NoError(t, b.admin.HDel(ctx, k.Keys.Codes("rain"), "2").Err())
+			return func() { require.NoError(t, b.admin.HSet(ctx, k.Keys.Codes("rain"), "2", "C2").Err()) }
 		},
 	} {
 		user := fmt.Sprint("u", i)

@@ -59,9 +59,9 @@ type Call struct {
 // DefaultConfig has every default but Redis, Space, Deployment, Log and Called.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-func (c *Config) check() (*shards.Layout, error) {
+func (c *Config) check() (*shards.Store, error) {
 	errs := knob.Check(c)
-	layout, err := shards.NewLayout(c.Space)
+	store, err := shards.Of(c.Redis, c.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -73,5 +73,5 @@ func (c *Config) check() (*shards.Layout, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("producer: %w", errors.Join(errs...))
 	}
-	return layout, nil
+	return store, nil
 }

@@ -49,7 +49,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	})
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
-	replicas := func() string { return b.admin.HGet(t.Context(), b.k.Meta(), "replicas").Val() }
+	replicas := func() string { return b.admin.HGet(t.Context(), b.k.Keys.Meta(), "replicas").Val() }
 	require.Equal(t, "2", replicas())
 
 	require.NoError(t, second.Kill())
@@ -57,7 +57,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 		servers, err := shards.Inspect(t.Context(), b.admin)
 		return err == nil && servers[0].Replicas == 1
 	}, "the second one is gone")
-	require.NoError(t, b.admin.HDel(t.Context(), b.k.Meta(), "replicas").Err()) // as open.lua does
+	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Meta(), "replicas").Err()) // as open.lua does
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 }
@@ -151,7 +151,7 @@ func TestReplicaClass(t *testing.T) {
 	require.Len(t, grants["u1"], 1)
 	require.Equal(t, grants["u1"][0].Packet, a.Receipts[0].Packet)
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		n, err := replica.Client(t).XLen(t.Context(), b.k.Events()).Result()
+		n, err := replica.Client(t).XLen(t.Context(), b.k.Keys.Events()).Result()
 		return err == nil && int(n) == len(b.entries(t))
 	}, "the replica has it")
 }
@@ -313,7 +313,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	}, "the replica is there")
 	promoted := next.Client(t)
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		return promoted.HExists(t.Context(), b.k.Receipts("rain"), "u0").Val()
+		return promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u0").Val()
 	}, "it has what the primary has")
 	require.NoError(t, promoted.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -322,7 +322,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	}, "the new primary has a replica")
 
 	hook.armed.Store(true)
-	shardstest.KeepOpen(t, promoted, b.space)
+	shardstest.KeepOpen(t, promoted, b.store)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		if err == nil && a.Outcome != hongbao.OutcomeFrozen {
@@ -331,7 +331,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
 	}, "it is granted")
 	require.False(t, hook.armed.Load(), "the fault fired")
-	require.True(t, promoted.HExists(t.Context(), b.k.Receipts("rain"), "u1").Val(), "the user was told that he has won")
+	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the user was told that he has won")
 }
 
 // A user who may not WAIT gets no "nothing happened": the grant was made before.

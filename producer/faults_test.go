@@ -103,7 +103,7 @@ func TestConnectionRefused(t *testing.T) {
 		return hongbao.ClassOf(err) == hongbao.ClassTransient
 	}, "nothing happened")
 	require.NoError(t, b.server.Restart())
-	shardstest.KeepOpen(t, b.admin, b.space)
+	shardstest.KeepOpen(t, b.admin, b.store)
 	testkit.Eventually(t, 30*time.Second, func() bool { // go-redis looks again once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
@@ -168,7 +168,7 @@ func TestUnknownThenBroken(t *testing.T) {
 	o := b.server.Options()
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the receipts are
-			if err := b.admin.Set(ctx, b.k.Receipts("rain"), "planted", 0).Err(); err != nil {
+			if err := b.admin.Set(ctx, b.k.Keys.Receipts("rain"), "planted", 0).Err(); err != nil {
 				return nil, err
 			}
 		}
@@ -262,7 +262,7 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	before := scripts.n.Load()
-	require.NoError(t, b.admin.Set(t.Context(), b.k.Stock("rain"), "planted", 0).Err())
+	require.NoError(t, b.admin.Set(t.Context(), b.k.Keys.Stock("rain"), "planted", 0).Err())
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Equal(t, before+1, scripts.n.Load())

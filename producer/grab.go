@@ -144,7 +144,7 @@ func (c *campaign) queue(w *waiter) error {
 	l := c.lanes[w.walk.Place()]
 	if len(l.waiting)-l.left >= c.p.cfg.MaxWaiting {
 		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d grabs waiting already for shard %d; nothing "+
-			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Keys.Index())
+			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Index())
 	}
 	l.put(w)
 	return nil

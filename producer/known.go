@@ -86,7 +86,7 @@ func (c *campaign) fetchFilter(revision string) {
 	defer cancel()
 	f, err := winners.Fetch(ctx, c.lanes[0].shard, c.id, revision)
 	if f == nil && !hongbao.IsOutage(err) {
-		err = errors.Join(err, shards.WantFilter(ctx, c.p.cfg.Redis, c.p.layout, c.id, revision))
+		err = errors.Join(err, c.p.store.Campaign(c.id).WantFilter(ctx, revision))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

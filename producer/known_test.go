@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -28,10 +27,10 @@ import (
 // builds lets a worker build filters until the test ends.
 func (b *bundle) builds(t *testing.T) {
 	t.Helper()
-	locks, err := lock.New(lock.Config{Redis: b.admin, Layout: b.space, Lease: 30 * time.Second,
+	locks, err := b.store.Locks(shards.LockConfig{Lease: 30 * time.Second,
 		Poll: 10 * time.Millisecond})
 	require.NoError(t, err)
-	builder, err := winners.NewBuilder(winners.BuilderConfig{Redis: b.admin, Space: b.space, Locks: locks, Log: zap.NewNop(),
+	builder, err := winners.NewBuilder(winners.BuilderConfig{Store: b.store, Locks: locks, Log: zap.NewNop(),
 		Every: 20 * time.Millisecond})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -98,10 +97,11 @@ func wideAlone(t *testing.T, n int) *bundle {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
-	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Home("rain")}
-	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{server: server, admin: rdb, store: st, k: st.Home("rain")}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -147,12 +147,12 @@ func TestLosersAreToldWithoutRedis(t *testing.T) {
 // topUp announces and deals packets up to the last number, as a top-up does.
 func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	t.Helper()
-	places := b.space.Places("rain", n)
-	hash, err := b.admin.HGet(t.Context(), places[0].Campaign("rain"), "hash").Result()
+	places := b.store.Places("rain", n)
+	hash, err := b.admin.HGet(t.Context(), places[0].Keys.Campaign("rain"), "hash").Result()
 	require.NoError(t, err)
 	share := func(j int) int64 { return int64(len(numbers(1, before, n, j)) + len(numbers(before+1, last, n, j))) }
 	for j, k := range places {
-		require.NoError(t, shards.Of(b.admin, k).Announce(t.Context(), &shards.Announcement{
+		require.NoError(t, k.Announce(t.Context(), &shards.Announcement{
 			Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: last, Total: hongbao.Amount(10 * last),
 			Share: share(j), ShareAmount: hongbao.Amount(10 * share(j)),
 		}))
@@ -166,7 +166,7 @@ func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 		for range mine {
 			chunk.Amounts = append(chunk.Amounts, 10)
 		}
-		_, err := shards.Of(b.admin, k).LoadChunk(t.Context(), chunk)
+		_, err := k.LoadChunk(t.Context(), chunk)
 		require.NoError(t, err)
 	}
 }
@@ -179,8 +179,8 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 		state string
 		want  hongbao.Outcome
 	}{{"paused", hongbao.OutcomePaused}, {"open", hongbao.OutcomeSoldOut}, {"closed", hongbao.OutcomeEnded}} {
-		for _, k := range b.space.Places("rain", n) {
-			require.NoError(t, b.admin.HSet(t.Context(), k.Campaign("rain"), "state", step.state).Err())
+		for _, k := range b.store.Places("rain", n) {
+			require.NoError(t, b.admin.HSet(t.Context(), k.Keys.Campaign("rain"), "state", step.state).Err())
 		}
 		for since, told := time.Now(), false; !told; {
 			late := time.Since(since) > walk.Lease
@@ -323,12 +323,12 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 	for _, what := range []string{"another plan", "damaged"} {
 		b := wideAlone(t, 1)
 		core, logs := observer.New(zap.WarnLevel)
-		looks, rdb := b.counting(t, "hget"+b.k.Filter("rain"))
+		looks, rdb := b.counting(t, "hget"+b.k.Keys.Filter("rain"))
 		p := b.producer(t, func(c *producer.Config) { c.Log, c.Redis = zap.New(core), rdb })
 		won := b.emptied(t, p, over(1, 5, 1))
-		key, other := b.k.Filter("rain"), "another"
+		key, other := b.k.Keys.Filter("rain"), "another"
 		if what == "damaged" {
-			other = b.admin.HGet(t.Context(), b.k.Campaign("rain"), "revision").Val()
+			other = b.admin.HGet(t.Context(), b.k.Keys.Campaign("rain"), "revision").Val()
 		}
 		require.NoError(t, b.admin.HSet(t.Context(), key, "by", "x", "head", "1 "+other+" 5 60 0000000000000001").Err())
 		told := func() int { return logs.FilterMessageSnippet("losers are looked up in Redis").Len() }

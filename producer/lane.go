@@ -119,7 +119,7 @@ func (p *Producer) open(id string) (*campaign, error) {
 	p.mu.RUnlock()
 	defer p.sending.Done()
 	c := &campaign{p: p, id: id}
-	c.addLanes(p.layout.Home(id))
+	c.addLanes(p.store.Home(id))
 	found, err := c.lanes[0].first(p.ctx)
 	if err != nil {
 		return nil, err
@@ -146,16 +146,14 @@ func (p *Producer) open(id string) (*campaign, error) {
 func (c *campaign) layCourse() {
 	i := c.lanes[0].info()
 	if i.places > 1 {
-		c.addLanes(c.p.layout.Places(c.id, i.places)[1:]...)
+		c.addLanes(c.p.store.Places(c.id, i.places)[1:]...)
 	}
 	c.course, c.memory = walk.NewCourse(c.id, i.places, i.hold), walk.NewMemory(i.places)
 }
 
-func (c *campaign) addLanes(places ...shards.Keys) {
-	for _, keys := range places {
-		c.lanes = append(c.lanes, &lane{
-			campaign: c, place: len(c.lanes), shard: shards.Of(c.p.cfg.Redis, keys), used: time.Now(),
-		})
+func (c *campaign) addLanes(places ...*shards.Shard) {
+	for _, k := range places {
+		c.lanes = append(c.lanes, &lane{campaign: c, place: len(c.lanes), shard: k, used: time.Now()})
 	}
 }
 

@@ -74,12 +74,12 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 // deployment is the right one, and its shard open for this server, the campaign's absence says anything. It refuses a
 // server that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
-	node, err := shards.NodeOf(ctx, l.p.cfg.Redis, l.shard.Keys)
+	node, err := l.shard.Node(ctx)
 	if err != nil {
 		return false, err
 	}
 	pipe := node.Pipeline()
-	belongs := shards.AskBelongs(ctx, l.p.cfg.Redis, pipe, l.p.layout, l.shard.Keys)
+	belongs := l.shard.AskBelongs(ctx, pipe)
 	open := l.shard.AskOpen(ctx, pipe)
 	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
 		"places", "walk", "hash", "state", "to", "currency")
@@ -151,10 +151,10 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	if !ok {
 		return i, nil
 	}
-	most := min(l.p.layout.Len(), hongbao.MaxCampaignShards)
+	most := min(l.p.store.Len(), hongbao.MaxCampaignShards)
 	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > most {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the "+
-			"deployment has %d", l.id, places, l.p.layout.Len())
+			"deployment has %d", l.id, places, l.p.store.Len())
 	}
 	if v[5] != walk.Version && !lost { // the walks over one that was lost find that it has ended
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its users walk over its shards by version "+
@@ -166,7 +166,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 // inspect tells the settings of the server that has the campaign now. A replica may not have the last campaigns and
 // grants: it is an outage, as in the midst of a failover.
 func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
-	node, err := shards.NodeOf(ctx, l.p.cfg.Redis, l.shard.Keys)
+	node, err := l.shard.Node(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (l *lane) noteAlive(answers []hongbao.Answer) {
 // startWatch begins to watch the servers, once.
 func (p *Producer) startWatch() {
 	p.watching.Do(func() {
-		w := &shards.Watch{Redis: p.cfg.Redis, Layout: p.layout, Alarm: func(code string, err error) {
+		w := &shards.Watch{Store: p.store, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}
 		p.watches.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only

@@ -49,7 +49,7 @@ func TestFirstLooksAreShared(t *testing.T) {
 	c := spec("rain", 300)
 	c.Durability = hongbao.DurabilityFsync
 	b.load(t, c)
-	looks, rdb := b.counting(t, "hmget"+b.k.Campaign("rain"))
+	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
 	infos, configs := &counted{what: "info"}, &counted{what: "config"}
 	rdb.AddHook(infos)
 	rdb.AddHook(configs)
@@ -66,7 +66,7 @@ func TestFirstLooksAreShared(t *testing.T) {
 func TestUnknownCampaignIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	looks, rdb := b.counting(t, "hmget"+b.k.Campaign("rain"))
+	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	began := time.Now()
 	for range 5 {
@@ -108,20 +108,20 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
-	prefix := b.space.Deployment()[:len(b.space.Deployment())-len(":{deployment}")]
-	more, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 2})
+	prefix := b.store.Deployment()[:len(b.store.Deployment())-len(":{deployment}")]
+	more, err := shards.Of(b.admin, hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
-	elsewhere, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	elsewhere, err := shards.Of(b.admin, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	for what, change := range map[string]func(*producer.Config){
-		"shards":     func(c *producer.Config) { c.Space = more.Space },
+		"shards":     func(c *producer.Config) { c.Space = more.Space() },
 		"deployment": func(c *producer.Config) { c.Deployment = "another" },
 	} {
 		_, err := b.producer(t, change).Grab(t.Context(), grab("u1", "r1"))
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%s: %v", what, err)
 		require.ErrorContains(t, err, "its "+what+" is")
 	}
-	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere.Space }).Grab(t.Context(), grab("u1", "r1"))
+	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere.Space() }).Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome, "another prefix")
 	require.Empty(t, b.entries(t))
@@ -141,17 +141,17 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	}
 	b.load(t, spec("rain", 10))
 	require.Equal(t, hongbao.OutcomeGranted, ask("u1"))
-	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("rain"), b.k.Campaign("hidden")).Err())
+	require.NoError(t, b.admin.Rename(t.Context(), b.k.Keys.Campaign("rain"), b.k.Keys.Campaign("hidden")).Err())
 	require.Equal(t, hongbao.OutcomeFrozen, ask("u2"))
 	require.Equal(t, hongbao.OutcomeFrozen, ask("u2"))
 	require.Equal(t, 1, logs.FilterField(zap.String("code", shards.LostData)).Len())
-	require.NoError(t, b.admin.Rename(t.Context(), b.k.Campaign("hidden"), b.k.Campaign("rain")).Err())
+	require.NoError(t, b.admin.Rename(t.Context(), b.k.Keys.Campaign("hidden"), b.k.Keys.Campaign("rain")).Err())
 	require.Equal(t, hongbao.OutcomeGranted, ask("u2"))
 
-	_, err := shards.Of(b.admin, b.k).Close(t.Context(), "rain", true, 0)
+	_, err := b.k.Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeEnded, ask("u3"))
-	require.NoError(t, b.admin.Del(t.Context(), b.k.Campaign("rain")).Err())
+	require.NoError(t, b.admin.Del(t.Context(), b.k.Keys.Campaign("rain")).Err())
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask("u3"))
 	require.Zero(t, p.Lanes())
 }
@@ -205,20 +205,18 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 // New refuses each option of a client that would break a promise, by its name.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
-	require.NoError(t, err)
 	refused := func(rdb redis.UniversalClient) error {
 		t.Helper()
 		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "test"
+		cfg.Redis, cfg.Space, cfg.Deployment = rdb, hongbao.Space{Prefix: "hb", Shards: 1}, "test"
 		_, err := producer.New(cfg)
 		return err
 	}
 	require.NoError(t, refused(redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})))
 	require.ErrorContains(t, refused(redis.NewClient(&redis.Options{})), "ContextTimeoutEnabled")
 	require.NoError(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true})))
-	err = refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
+	err := refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
 	// the last one sets the second
 	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} {
 		require.ErrorContains(t, err, option)

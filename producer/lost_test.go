@@ -12,9 +12,9 @@ import (
 )
 
 // lose has Redis lose all that it has of a shard.
-func (b *bundle) lose(t *testing.T, k shards.Keys) {
+func (b *bundle) lose(t *testing.T, k *shards.Shard) {
 	t.Helper()
-	meta := k.Meta()
+	meta := k.Keys.Meta()
 	keys, err := b.admin.Keys(t.Context(), meta[:len(meta)-len("meta")]+"*").Result()
 	require.NoError(t, err)
 	require.Contains(t, keys, meta)
@@ -42,11 +42,11 @@ func TestHomeIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 3))
-	home := shards.Of(b.admin, b.k)
+	home := b.k
 	b.lose(t, b.k)
 	found, err := home.Freeze(t.Context())
 	require.NoError(t, err)
-	opened, err := home.Reopen(t.Context(), b.space, &shards.Reopening{
+	opened, err := home.Reopen(t.Context(), &shards.Reopening{
 		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
 		Campaigns: []string{"rain"}, Places: map[string]int{"rain": 2},
 	})
@@ -56,9 +56,9 @@ func TestHomeIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeFrozen, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 
-	for _, k := range b.space.Places("rain", 2) {
-		require.NoError(t, b.admin.HSet(t.Context(), k.Campaign("rain"), "state", "frozen").Err())
-		require.NoError(t, shards.Of(b.admin, k).EndLost(t.Context(), &shards.LostCampaign{ID: "rain", Packets: 6}))
+	for _, k := range b.store.Places("rain", 2) {
+		require.NoError(t, b.admin.HSet(t.Context(), k.Keys.Campaign("rain"), "state", "frozen").Err())
+		require.NoError(t, k.EndLost(t.Context(), &shards.LostCampaign{ID: "rain", Packets: 6}))
 	}
 	require.Equal(t, hongbao.OutcomeEnded, ask(0))
 	require.Equal(t, hongbao.OutcomeEnded, ask(1))
@@ -69,7 +69,7 @@ func TestAnotherWalk(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 3))
-	require.NoError(t, b.admin.HSet(t.Context(), b.k.Campaign("rain"), "walk", "2").Err())
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Campaign("rain"), "walk", "2").Err())
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u1", "r1"))
 	require.ErrorContains(t, err, `by version "2"`)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
@@ -81,7 +81,7 @@ func TestPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 1))
-	key := b.space.Places("rain", 2)[1].Campaign("rain")
+	key := b.store.Places("rain", 2)[1].Keys.Campaign("rain")
 	require.NoError(t, b.admin.Rename(t.Context(), key, key+":hidden").Err())
 	ask := asks(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
@@ -90,7 +90,7 @@ func TestPlaceIsLost(t *testing.T) {
 	require.NoError(t, b.admin.Rename(t.Context(), key+":hidden", key).Err())
 	require.Equal(t, hongbao.OutcomeGranted, ask(1))
 
-	require.NoError(t, b.admin.Del(t.Context(), key, b.k.Campaign("rain")).Err())
+	require.NoError(t, b.admin.Del(t.Context(), key, b.k.Keys.Campaign("rain")).Err())
 	ask = asks(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "its home says so")
 }
@@ -100,7 +100,7 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 1))
-	b.lose(t, b.space.Places("rain", 2)[1])
+	b.lose(t, b.store.Places("rain", 2)[1])
 	ask := asks(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeGranted, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
@@ -141,8 +141,8 @@ func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			was := b.admin.HGet(t.Context(), b.k.Meta(), field)
-			require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), field, "1").Err())
+			was := b.admin.HGet(t.Context(), b.k.Keys.Meta(), field)
+			require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), field, "1").Err())
 			p := b.producer(t, impatient)
 			for range 2 {
 				a, err := p.Grab(t.Context(), grab("u1", "r1"))
@@ -150,9 +150,9 @@ func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 				require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
 			}
 			if was.Err() == nil {
-				require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), field, was.Val()).Err())
+				require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), field, was.Val()).Err())
 			} else {
-				require.NoError(t, b.admin.HDel(t.Context(), b.k.Meta(), field).Err())
+				require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Meta(), field).Err())
 			}
 			a, err := p.Grab(t.Context(), grab("u1", "r1"))
 			require.NoError(t, err)

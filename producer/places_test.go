@@ -28,10 +28,11 @@ func wide(t *testing.T, n int) *bundle {
 		t.Skip("needs a server")
 	}
 	server := testkit.Redis(t)
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
-	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Home("rain")}
-	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{server: server, admin: rdb, store: st, k: st.Home("rain")}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -60,8 +61,8 @@ func homed(places, place int, number *int) string {
 func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
 	t.Helper()
 	out, packets := map[string][]hongbao.Grant{}, map[int64]bool{}
-	for i := range b.space.Len() {
-		entries, err := shards.Of(b.admin, b.space.Shard(i)).Entries(t.Context(), "-", "+")
+	for i := range b.store.Len() {
+		entries, err := b.store.Shard(i).Entries(t.Context(), "-", "+")
 		require.NoError(t, err)
 		for _, e := range entries {
 			for _, g := range e.Grants {
@@ -146,8 +147,8 @@ func TestRefusalsOverPlaces(t *testing.T) {
 			receipts = append(receipts, a.Receipts...)
 		}
 		require.NotEqual(t, receipts[0].Shard, receipts[1].Shard, "one packet a place")
-		for _, k := range b.space.Places("rain", 4) {
-			require.NoError(t, b.admin.HSet(t.Context(), k.Campaign("rain"), "state", state).Err())
+		for _, k := range b.store.Places("rain", 4) {
+			require.NoError(t, b.admin.HSet(t.Context(), k.Keys.Campaign("rain"), "state", state).Err())
 		}
 		for i := range receipts {
 			a, err := p.Grab(t.Context(), grab("u1", fmt.Sprint("r", i)))
@@ -197,8 +198,8 @@ func TestShardAway(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)
 	b.load(t, over(3, 60, 1))
-	places := b.space.Places("rain", 3)
-	meta := places[1].Meta()
+	places := b.store.Places("rain", 3)
+	meta := places[1].Keys.Meta()
 	way := &noWay{counted: counted{what: meta[:len(meta)-len("meta")]}}
 	rdb := b.server.Client(t)
 	rdb.AddHook(way)
@@ -241,8 +242,8 @@ func TestTopUpIsNoticed(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		b := wide(t, 3)
 		b.load(t, over(n, 4, 2))
-		places := b.space.Places("rain", n)
-		hash, err := b.admin.HGet(t.Context(), places[0].Campaign("rain"), "hash").Result()
+		places := b.store.Places("rain", n)
+		hash, err := b.admin.HGet(t.Context(), places[0].Keys.Campaign("rain"), "hash").Result()
 		require.NoError(t, err)
 		p := b.producer(t, nil)
 		for i := range 6 { // the last ones come to nothing right before the announcement
@@ -252,7 +253,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 		}
 		share := func(j int) int64 { return int64(len(numbers(1, 4, n, j)) + len(numbers(5, 10, n, j))) }
 		for j, k := range places {
-			require.NoError(t, shards.Of(b.admin, k).Announce(t.Context(), &shards.Announcement{
+			require.NoError(t, k.Announce(t.Context(), &shards.Announcement{
 				Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: 10, Total: 100,
 				Share: share(j), ShareAmount: hongbao.Amount(10 * share(j)),
 			}))
@@ -275,7 +276,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 			for range mine {
 				chunk.Amounts = append(chunk.Amounts, 10)
 			}
-			_, err := shards.Of(b.admin, k).LoadChunk(t.Context(), chunk)
+			_, err := k.LoadChunk(t.Context(), chunk)
 			require.NoError(t, err)
 		}
 		noticed, err := p.Grab(t.Context(), grab("u8", "r8"))

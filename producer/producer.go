@@ -19,7 +19,7 @@ import (
 type Producer struct {
 	cfg    Config
 	log    *zap.Logger
-	layout *shards.Layout
+	store  *shards.Store
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc
 
@@ -39,13 +39,13 @@ type Producer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Producer, error) {
-	layout, err := cfg.check()
+	store, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Producer{
-		cfg: cfg, layout: layout, ctx: ctx, cancel: cancel, log: cfg.Log,
+		cfg: cfg, store: store, ctx: ctx, cancel: cancel, log: cfg.Log,
 		unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
 	}
 	p.campaigns.Store(&map[string]*campaign{})

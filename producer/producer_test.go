@@ -117,7 +117,7 @@ func TestAnswersHaveTheCurrency(t *testing.T) {
 		g := &hongbao.Grab{Campaign: c.ID, User: c.ID, RequestID: "r1"}
 		other := &hongbao.Grab{Campaign: c.ID, User: c.ID, RequestID: "r2"}
 		for _, state := range []string{"open", "paused", "closed"} {
-			require.NoError(t, b.admin.HSet(t.Context(), b.k.Campaign(c.ID), "state", state).Err())
+			require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Campaign(c.ID), "state", state).Err())
 			for _, p := range []*producer.Producer{p, b.producer(t, nil)} { // the second one has seen no terms
 				for _, g := range []*hongbao.Grab{g, other} {
 					a, err := p.Grab(t.Context(), g)
@@ -186,10 +186,10 @@ func TestUndecided(t *testing.T) {
 		a, _ := patient.Grab(t.Context(), grab("u2", "r2"))
 		got <- a
 	}()
-	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "finished", 1).Err())
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), "finished", 1).Err())
 	require.Equal(t, hongbao.OutcomeGranted, (<-got).Outcome)
 
-	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), "frozen", "1").Err())
 	a, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
@@ -216,8 +216,8 @@ func TestCampaignReplaced(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 
-	for _, key := range append([]string{b.k.Campaign("rain")}, b.k.Stock("rain"), b.k.Sums("rain", 1),
-		b.k.Receipts("rain")) {
+	for _, key := range append([]string{b.k.Keys.Campaign("rain")}, b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1),
+		b.k.Keys.Receipts("rain")) {
 		require.NoError(t, b.admin.Del(t.Context(), key).Err())
 	}
 	c := spec("rain", 1000)
@@ -286,7 +286,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	proxy, rdb := b.through(t, -1)
 	require.NoError(t, rdb.Ping(t.Context()).Err())
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.store.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))
@@ -323,7 +323,7 @@ func TestCloseCutsShort(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.store.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	_, err = p.Grab(t.Context(), grab("u0", ""))

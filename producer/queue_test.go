@@ -75,7 +75,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight = rdb, 1 })
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
-	require.NoError(t, b.admin.HDel(t.Context(), b.k.Codes("rain"), "20").Err())
+	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Codes("rain"), "20").Err())
 	proxy.Delay(100 * time.Millisecond) // the others wait while the first one's call is under way
 	var wg sync.WaitGroup
 	var failed atomic.Int64
@@ -216,7 +216,7 @@ func busyShard(t *testing.T, inFlight int) {
 	defer cancel()
 	a, err = p.Grab(ctx, grab("left", "r"))
 	require.True(t, err != nil || a.Outcome == hongbao.OutcomeBusy, "%+v, %v", a, err)
-	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "finished", 1).Err())
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), "finished", 1).Err())
 	a, err = p.Grab(t.Context(), grab("last", "r"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)

@@ -28,20 +28,20 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	client := set.Client(t, func(o *redis.FailoverOptions) {
 		o.DialTimeout, o.ReadTimeout = time.Second, time.Second
 	})
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	st, err := shards.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), client, space, shards.FoundCall{Deployment: "test"}))
-	b := &bundle{admin: client, space: space, k: space.Shard(0)}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	b := &bundle{admin: client, store: st, k: st.Shard(0)}
 	c := spec("rain", 4000)
 	c.Durability = hongbao.DurabilityReplica
 	b.load(t, campaign.Complete(c))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = client, space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = client, st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 
-	shardstest.KeepOpen(t, client, space)
+	shardstest.KeepOpen(t, client, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: "rain"}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -33,8 +32,8 @@ const enough = 700 * time.Millisecond
 type bundle struct {
 	server *testkit.RedisServer
 	admin  redis.UniversalClient
-	space  *shards.Layout
-	k      shards.Keys
+	store  *shards.Store
+	k      *shards.Shard
 }
 
 func setup(t *testing.T) *bundle {
@@ -47,10 +46,11 @@ func setup(t *testing.T) *bundle {
 
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
-	b := &bundle{server: server, admin: server.Client(t), space: space, k: space.Shard(0)}
-	require.NoError(t, shards.Found(t.Context(), b.admin, space, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{server: server, admin: rdb, store: st, k: st.Shard(0)}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -68,7 +68,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: b.admin, Space: b.space.Space, Chunk: 1000})
+	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 }
@@ -77,7 +77,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = b.admin, b.store.Space(), "test"
 	if change != nil {
 		change(&cfg)
 	}
@@ -100,7 +100,7 @@ func (b *bundle) through(t *testing.T, retries int) (*proxy.Proxy, *redis.Client
 
 func (b *bundle) entries(t *testing.T) []stream.Entry {
 	t.Helper()
-	out, err := shards.Of(b.admin, b.k).Entries(t.Context(), "-", "+")
+	out, err := b.k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	return out
 }

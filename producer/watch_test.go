@@ -19,7 +19,7 @@ func TestAProducerWithoutALoggerIsAWitness(t *testing.T) {
 		_, err := p.Grab(t.Context(), grab(user, "r"))
 		require.NoError(t, err)
 	}
-	require.NoError(t, b.admin.HSet(t.Context(), b.k.Meta(), "frozen", 1, "seq", 1).Err())
-	testkit.Eventually(t, 10*time.Second, func() bool { return b.admin.HGet(t.Context(), b.k.Meta(), "seen").Val() == "3" },
+	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), "frozen", 1, "seq", 1).Err())
+	testkit.Eventually(t, 10*time.Second, func() bool { return b.admin.HGet(t.Context(), b.k.Keys.Meta(), "seen").Val() == "3" },
 		"it reports event 3")
 }

@@ -19,9 +19,10 @@ import (
 func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.RedisServer, *bundle) {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: "aof", Shards: 1})
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: "aof", Shards: 1})
 	require.NoError(t, err)
-	return server, &bundle{rdb: server.Client(t), layout: layout}
+	return server, &bundle{rdb: rdb, store: st}
 }
 
 // grabOne has a user grab one packet of rain.
@@ -29,7 +30,7 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
-	answers, err := shards.Of(b.rdb, b.layout.Shard(0)).Grab(t.Context(), call, nil)
+	answers, err := b.store.Shard(0).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	return answers[0]
@@ -39,14 +40,14 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 // receipt, stock and counts.
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
-	k := b.layout.Shard(0)
-	seq, err := shards.Of(b.rdb, k).LastSeq(t.Context())
+	k := b.store.Shard(0)
+	seq, err := k.LastSeq(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, n, seq)
-	entries, err := shards.Of(b.rdb, k).Entries(t.Context(), "-", "+")
+	entries, err := k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Len(t, entries, int(n))
-	receipts, err := b.rdb.HLen(t.Context(), k.Receipts("rain")).Result()
+	receipts, err := b.rdb.HLen(t.Context(), k.Keys.Receipts("rain")).Result()
 	require.NoError(t, err)
 	require.Equal(t, n, receipts)
 	sum := hongbao.Amount(0)
@@ -54,17 +55,17 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 		require.Len(t, entries[i].Grants, 1)
 		g := &entries[i].Grants[0]
 		require.Equal(t, int64(i+1), g.Seq)
-		held, err := shards.Of(b.rdb, k).UserHeld(t.Context(), "rain", g.User)
+		held, err := k.UserHeld(t.Context(), "rain", g.User)
 		require.NoError(t, err)
 		has := held.Receipts
 		require.Len(t, has, 1)
 		require.Equal(t, []any{g.Packet, g.Amount, g.Seq}, []any{has[0].Packet, has[0].Amount, has[0].Seq})
 		sum += g.Amount
 	}
-	stock, err := b.rdb.LLen(t.Context(), k.Stock("rain")).Result()
+	stock, err := b.rdb.LLen(t.Context(), k.Keys.Stock("rain")).Result()
 	require.NoError(t, err)
 	require.Equal(t, packets-n, stock)
-	f, err := shards.Of(b.rdb, k).CampaignFields(t.Context(), "rain")
+	f, err := k.CampaignFields(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, []string{fmt.Sprint(n), fmt.Sprint(packets), fmt.Sprint(int64(sum))},
 		[]string{f["granted"], f["loaded"], f["granted_amount"]})
@@ -91,7 +92,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
 	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 1000))
 	for i := range before {
 		b.grabOne(t, i)
@@ -117,7 +118,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 		wholes[whole]++
 		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
 		c.whole(t, whole, packets)
-		require.NoError(t, shardstest.Open(t.Context(), c.rdb, c.layout))
+		require.NoError(t, shardstest.Open(t.Context(), c.rdb, c.store))
 		c.grabOne(t, 100) // and it goes on
 		c.whole(t, whole+1, packets)
 		require.NoError(t, again.Close())
@@ -149,7 +150,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	const packets = 1000
 	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0
 	for range 5 {
@@ -168,7 +169,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
-		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.layout))
+		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.store))
 		b.whole(t, int64(n), packets)
 	}
 }

@@ -221,7 +221,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger,
 	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, books)
 	require.NoError(t, err)
 	w := consumer.DefaultConfig()
-	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.layout.Space, "balance", name,
+	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.store.Space(), "balance", name,
 		b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	w.Handler, w.Backoff, w.MaxBackoff, w.Poll, w.MaxAttempts, w.Lease = h, 20*time.Millisecond, 200*time.Millisecond,
 		20*time.Millisecond, 100, 3*time.Second
@@ -333,9 +333,9 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 // settled tells that nothing is pending.
 func (b *bundle) settled(t *testing.T) bool {
 	t.Helper()
-	for i := range b.layout.Len() {
-		k := b.layout.Shard(i)
-		p, err := b.rdb.XPending(t.Context(), k.Events(), "balance").Result()
+	for i := range b.store.Len() {
+		k := b.store.Shard(i)
+		p, err := b.rdb.XPending(t.Context(), k.Keys.Events(), "balance").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			require.NoError(t, err)
 		}
@@ -348,8 +348,8 @@ func (b *bundle) settled(t *testing.T) bool {
 
 func (b *bundle) dead(t *testing.T) (n int64) {
 	t.Helper()
-	for i := range b.layout.Len() {
-		m, err := b.rdb.XLen(t.Context(), b.layout.Shard(i).Dead("balance")).Result()
+	for i := range b.store.Len() {
+		m, err := b.rdb.XLen(t.Context(), b.store.Shard(i).Keys.Dead("balance")).Result()
 		require.NoError(t, err)
 		n += m
 	}

@@ -52,7 +52,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	want := b.crowd(t, "rain", packets)
 	start := func(name string, h hongbao.Handler) (w *consumer.Consumer, stop func()) {
 		cfg := consumer.DefaultConfig()
-		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.layout.Space,
+		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.store.Space(),
 			"balance", name, b.log, h
 		cfg.Poll, cfg.Block, cfg.Lease = 20*time.Millisecond, 20*time.Millisecond, time.Minute
 		w, err := consumer.New(cfg)
@@ -65,7 +65,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	h := &heedless{Handler: settler, began: make(chan struct{}), goOn: make(chan struct{})}
 	_, stopSlow := start("slow", h)
 	<-h.began
-	require.NoError(t, ahead.Run(t.Context(), b.rdb, []string{b.layout.Shard(0).Events()}, "balance").Err())
+	require.NoError(t, ahead.Run(t.Context(), b.rdb, []string{b.store.Shard(0).Keys.Events()}, "balance").Err())
 	peer, stopPeer := start("peer", settler)
 	testkit.Eventually(t, 30*time.Second, func() bool { return peer.Stats().Done == packets },
 		"the peer has settled all, and what the slow one has in its hands")

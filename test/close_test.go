@@ -29,8 +29,8 @@ type ending struct {
 	t      *testing.T
 	prefix string // also the deployment's id
 	rdb    redis.UniversalClient
-	layout *shards.Layout
-	keys   shards.Keys // of the campaign's home
+	store  *shards.Store
+	keys   *shards.Shard // of the campaign's home
 	env    []string
 	ledger string
 	path   string
@@ -55,9 +55,9 @@ func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, mo
 	path, err := program()
 	require.NoError(t, err)
 	prefix := testkit.Prefix(t)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: n})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: n})
 	require.NoError(t, err)
-	e := &ending{t: t, prefix: prefix, rdb: rdb, layout: layout, keys: layout.Home("rain"),
+	e := &ending{t: t, prefix: prefix, rdb: rdb, store: st, keys: st.Home("rain"),
 		ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": fmt.Sprint(n),
@@ -140,7 +140,7 @@ func (e *ending) work() (stop func()) {
 // left is what the campaign has left, as the close tells it.
 func (e *ending) left() int64 {
 	e.t.Helper()
-	c, err := shards.Of(e.rdb, e.keys).CloseOf(e.t.Context(), "rain")
+	c, err := e.keys.CloseOf(e.t.Context(), "rain")
 	require.NoError(e.t, err)
 	return int64(c.Close.LeftAmount)
 }
@@ -223,7 +223,7 @@ func TestCloseToReceipts(t *testing.T) {
 	e.env = append(e.env, "HONGBAO_CAMPAIGN_GRACE=0s")
 	stop = e.work()
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		n, err := e.rdb.Exists(t.Context(), e.keys.Campaign("rain"), e.keys.Receipts("rain"), e.keys.Stock("rain")).Result()
+		n, err := e.rdb.Exists(t.Context(), e.keys.Keys.Campaign("rain"), e.keys.Keys.Receipts("rain"), e.keys.Keys.Stock("rain")).Result()
 		return err == nil && n == 0
 	}, "it has left Redis")
 	stop()
@@ -232,7 +232,7 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(0, []string{"campaign", "close", "rain"}, "was refunded")
 	require.Equal(t, first, e.ok("campaign", "refund", "rain", "--amount", amount))
 	e.exits(1, []string{"campaign", "load", "rain"}, "was refunded")
-	do(t, e.rdb.XTrimMaxLen(t.Context(), e.keys.Events(), 0))
+	do(t, e.rdb.XTrimMaxLen(t.Context(), e.keys.Keys.Events(), 0))
 	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
 }
 

@@ -28,14 +28,14 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, nil)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
+	st, err := shards.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
-	b := &bundle{rdb: client, layout: layout, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
-	require.NoError(t, shards.Found(t.Context(), client, layout, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{rdb: client, store: st, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	oneSlotAShard(t, b)
 
 	ownClock(t, b, cluster, client)
-	ids := oneCampaignAShard(t, client, layout)
+	ids := oneCampaignAShard(t, client, st)
 	const packets = 200
 	_, settler := b.ledger(t, b.load(t, spec(ids[0], packets, 100_000)), b.load(t, spec(ids[1], packets, 100_000)),
 		b.load(t, spec(ids[2], packets, 100_000)))
@@ -55,27 +55,27 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 
 	gone := vanished(t, b)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, layout.Space, "balance", "w1", b.log,
+	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, st.Space(), "balance", "w1", b.log,
 		settler
 	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
 	cfg.Lease, cfg.Poll, cfg.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)
 	tc := consumer.DefaultTrimmerConfig()
-	tc.Redis, tc.Space, tc.Log, tc.Groups = client, layout.Space, b.log, []string{"balance"}
+	tc.Redis, tc.Space, tc.Log, tc.Groups = client, st.Space(), b.log, []string{"balance"}
 	tc.MaxEvents, tc.Every = 10, 100*time.Millisecond
 	trimmer, err := consumer.NewTrimmer(tc)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
 	wg.Go(func() { require.NoError(t, trimmer.Run(ctx)) })
-	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(layout.Len()*packets) },
+	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(st.Len()*packets) },
 		"all settled")
 	require.EqualValues(t, gone, w.Stats().Taken, "the vanished worker's entries were taken over")
-	for i := range layout.Len() {
-		k := layout.Shard(i)
+	for i := range st.Len() {
+		k := st.Shard(i)
 		testkit.EventuallyOK(t, 20*time.Second, func() error {
-			finished, err := client.HGet(t.Context(), k.Meta(), "finished").Int64()
+			finished, err := client.HGet(t.Context(), k.Keys.Meta(), "finished").Int64()
 			if err == nil && finished != packets {
 				err = fmt.Errorf("finished is %d", finished)
 			}
@@ -87,18 +87,18 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 }
 
 // oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.
-func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, layout *shards.Layout) []string {
+func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *shards.Store) []string {
 	t.Helper()
-	ids := make([]string, layout.Len())
+	ids := make([]string, st.Len())
 	masters := map[string]bool{}
-	for i := 0; len(masters) < layout.Len(); i++ {
+	for i := 0; len(masters) < st.Len(); i++ {
 		id := fmt.Sprintf("rain-%d", i)
-		k := layout.Home(id)
+		k := st.Home(id)
 		if ids[k.Index()] != "" {
 			continue
 		}
 		ids[k.Index()] = id
-		node, err := client.MasterForKey(t.Context(), k.Events())
+		node, err := client.MasterForKey(t.Context(), k.Keys.Events())
 		require.NoError(t, err)
 		masters[node.Options().Addr] = true
 	}
@@ -108,10 +108,10 @@ func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, layout *shards
 // vanished is a worker that reads from every shard and is never seen again. It tells how many entries it took along.
 func vanished(t *testing.T, b *bundle) (entries int) {
 	t.Helper()
-	for i := range b.layout.Len() {
-		_, err := shards.Of(b.rdb, b.layout.Shard(i)).CreateGroup(t.Context(), "balance")
+	for i := range b.store.Len() {
+		_, err := b.store.Shard(i).CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
-		raw, err := shards.Of(b.rdb, b.layout.Shard(i)).ReadNew(t.Context(), "balance", "vanished", 2, 0)
+		raw, err := b.store.Shard(i).ReadNew(t.Context(), "balance", "vanished", 2, 0)
 		require.NoError(t, err)
 		entries += len(raw)
 	}
@@ -123,34 +123,34 @@ func vanished(t *testing.T, b *bundle) (entries int) {
 func oneSlotAShard(t *testing.T, b *bundle) {
 	t.Helper()
 	slots := map[int64]bool{}
-	for i := range b.layout.Len() {
-		k := b.layout.Shard(i)
-		want, err := b.rdb.ClusterKeySlot(t.Context(), k.Meta()).Result()
+	for i := range b.store.Len() {
+		k := b.store.Shard(i)
+		want, err := b.rdb.ClusterKeySlot(t.Context(), k.Keys.Meta()).Result()
 		require.NoError(t, err)
 		slots[want] = true
 		for _, key := range []string{
-			k.Meta(), k.Events(), k.Campaign("rain"), k.Stock("rain"), k.Receipts("rain"), k.Counters("rain", "c"),
-			k.Done("kafka", 7),
-			k.Claims("kafka"), k.Dead("kafka"), k.Resolved("kafka"), k.Replay("r"), k.Once("n", "m"), k.Refunded(),
-			k.Lock("close"),
+			k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.Receipts("rain"), k.Keys.Counters("rain", "c"),
+			k.Keys.Done("kafka", 7),
+			k.Keys.Claims("kafka"), k.Keys.Dead("kafka"), k.Keys.Resolved("kafka"), k.Keys.Replay("r"), k.Keys.Once("n", "m"), k.Keys.Refunded(),
+			k.Keys.Lock("close"),
 		} {
 			got, err := b.rdb.ClusterKeySlot(t.Context(), key).Result()
 			require.NoError(t, err)
 			require.Equal(t, want, got, key)
 		}
 	}
-	require.Len(t, slots, b.layout.Len())
+	require.Len(t, slots, b.store.Len())
 	err := b.rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
-		[]string{b.layout.Shard(0).Meta(), b.layout.Shard(1).Meta()}).Err()
+		[]string{b.store.Shard(0).Keys.Meta(), b.store.Shard(1).Keys.Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 }
 
 // ownClock sees that a shard's own server is asked for the time by which campaigns leave it.
 func ownClock(t *testing.T, b *bundle, cluster *testkit.RedisCluster, client *redis.ClusterClient) {
 	t.Helper()
-	k := b.layout.Shard(1)
+	k := b.store.Shard(1)
 	for range 10 {
-		_, err := shards.Of(b.rdb, k).DueToRetire(t.Context(), 0, 1)
+		_, err := k.DueToRetire(t.Context(), 0, 1)
 		require.NoError(t, err)
 	}
 	own := nodeOf(t, cluster, client, k)

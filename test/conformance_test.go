@@ -209,7 +209,7 @@ func (l *life) homeOf(campaign string) string {
 	if l.at.cluster == nil {
 		return l.at.primaries[0].Addr
 	}
-	return l.primaryOf(l.layout.Home(campaign).Index()).Addr
+	return l.primaryOf(l.store.Home(campaign).Index()).Addr
 }
 
 // waits counts the calls of WAIT and WAITAOF on each primary.
@@ -232,7 +232,7 @@ func (l *life) waits() map[string]int {
 // bury makes dead letters of both sinks out of the first grants of campaign fast.
 func (l *life) bury() {
 	t, id := l.t, l.classes[hongbao.DurabilityFast]
-	k := shards.Of(l.rdb, l.layout.Home(id))
+	k := l.store.Home(id)
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
 		_, err := k.CreateGroup(t.Context(), sink)
 		require.NoError(t, err)
@@ -314,7 +314,7 @@ func (l *life) end() {
 	for id := range l.packets {
 		for _, k := range l.places(id) {
 			testkit.Eventually(l.t, startTime, func() bool {
-				n, err := l.rdb.Exists(context.Background(), k.Campaign(id), k.Receipts(id)).Result()
+				n, err := l.rdb.Exists(context.Background(), k.Keys.Campaign(id), k.Keys.Receipts(id)).Result()
 				return err == nil && n == 0
 			}, "%s has left shard %d", id, k.Index())
 		}
@@ -323,9 +323,9 @@ func (l *life) end() {
 }
 
 // places are the shards of a campaign.
-func (l *life) places(id string) []shards.Keys {
+func (l *life) places(id string) []*shards.Shard {
 	if id == l.wide {
-		return l.layout.Places(id, siteShards)
+		return l.store.Places(id, siteShards)
 	}
-	return l.layout.Places(id, 1)
+	return l.store.Places(id, 1)
 }

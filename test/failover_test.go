@@ -122,7 +122,7 @@ func stall(t *testing.T, primary, replica *testkit.RedisServer) {
 // metaOn is a number in a shard's meta on a server.
 func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n int64) {
 	s.t.Helper()
-	_, err := fmt.Sscan(server.Order(s.t, "HGET "+s.layout.Shard(shard).Meta()+" "+field), &n)
+	_, err := fmt.Sscan(server.Order(s.t, "HGET "+s.store.Shard(shard).Keys.Meta()+" "+field), &n)
 	require.NoError(s.t, err)
 	return n
 }
@@ -201,7 +201,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 		require.False(t, crowds[id].once(t.Context(), user(1)), "it is undecided still")
 		without := 0
 		for user := range crowds[id].granted {
-			if !s.rdb.HExists(t.Context(), s.layout.Home(id).Receipts(id), user).Val() {
+			if !s.rdb.HExists(t.Context(), s.store.Home(id).Keys.Receipts(id), user).Val() {
 				without++
 			}
 		}
@@ -227,7 +227,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 func (s *site) without(c *people) (n int) {
 	s.t.Helper()
 	for user := range c.granted {
-		if !s.rdb.HExists(s.t.Context(), s.layout.Home(c.campaign).Receipts(c.campaign), user).Val() {
+		if !s.rdb.HExists(s.t.Context(), s.store.Home(c.campaign).Keys.Receipts(c.campaign), user).Val() {
 			n++
 		}
 	}

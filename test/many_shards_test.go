@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -33,9 +32,9 @@ func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
 }
 
 // nodeOf is the server that has a shard.
-func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k shards.Keys) *testkit.RedisServer {
+func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k *shards.Shard) *testkit.RedisServer {
 	t.Helper()
-	master, err := rdb.MasterForKey(t.Context(), k.Meta())
+	master, err := rdb.MasterForKey(t.Context(), k.Keys.Meta())
 	require.NoError(t, err)
 	return c.Node(t, master.Options().Addr)
 }
@@ -56,7 +55,7 @@ func (e *ending) heldBy(user string) (source string, packets []int64) {
 }
 
 // grabOnEach has two users grab on each place, and one on the first and the third.
-func (e *ending) grabOnEach(rdb redis.UniversalClient, places []shards.Keys) {
+func (e *ending) grabOnEach(rdb redis.UniversalClient, places []*shards.Shard) {
 	e.t.Helper()
 	for j, k := range places {
 		users := []string{user(10 + j), user(20 + j)}
@@ -64,7 +63,7 @@ func (e *ending) grabOnEach(rdb redis.UniversalClient, places []shards.Keys) {
 			users = append(users, user(1))
 		}
 		for _, u := range users {
-			answers, err := shards.Of(rdb, k).Grab(e.t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+			answers, err := k.Grab(e.t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 				Grabs: []*hongbao.Grab{{Campaign: "rain", User: u, RequestID: "r" + u}}}, nil)
 			require.NoError(e.t, err)
 			require.Equal(e.t, hongbao.OutcomeGranted, answers[0].Outcome)
@@ -84,7 +83,7 @@ func TestEndOnFourShards(t *testing.T) {
 		"HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr, "HONGBAO_KAFKA_TOPIC="+topic,
 		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s",
 		"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
-	places := e.layout.Places("rain", 4)
+	places := e.store.Places("rain", 4)
 	e.grabOnEach(rdb, places)
 	_, packets := e.heldBy(user(1))
 	require.Equal(t, []int64{9, 11}, packets, "the third packets of shards 1 and 3 of 4")
@@ -100,7 +99,7 @@ func TestEndOnFourShards(t *testing.T) {
 	require.Less(t, silent, 4)
 	require.NoError(t, stopped.Stop())
 	e.exits(1, []string{"receipts", "rain", user(1)}, "redis at")
-	_, err := shards.UserHeldOver(t.Context(), rdb, e.layout, "rain", user(1))
+	_, err := e.store.Campaign("rain").Held(t.Context(), user(1))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	closer := e.closer()
 	_, err = closer.Close(t.Context(), "rain", true)
@@ -128,8 +127,8 @@ func TestEndOnFourShards(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		there := int64(0)
 		for _, k := range places {
-			there += rdb.Exists(t.Context(), k.Campaign("rain")).Val() + rdb.Exists(t.Context(), k.Receipts("rain")).Val() +
-				rdb.Exists(t.Context(), k.Stock("rain")).Val()
+			there += rdb.Exists(t.Context(), k.Keys.Campaign("rain")).Val() + rdb.Exists(t.Context(), k.Keys.Receipts("rain")).Val() +
+				rdb.Exists(t.Context(), k.Keys.Stock("rain")).Val()
 		}
 		return there == 0
 	}, "it has left each shard")
@@ -137,8 +136,8 @@ func TestEndOnFourShards(t *testing.T) {
 	source, packets := e.heldBy(user(1))
 	require.Equal(t, "ledger", source)
 	require.Equal(t, []int64{9, 11}, packets)
-	for i := range e.layout.Len() {
-		do(t, rdb.XTrimMaxLen(t.Context(), e.layout.Shard(i).Events(), 0))
+	for i := range e.store.Len() {
+		do(t, rdb.XTrimMaxLen(t.Context(), e.store.Shard(i).Keys.Events(), 0))
 	}
 	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
 }
@@ -149,20 +148,20 @@ func (e *ending) closer() *closing.Closer {
 	l, err := ledger.Open(e.t.Context(), e.books())
 	require.NoError(e.t, err)
 	e.t.Cleanup(func() { require.NoError(e.t, l.Close()) })
-	locks, err := lock.New(lock.Config{Redis: e.rdb, Layout: e.layout, Lease: 3 * time.Second,
+	locks, err := e.store.Locks(shards.LockConfig{Lease: 3 * time.Second,
 		Poll: 100 * time.Millisecond})
 	require.NoError(e.t, err)
-	c, err := closing.New(closing.Config{Redis: e.rdb, Space: e.layout, Ledger: l, Locks: locks, Group: "balance",
+	c, err := closing.New(closing.Config{Store: e.store, Ledger: l, Locks: locks, Group: "balance",
 		Log: zap.NewNop(), Poll: 100 * time.Millisecond})
 	require.NoError(e.t, err)
 	return c
 }
 
 // leftOver is what the closes of all places left.
-func (e *ending) leftOver(places []shards.Keys) (sum int64) {
+func (e *ending) leftOver(places []*shards.Shard) (sum int64) {
 	e.t.Helper()
 	for _, k := range places {
-		c, err := shards.Of(e.rdb, k).CloseOf(e.t.Context(), "rain")
+		c, err := k.CloseOf(e.t.Context(), "rain")
 		require.NoError(e.t, err)
 		sum += int64(c.Close.LeftAmount)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -20,7 +19,7 @@ func (s *site) primaryOf(shard int) *testkit.RedisServer {
 	s.rdb.(*redis.ClusterClient).ReloadState(s.t.Context())
 	var addr string
 	testkit.EventuallyOK(s.t, startTime, func() error {
-		node, err := shards.NodeOf(s.t.Context(), s.rdb, s.layout.Shard(shard))
+		node, err := s.store.Shard(shard).Node(s.t.Context())
 		if err == nil {
 			addr = node.(*redis.Client).Options().Addr
 		}
@@ -31,7 +30,7 @@ func (s *site) primaryOf(shard int) *testkit.RedisServer {
 
 // epochOf is the epoch of a shard, which rises with each opening.
 func (s *site) epochOf(shard int) int64 {
-	n, _ := s.rdb.HGet(s.t.Context(), s.layout.Shard(shard).Meta(), "epoch").Int64() // 0 while it can't be read
+	n, _ := s.rdb.HGet(s.t.Context(), s.store.Shard(shard).Keys.Meta(), "epoch").Int64() // 0 while it can't be read
 	return n
 }
 
@@ -96,7 +95,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 // slotOf is the slot of a shard's keys.
 func (s *site) slotOf(shard int) int {
 	s.t.Helper()
-	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.layout.Shard(shard).Meta()).Result()
+	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.store.Shard(shard).Keys.Meta()).Result()
 	require.NoError(s.t, err)
 	return int(slot)
 }

@@ -31,7 +31,7 @@ func (s *site) run(args ...string) (code int, text string) {
 // deploymentShard is the shard whose server also has what marks the prefix.
 func (s *site) deploymentShard() int {
 	s.t.Helper()
-	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.layout.Deployment()).Result()
+	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.store.Deployment()).Result()
 	require.NoError(s.t, err)
 	return int(slot) * siteShards / 16384
 }

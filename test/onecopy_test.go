@@ -42,8 +42,8 @@ type oneCopy struct {
 	t      *testing.T
 	broker *testkit.KafkaBroker
 	rdb    *redis.Client
-	layout *shards.Layout
-	keys   shards.Keys
+	store  *shards.Store
+	keys   *shards.Shard
 	ledger string
 	topic  string
 	env    []string
@@ -57,9 +57,9 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 		ledger: filepath.Join(t.TempDir(), "ledger.db")}
 	prefix := testkit.Prefix(t)
 	var err error
-	c.layout, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
+	c.store, err = shards.Of(c.rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
-	c.keys = c.layout.Shard(0)
+	c.keys = c.store.Shard(0)
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka",
 		"REDIS_ADDRS":        testkit.Redis(t).Addr,
@@ -76,9 +76,9 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	cmd.Env = append(os.Environ(), c.env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	_, err = shards.Of(c.rdb, c.keys).CreateGroup(t.Context(), "kafka")
+	_, err = c.keys.CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
-	require.NoError(t, c.rdb.HSet(t.Context(), c.keys.Campaign("rain"), "state", "open", "currency", "CNY").Err())
+	require.NoError(t, c.rdb.HSet(t.Context(), c.keys.Keys.Campaign("rain"), "state", "open", "currency", "CNY").Err())
 	return c
 }
 
@@ -92,11 +92,11 @@ func (c *oneCopy) grants(n int) {
 			for i := range int64(10) {
 				lines = append(lines, fmt.Sprintf("%d 100 %s r%d -", c.seq+i+1, user(int(c.seq+i)), c.seq+i))
 			}
-			p.XAdd(c.t.Context(), &redis.XAddArgs{Stream: c.keys.Events(),
+			p.XAdd(c.t.Context(), &redis.XAddArgs{Stream: c.keys.Keys.Events(),
 				Values: testkit.Entry(1, "grant", "rain", c.seq+1, 1, at, strings.Join(lines, "\n"))})
 			c.seq += 10
 		}
-		p.HSet(c.t.Context(), c.keys.Meta(), "seq", c.seq)
+		p.HSet(c.t.Context(), c.keys.Keys.Meta(), "seq", c.seq)
 		return nil
 	})
 	require.NoError(c.t, err)
@@ -130,7 +130,7 @@ func (c *oneCopy) finished() { c.finishedBut(0) }
 func (c *oneCopy) finishedBut(n int64) {
 	c.t.Helper()
 	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
-		t, err := shards.Of(c.rdb, c.keys).TrimEvents(c.t.Context(),
+		t, err := c.keys.TrimEvents(c.t.Context(),
 			shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
 		if err == nil && t.Finished < c.seq-n {
 			err = fmt.Errorf("%d of %d finished", t.Finished, c.seq)
@@ -237,10 +237,10 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 		c.env = append(c.env, "HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_PUBLISHER_ATTEMPT_TIME=20s",
 			"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s")
 		w := c.inFlight()
-		held, err := c.rdb.HLen(c.t.Context(), c.keys.Claims("kafka")).Result()
+		held, err := c.rdb.HLen(c.t.Context(), c.keys.Keys.Claims("kafka")).Result()
 		require.NoError(c.t, err)
 		require.EqualValues(c.t, 2, held, "the claim, and the last fence")
-		require.NoError(c.t, c.rdb.Del(c.t.Context(), c.keys.Claims("kafka")).Err())
+		require.NoError(c.t, c.rdb.Del(c.t.Context(), c.keys.Keys.Claims("kafka")).Err())
 		c.broker.Proxy.Delay(0)
 		c.finished()
 		c.grants(50)

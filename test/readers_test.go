@@ -24,7 +24,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -63,7 +62,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression str
 		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard,
 			Seq: r.Seq})
 	}
-	claims, err := claims.New(claims.Config{Redis: b.rdb, Space: b.layout.Space, Sink: "kafka", Owner: "w1",
+	claims, err := b.store.Claims(shards.ClaimsConfig{Sink: "kafka", Owner: "w1",
 		Lease: 30 * time.Second, TakeLive: true})
 	require.NoError(t, err)
 	pub, err := publish.New(publish.Config{
@@ -72,11 +71,11 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression str
 		DialTimeout: 5 * time.Second, RequestTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		MetadataTTL: time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour, FetchBytes: 1 << 20,
-	}, claims, &shards.Reader{Redis: b.rdb, Layout: b.layout})
+	}, claims, b.store)
 	require.NoError(t, err)
 	t.Cleanup(pub.Close)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.layout.Space, "kafka",
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.store.Space(), "kafka",
 		"w1", b.log, pub
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func TestReplayKilledAnywhere(t *testing.T) {
 
 func dumpOf(c *oneCopy) map[string]string {
 	c.t.Helper()
-	keys, err := c.rdb.Keys(c.t.Context(), strings.TrimSuffix(c.keys.Meta(), "meta")+"*").Result()
+	keys, err := c.rdb.Keys(c.t.Context(), strings.TrimSuffix(c.keys.Keys.Meta(), "meta")+"*").Result()
 	require.NoError(c.t, err)
 	require.NotEmpty(c.t, keys)
 	out := map[string]string{}
@@ -81,7 +81,7 @@ func dumpOf(c *oneCopy) map[string]string {
 
 func openClaims(c *oneCopy, sink string) []string {
 	c.t.Helper()
-	keys, err := c.rdb.HKeys(c.t.Context(), c.keys.Claims(sink)).Result()
+	keys, err := c.rdb.HKeys(c.t.Context(), c.keys.Keys.Claims(sink)).Result()
 	require.NoError(c.t, err)
 	var open []string
 	for _, k := range keys {
@@ -95,7 +95,7 @@ func openClaims(c *oneCopy, sink string) []string {
 // settled puts all grants into the ledger, which is a sink of the deployment from now on.
 func (c *oneCopy) settled() {
 	c.t.Helper()
-	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
+	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)
 	var grants []hongbao.Grant
 	for _, e := range entries {
@@ -139,7 +139,7 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	c.broker.Proxy.Delay(4 * time.Millisecond)
 	kills := c.killed(8, 400*time.Millisecond, func(kills int) {
 		if kills == 2 || kills == 4 {
-			require.NoError(t, c.rdb.XTrimMaxLen(t.Context(), c.keys.Events(), int64(300*(4-kills)/2)).Err())
+			require.NoError(t, c.rdb.XTrimMaxLen(t.Context(), c.keys.Keys.Events(), int64(300*(4-kills)/2)).Err())
 		}
 	}, "replay", "copy", "--to", "topic:"+fresh, "--rate", "800", "--publisher.batch_grants", "50", "--json")
 	c.broker.Proxy.Delay(0)
@@ -159,11 +159,11 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(200)
 	lost := []stream.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, and not in the topic
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", lost, nil)
+	_, err := c.keys.Ack(t.Context(), "kafka", lost, nil)
 	require.NoError(t, err)
-	entries, err := shards.Of(c.rdb, c.keys).Entries(t.Context(), "-", "+")
+	entries, err := c.keys.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
-	require.NoError(t, c.rdb.XDel(t.Context(), c.keys.Events(), entries[15].ID).Err()) // 151 to 160 never reach the group
+	require.NoError(t, c.rdb.XDel(t.Context(), c.keys.Keys.Events(), entries[15].ID).Err()) // 151 to 160 never reach the group
 	w := c.worker()
 	c.finishedBut(10)
 	c.drain(w)
@@ -197,7 +197,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(shards.ChunkEvents + 3_000)
 	// finished, and not in the topic
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 11, Last: 30}}, nil)
+	_, err := c.keys.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 11, Last: 30}}, nil)
 	require.NoError(t, err)
 	gone := make([]int64, 20)
 	for i := range gone {
@@ -208,12 +208,12 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.drain(w)
 	c.settled()
 	cfg := consumer.DefaultTrimmerConfig()
-	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.layout.Space, []string{"kafka"}, zap.NewNop(), 0
+	cfg.Redis, cfg.Space, cfg.Groups, cfg.Log, cfg.Retention = c.rdb, c.store.Space(), []string{"kafka"}, zap.NewNop(), 0
 	trimmer, err := consumer.NewTrimmer(cfg)
 	require.NoError(t, err)
 	testkit.Eventually(t, 20*time.Second, func() bool { // a retention of 0 means before this millisecond
 		require.NoError(t, trimmer.Trim(t.Context(), 0))
-		return c.rdb.Exists(t.Context(), c.keys.Done("kafka", 0)).Val() == 0
+		return c.rdb.Exists(t.Context(), c.keys.Keys.Done("kafka", 0)).Val() == 0
 	}, "the first chunk of done bits is deleted")
 	c.exactly(c.topic, gone...)
 	_, err = c.hongbao("replay", "all", "--to", "kafka")
@@ -235,7 +235,7 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)
 	// finished, and not in the topic
-	_, err := shards.Of(c.rdb, c.keys).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 1_000}}, nil)
+	_, err := c.keys.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 1_000}}, nil)
 	require.NoError(t, err)
 	path, err := program()
 	require.NoError(t, err)

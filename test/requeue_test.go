@@ -33,24 +33,24 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	args := []string{"dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
 		"--publisher.batch_grants", "20", "--expect", strconv.FormatInt(letters, 10)}
 	kills := c.killed(5, 400*time.Millisecond, func(int) {
-		args[len(args)-1] = strconv.FormatInt(c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val(), 10)
+		args[len(args)-1] = strconv.FormatInt(c.rdb.XLen(t.Context(), c.keys.Keys.Dead("kafka")).Val(), 10)
 	}, args...)
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
-	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Dead("kafka")).Val())
-	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Resolved("kafka")).Val(), "each letter was ended once")
+	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Keys.Dead("kafka")).Val())
+	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Keys.Resolved("kafka")).Val(), "each letter was ended once")
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 
 // bury makes every event that is not finished a dead letter, and counts them.
 func (c *oneCopy) bury(group string) (letters int64) {
 	c.t.Helper()
-	entries, err := shards.Of(c.rdb, c.keys).Entries(c.t.Context(), "-", "+")
+	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)
-	_, err = shards.Of(c.rdb, c.keys).ReadNew(c.t.Context(), group, "digger", 100_000, 0)
+	_, err = c.keys.ReadNew(c.t.Context(), group, "digger", 100_000, 0)
 	require.NoError(c.t, err)
 	pending, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{
-		Stream: c.keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,
+		Stream: c.keys.Keys.Events(), Group: group, Start: "-", End: "+", Count: 100_000,
 	}).Result()
 	require.NoError(c.t, err)
 	owner := map[string]string{}
@@ -62,7 +62,7 @@ func (c *oneCopy) bury(group string) (letters int64) {
 			if owner[e.ID] == "" {
 				break
 			}
-			written, err := shards.Of(c.rdb, c.keys).DeadLetter(c.t.Context(), shards.Letter{
+			written, err := c.keys.DeadLetter(c.t.Context(), shards.Letter{
 				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
 				Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
 			})

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -25,9 +24,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // bundle is what a test of the whole needs of Redis: one deployment of its own.
 type bundle struct {
-	rdb    redis.UniversalClient
-	layout *shards.Layout
-	log    *zap.Logger
+	rdb   redis.UniversalClient
+	store *shards.Store
+	log   *zap.Logger
 }
 
 func setup(t *testing.T, n int) *bundle {
@@ -35,10 +34,11 @@ func setup(t *testing.T, n int) *bundle {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	rdb := testkit.Redis(t).Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
-	b := &bundle{rdb: testkit.Redis(t).Client(t), layout: layout, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
-	require.NoError(t, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{rdb: rdb, store: st, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -58,7 +58,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 1000})
+	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	hash := campaign.Commit(c, seed)
 	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
@@ -68,7 +68,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 func (b *bundle) producer(t *testing.T) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = b.rdb, b.layout.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = b.rdb, b.store.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -113,8 +113,8 @@ func user(i int) string { return fmt.Sprintf("u%08d", i) }
 // farAlong makes every shard look as if it had come a long way: for grants that no grab wrote.
 func (b *bundle) farAlong(t *testing.T) *bundle {
 	t.Helper()
-	for i := range b.layout.Len() {
-		require.NoError(t, b.rdb.HSet(t.Context(), b.layout.Shard(i).Meta(), "seq", 1<<40).Err())
+	for i := range b.store.Len() {
+		require.NoError(t, b.rdb.HSet(t.Context(), b.store.Shard(i).Keys.Meta(), "seq", 1<<40).Err())
 	}
 	return b
 }

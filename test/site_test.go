@@ -62,14 +62,14 @@ func atRedis(t *testing.T, mode, program string) *redisAt {
 // site is a deployment of three shards with both sinks, seen through the real program, and through a producer that has
 // the program's own client. On a cluster each shard has a primary of its own.
 type site struct {
-	t      *testing.T
-	at     *redisAt
-	path   string
-	env    []string
-	topic  string
-	cfg    *configs.Config
-	rdb    redis.UniversalClient
-	layout *shards.Layout
+	t     *testing.T
+	at    *redisAt
+	path  string
+	env   []string
+	topic string
+	cfg   *configs.Config
+	rdb   redis.UniversalClient
+	store *shards.Store
 }
 
 // siteShards is how many shards a site has.
@@ -97,7 +97,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	require.NoError(t, err)
 	s.rdb = s.cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, s.rdb.Close()) })
-	s.layout, err = shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: siteShards})
+	s.store, err = shards.Of(s.rdb, hongbao.Space{Prefix: prefix, Shards: siteShards})
 	require.NoError(t, err)
 	return s
 }
@@ -105,7 +105,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 // on names a campaign that lies on a shard.
 func (s *site) on(shard int, name string) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("%s-%d", name, i); s.layout.Home(id).Index() == shard {
+		if id := fmt.Sprintf("%s-%d", name, i); s.store.Home(id).Index() == shard {
 			return id
 		}
 	}
@@ -195,7 +195,7 @@ func (s *site) producer() *producer.Producer {
 func (s *site) producerOn(rdb redis.UniversalClient) *producer.Producer {
 	s.t.Helper()
 	cfg := s.cfg.Producer
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, s.layout.Space, s.cfg.Deployment.ID
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, s.store.Space(), s.cfg.Deployment.ID
 	cfg.Log = zap.NewNop() // so it watches the servers
 	p, err := producer.New(cfg)
 	require.NoError(s.t, err)

@@ -40,7 +40,7 @@ func TestCampaignToLedger(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 500, hongbao.OutcomeSoldOut: 500}, got)
 
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = b.rdb, b.rdb, b.layout.Space, "balance", "w1", b.log
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = b.rdb, b.rdb, b.store.Space(), "balance", "w1", b.log
 	cfg.Handler = settler
 	w, err := consumer.New(cfg)
 	require.NoError(t, err)

@@ -65,17 +65,17 @@ func mobOf(n int) (users []string) {
 func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
 	require.NoError(t, err)
-	b := &bundle{rdb: rdb, layout: layout, log: zap.NewNop()}
-	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
+	b := &bundle{rdb: rdb, store: st, log: zap.NewNop()}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	const packets, users = 1200, 1500
 	c := spec("rain", packets, 100_000)
 	c.Shards = 4
 	b.load(t, c)
-	places := layout.Places("rain", 4)
+	places := st.Places("rain", 4)
 	home := nodeOf(t, cluster, rdb, places[0])
-	var answering []shards.Keys
+	var answering []*shards.Shard
 	stopped := home
 	for _, k := range places {
 		node := nodeOf(t, cluster, rdb, k)
@@ -101,7 +101,7 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 		wg.Go(func() { m.grab(u) })
 	}
 	for _, k := range answering {
-		testkit.Eventually(t, 18*time.Second, func() bool { return rdb.LLen(t.Context(), k.Stock("rain")).Val() == 0 },
+		testkit.Eventually(t, 18*time.Second, func() bool { return rdb.LLen(t.Context(), k.Keys.Stock("rain")).Val() == 0 },
 			"shard %d is emptied while another one is silent", k.Index())
 	}
 	<-over
@@ -115,7 +115,7 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 
 	seen := map[int64]bool{}
 	m.packets.Range(func(u, packet any) bool {
-		held, err := shards.UserHeldOver(t.Context(), rdb, layout, "rain", u.(string))
+		held, err := st.Campaign("rain").Held(t.Context(), u.(string))
 		require.NoError(t, err)
 		receipts := shards.ReceiptsOf(held)
 		require.Len(t, receipts, 1, u)

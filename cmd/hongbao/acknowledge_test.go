@@ -14,7 +14,7 @@ func TestAcknowledgeDifferences(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1000)
-	require.NoError(t, d.rdb.RPop(t.Context(), d.space.Home("rain").Stock("rain")).Err())
+	require.NoError(t, d.rdb.RPop(t.Context(), d.store.Home("rain").Keys.Stock("rain")).Err())
 	report := d.audit(3)
 	require.NotEmpty(t, report.Differences)
 	file := filepath.Join(t.TempDir(), "difference.json")

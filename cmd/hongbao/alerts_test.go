@@ -224,7 +224,7 @@ func wrongHands(t *testing.T) {
 	d.plant("rain", grantEntry("rain", 2, "999999", "thief")...)
 	d.plant("rain", grantEntry("nowhere", 1, "1", "u")...)
 	d.plant("rain", "no number", "x")
-	events := d.space.Home("rain").Events()
+	events := d.store.Home("rain").Keys.Events()
 	forged := grantEntry("rain", 3, "1", "thief")
 	forged[1] = strings.Replace(forged[1], "SEQ", "123456", 1)
 	require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: events, Values: forged}).Err())
@@ -263,7 +263,7 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space = d.rdb, redis.NewClient(d.rdb.Options()), d.space.Space
+	cfg.Redis, cfg.Reads, cfg.Space = d.rdb, redis.NewClient(d.rdb.Options()), d.store.Space()
 	cfg.Group, cfg.Consumer, cfg.Handler, cfg.Log = group, "w1", h, s.CountAlarms(zap.New(core))
 	cfg.Poll, cfg.Block, cfg.DrainTimeout = 100*time.Millisecond, 100*time.Millisecond, 0
 	cfg.MaxAttempts, cfg.PauseLetters = 2, 1

@@ -34,7 +34,7 @@ func (d *deployment) sealed(id string, users int) {
 	w.stop(syscall.SIGTERM)
 	w = d.start("work") // with no grace: it takes the campaign out of Redis
 	testkit.Eventually(d.t, 30*time.Second, func() bool {
-		return d.rdb.Exists(d.t.Context(), d.space.Home(id).Campaign(id)).Val() == 0
+		return d.rdb.Exists(d.t.Context(), d.store.Home(id).Keys.Campaign(id)).Val() == 0
 	}, "it left Redis")
 	w.Kill()
 	require.Contains(d.t, d.ok("audit", "--seal", "--wait", "30s"), id+" (sealed)")

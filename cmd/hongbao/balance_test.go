@@ -213,7 +213,7 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	w := d.start("work")
 	w.says("ALARM")
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
+		n, err := d.rdb.XLen(t.Context(), d.store.Shard(0).Keys.Dead("balance")).Result()
 		return err == nil && n == 5
 	}, "five dead letters")
 	w.Signal(syscall.SIGTERM)
@@ -265,7 +265,7 @@ func (d *deployment) id() string {
 func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space.Space, d.id()
+	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.store.Space(), d.id()
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.Background())) }()
@@ -283,8 +283,8 @@ func (d *deployment) winners(t *testing.T, id string, packets int) map[string]ho
 // nothingPending tells that the group balance has finished what it was given.
 func (d *deployment) nothingPending(t *testing.T) bool {
 	t.Helper()
-	for i := range d.space.Len() {
-		p, err := d.rdb.XPending(t.Context(), d.space.Shard(i).Events(), "balance").Result()
+	for i := range d.store.Len() {
+		p, err := d.rdb.XPending(t.Context(), d.store.Shard(i).Keys.Events(), "balance").Result()
 		if err != nil || p.Count > 0 {
 			require.True(t, err == nil || err == redis.Nil, "%v", err)
 			return false

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -87,8 +87,8 @@ func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	k := d.space.Home("rain")
-	require.NoError(t, d.rdb.Del(t.Context(), k.Campaign("rain"), k.Stock("rain"), k.Sums("rain", 1), k.Receipts("rain")).Err())
+	k := d.store.Home("rain")
+	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.Sums("rain", 1), k.Keys.Receipts("rain")).Err())
 	d.refused(1, []string{"campaign", "load", "rain"}, "has paid 1 of its packets", "nothing was loaded",
 		"append-only file")
 	require.Nil(t, d.show("rain").Redis)
@@ -127,9 +127,9 @@ func TestLoadSurvivesKills(t *testing.T) {
 	d := setup(t, options{})
 	d.set("CAMPAIGN_LOAD_CHUNK", "500")
 	d.ok("campaign", "create", spec(t, "rain", packets, total))
-	k := d.space.Home("rain")
+	k := d.store.Home("rain")
 	loaded := func() int64 {
-		n, err := d.rdb.LLen(t.Context(), k.Stock("rain")).Result()
+		n, err := d.rdb.LLen(t.Context(), k.Keys.Stock("rain")).Result()
 		require.NoError(t, err)
 		return n
 	}
@@ -150,7 +150,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 	require.GreaterOrEqual(t, kills, 8, "kills in the middle of the load")
 	d.ok("campaign", "load", "rain")
 	d.checkStock("rain", packets, total)
-	require.Equal(t, campaigns.Open, d.show("rain").Redis.State)
+	require.Equal(t, shards.StateOpen, d.show("rain").Redis.State)
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 
 	before := d.content()
@@ -161,7 +161,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 // checkStock counts the stock: each packet once, and the sum.
 func (d *deployment) checkStock(id string, packets int64, total int64) {
 	d.t.Helper()
-	list, err := d.rdb.LRange(d.t.Context(), d.space.Home(id).Stock(id), 0, -1).Result()
+	list, err := d.rdb.LRange(d.t.Context(), d.store.Home(id).Keys.Stock(id), 0, -1).Result()
 	require.NoError(d.t, err)
 	require.Len(d.t, list, int(packets))
 	seen, sum := make([]bool, packets+1), int64(0)
@@ -203,7 +203,7 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	require.Equal(t, before, d.content())
 	d.ok("campaign", "pause", "rain", "--why", "test")
 	loads()
-	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State, "a load does not open what was paused")
+	require.Equal(t, shards.StatePaused, d.show("rain").Redis.State, "a load does not open what was paused")
 	s := d.show("rain")
 	require.EqualValues(t, 3, s.Redis.Granted)
 	require.EqualValues(t, 3, s.Redis.Left)
@@ -279,7 +279,7 @@ func TestPauseResumeShowList(t *testing.T) {
 	require.Regexp(t, `(?m)^ID .*\nrain .* open .*\nunloaded .* created .*\n$`, list)
 	d.ok("campaign", "pause", "rain", "--why", "test")
 	require.Regexp(t, `(?m)^rain .* paused `, d.ok("campaign", "list"))
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Home("rain").Campaign("rain"), "packets", "many").Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "packets", "many").Err())
 	require.Regexp(t, `(?m)^rain .* unread `, d.ok("campaign", "list"))
 }
 
@@ -378,8 +378,8 @@ func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u1"), "granted\n")
 	testkit.Eventually(t, 20*time.Second, func() bool { return d.show("rain").Ledger.Granted > 0 }, "it is settled")
 	w.stop(syscall.SIGTERM)
-	k := d.space.Home("rain")
-	require.NoError(t, d.rdb.Del(t.Context(), k.Campaign("rain"), k.Stock("rain"), k.Sums("rain", 1), k.Receipts("rain")).Err())
+	k := d.store.Home("rain")
+	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Stock("rain"), k.Keys.Sums("rain", 1), k.Keys.Receipts("rain")).Err())
 	before := d.content()
 	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has paid 1 of its packets")
 	require.Equal(t, before, d.content())

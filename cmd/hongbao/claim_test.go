@@ -17,12 +17,12 @@ import (
 // claimed leaves an open claim of events 1 and 2 of shard 0, sent at that time, whose owner is at work until then.
 func (d *deployment) claimed(sent, until time.Time) string {
 	d.t.Helper()
-	k := d.space.Shard(0)
-	entries, err := d.rdb.XRange(d.t.Context(), k.Events(), "-", "+").Result()
+	k := d.store.Shard(0)
+	entries, err := d.rdb.XRange(d.t.Context(), k.Keys.Events(), "-", "+").Result()
 	require.NoError(d.t, err)
 	text := fmt.Sprintf("5 %d w9\n1-2\n1 77 0 0 0 %d 0 %s 1-2@%s..%s", until.UnixMilli(), sent.UnixMilli(), d.topic,
 		entries[0].ID, entries[1].ID)
-	require.NoError(d.t, d.rdb.HSet(d.t.Context(), k.Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
+	require.NoError(d.t, d.rdb.HSet(d.t.Context(), k.Keys.Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
 	return "kafka/0/w9.1"
 }
 
@@ -86,7 +86,7 @@ func TestUnreadableClaimIsListedAndSettled(t *testing.T) {
 	d.ok("grab", "rain", "u2")
 	d.buried(configs.SinkKafka)
 	text := fmt.Sprintf("5 %d w9\n1-2\n9 of a later format", time.Now().Add(-time.Hour).UnixMilli())
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Shard(0).Keys.Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
 	var list struct{ Claims []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(d.ok("claim", "list", "--json")), &list))
 	require.Len(t, list.Claims, 1)

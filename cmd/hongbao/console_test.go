@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -141,14 +141,14 @@ func TestConsolePages(t *testing.T) {
 	v.sees("/campaigns/later", "No audit has begun since this campaign was created.")
 
 	require.Equal(t, http.StatusSeeOther, v.told(http.MethodPost, "/campaigns/rain/pause"))
-	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
+	require.Equal(t, shards.StatePaused, d.show("rain").Redis.State)
 	require.NotContains(t, v.sees("/campaigns/rain", "Paused", "Resume the campaign"), "Pause the campaign")
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
 	v.sees("/journal?campaign=rain", "pause_campaign", "key:"+strings.Split(v.key, "_")[1], "create_campaign", "cli:")
 	require.NotContains(t, v.sees("/journal?who=key:"+strings.Split(v.key, "_")[1], "pause_campaign"), "create_campaign")
 	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
 		told(http.MethodPost, "/campaigns/rain/resume"))
-	require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
+	require.Equal(t, shards.StatePaused, d.show("rain").Redis.State)
 	require.Equal(t, http.StatusNotFound, (&visitor{t, v.base, d.key("operator", "--campaign", "other")}).
 		told(http.MethodGet, "/campaigns/rain"))
 
@@ -186,7 +186,7 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	}
 	d.ok("campaign", "create", spec(t, "waits", 20, 2_000))
 	v.sees("/campaigns/waits", "Not loaded")
-	key := d.space.Home("broken").Campaign("broken")
+	key := d.store.Home("broken").Keys.Campaign("broken")
 	require.NoError(t, d.rdb.HSet(t.Context(), key, "packets", "many").Err())
 	page := v.sees("/", "Open", "Not read", "Redis could not tell how campaign broken stands", "Not loaded")
 	require.NotContains(t, page, "how campaign rain stands")

@@ -120,7 +120,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	var ending app.Ending
 	ledger.Delay(300 * time.Millisecond) // so that it dies between the effect, in Redis, and the answer, in the ledger
 	require.Equal(t, 200, killed("/v1/campaigns/rain/close", `{"early":true}`, "close-early", &ending, func() bool {
-		state, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Campaign("rain"), "state").Result()
+		state, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Result()
 		return err == nil && state == "closed"
 	}))
 	ledger.Delay(0)

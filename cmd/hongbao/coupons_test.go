@@ -104,9 +104,9 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	worker.Kill()
 	worker = d.start("work") // with no grace: it takes the campaign out of Redis
-	k := d.space.Home("spring-coupons")
+	k := d.store.Home("spring-coupons")
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		return d.rdb.Exists(t.Context(), k.Campaign("spring-coupons"), k.Codes("spring-coupons")).Val() == 0
+		return d.rdb.Exists(t.Context(), k.Keys.Campaign("spring-coupons"), k.Keys.Codes("spring-coupons")).Val() == 0
 	}, "it left Redis")
 	require.True(t, decided[audit.Report](t, d.ok("audit", "--seal", "--json", "--wait", "30s")).Campaigns[0].Sealed)
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "spring-coupons (sealed)")
@@ -119,7 +119,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.NotContains(t, worker.Err.String(), first.Code, "codes are never logged")
 	worker.Kill()
 
-	require.NoError(t, d.rdb.Del(t.Context(), k.Events()).Err()) // what the trimmer does in time
+	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Events()).Err()) // what the trimmer does in time
 	other := testkit.Kafka(t).Topic(t, 2,
 		map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
 	d.ok("replay", "copy", "--to", "topic:"+other)
@@ -161,11 +161,11 @@ func TestCouponsPublishedLate(t *testing.T) {
 	worker := d.start("work", "--sink", "balance")
 	d.ok("campaign", "close", "spring-coupons", "--early")
 	d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s")
-	k := d.space.Home("spring-coupons")
+	k := d.store.Home("spring-coupons")
 	worker.Kill()
 	worker = d.start("work", "--sink", "balance") // it retires at its start, with no grace
 	testkit.Eventually(t, 30*time.Second,
-		func() bool { return d.rdb.Exists(t.Context(), k.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
+		func() bool { return d.rdb.Exists(t.Context(), k.Keys.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
 	worker.Kill()
 	require.Empty(t, d.tailed())
 	d.start("work", "--sink", "kafka")
@@ -207,8 +207,8 @@ func TestCouponsImported(t *testing.T) {
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 
 	// What Redis lost is put back from the ledger.
-	k := d.space.Home("spring-coupons")
-	require.NoError(t, d.rdb.HDel(t.Context(), k.Codes("spring-coupons"), "2").Err())
+	k := d.store.Home("spring-coupons")
+	require.NoError(t, d.rdb.HDel(t.Context(), k.Keys.Codes("spring-coupons"), "2").Err())
 	require.Contains(t, d.refused(3, []string{"audit"}, "found differences").out, "code_differs")
 	d.ok("campaign", "load", "spring-coupons")
 	require.Contains(t, d.ok("audit"), "agrees")
@@ -245,5 +245,5 @@ func TestCouponsSurviveKills(t *testing.T) {
 	require.GreaterOrEqual(t, kills, 3)
 	t.Logf("%d kills", kills)
 	require.Contains(t, d.ok("audit"), "agrees")
-	require.EqualValues(t, 100_000, d.rdb.HLen(t.Context(), d.space.Home("spring-coupons").Codes("spring-coupons")).Val())
+	require.EqualValues(t, 100_000, d.rdb.HLen(t.Context(), d.store.Home("spring-coupons").Keys.Codes("spring-coupons")).Val())
 }

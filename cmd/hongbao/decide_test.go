@@ -38,16 +38,16 @@ func (d *deployment) auditNow() audit.Report {
 // buried makes every grant of the only shard's stream a dead letter of a sink.
 func (d *deployment) buried(sink string) {
 	d.t.Helper()
-	k, ctx := d.space.Shard(0), d.t.Context()
-	_, err := shards.Of(d.rdb, k).CreateGroup(ctx, sink)
+	k, ctx := d.store.Shard(0), d.t.Context()
+	_, err := k.CreateGroup(ctx, sink)
 	require.NoError(d.t, err)
-	_, err = shards.Of(d.rdb, k).ReadNew(ctx, sink, "digger", 1000, 0)
+	_, err = k.ReadNew(ctx, sink, "digger", 1000, 0)
 	require.NoError(d.t, err)
-	entries, err := shards.Of(d.rdb, k).Entries(ctx, "-", "+")
+	entries, err := k.Entries(ctx, "-", "+")
 	require.NoError(d.t, err)
 	for _, e := range entries {
 		for i := range e.Grants {
-			written, err := shards.Of(d.rdb, k).DeadLetter(ctx, shards.Letter{
+			written, err := k.DeadLetter(ctx, shards.Letter{
 				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
 				Class:  hongbao.ClassPermanent,
 				Reason: "the account is closed", Attempts: 3,
@@ -154,14 +154,14 @@ func TestDeadEntry(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.ok("dead", "list") // it makes the deployment
-	k := d.space.Shard(0)
-	_, err := shards.Of(d.rdb, k).CreateGroup(t.Context(), "balance")
+	k := d.store.Shard(0)
+	_, err := k.CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
-	id, err := d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: []string{"poison", "1"}}).Result()
+	id, err := d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: []string{"poison", "1"}}).Result()
 	require.NoError(t, err)
-	_, err = shards.Of(d.rdb, k).ReadNew(t.Context(), "balance", "digger", 10, 0)
+	_, err = k.ReadNew(t.Context(), "balance", "digger", 10, 0)
 	require.NoError(t, err)
-	_, err = shards.Of(d.rdb, k).DeadLetter(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id,
+	_, err = k.DeadLetter(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id,
 		Last: true, Reason: "no field v", Attempts: 1})
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
@@ -187,7 +187,7 @@ func TestReplayToLedger(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	// As if a worker had acked what the ledger never got.
-	_, err := shards.Of(d.rdb, d.space.Shard(0)).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
+	_, err := d.store.Shard(0).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
 	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
@@ -229,16 +229,16 @@ func TestQuarantineIsResolved(t *testing.T) {
 	d.ok("grab", "rain", "u1")
 	d.ok("grab", "rain", "u2")
 	d.ok("replay", "settle", "--to", "balance")
-	k := d.space.Shard(0)
-	entries, err := shards.Of(d.rdb, k).Entries(t.Context(), "-", "+")
+	k := d.store.Shard(0)
+	entries, err := k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	for i, e := range entries { // the same packets, dealt to others
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
 		values := testkit.Entry(1, "grant", "rain", 3+i, 1, e.Time.UnixMilli(), shards.GrantLine(&g))
-		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
+		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: values}).Err())
 	}
-	require.NoError(t, d.rdb.HSet(t.Context(), k.Meta(), "seq", 4).Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 4).Err())
 	d.ok("replay", "settle-again", "--to", "balance")
 
 	waiting := decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -79,7 +78,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	d.env = env
 
 	d.findsAnotherFounding()
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "frozen", "1").Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Shard(0).Keys.Meta(), "frozen", "1").Err())
 	require.True(t, finds(d.doctor(3), "redis", "problem", "shard 0 is frozen", "hongbao recover"))
 }
 
@@ -131,11 +130,11 @@ func (d *deployment) findsFewRights() {
 func (d *deployment) findsAnotherFounding() {
 	t, ctx := d.t, d.t.Context()
 	t.Helper()
-	mark, _, err := shards.Open(ctx, d.rdb, d.space, d.prefix)
+	mark, _, err := d.store.Open(ctx, d.prefix)
 	require.NoError(t, err)
 	founded := func(founding string) {
 		t.Helper()
-		for _, key := range []string{d.space.Deployment(), d.space.Shard(0).Meta()} {
+		for _, key := range []string{d.store.Deployment(), d.store.Shard(0).Keys.Meta()} {
 			require.NoError(t, d.rdb.HSet(ctx, key, "founding", founding).Err())
 		}
 	}

@@ -203,7 +203,7 @@ func (s *stage) edit(file, pattern, by string) {
 // bury makes the first two grants dead letters of a sink, under the names that the examples give them.
 func (s *stage) bury(sink string) {
 	s.buried(sink)
-	key := s.space.Shard(0).Dead(sink)
+	key := s.store.Shard(0).Keys.Dead(sink)
 	letters, err := s.rdb.Do(s.t.Context(), "XRANGE", key, "-", "+").Slice() // with the fields in their order
 	require.NoError(s.t, err)
 	require.Len(s.t, letters, 2)
@@ -216,7 +216,7 @@ func (s *stage) bury(sink string) {
 
 // claim leaves an open claim of events that the topic has.
 func (s *stage) claim() {
-	require.NoError(s.t, s.rdb.HSet(s.t.Context(), s.space.Shard(0).Claims("kafka"), "w1.5f0c.7",
+	require.NoError(s.t, s.rdb.HSet(s.t.Context(), s.store.Shard(0).Keys.Claims("kafka"), "w1.5f0c.7",
 		"1 1 w1\n1-1\n1 77 0 0 0 1771358400000 0 "+s.topic+" 1-1@1771358400000-0..1771358400000-0").Err())
 }
 

@@ -98,7 +98,7 @@ func TestExitCodesOfAnswers(t *testing.T) {
 	}
 	d.refused(5, []string{"audit", "--redis.addrs=127.0.0.1:1"}, "redis.addrs")
 
-	require.NoError(t, d.rdb.HIncrBy(t.Context(), d.space.Home("rain").Campaign("rain"), "loaded", 1).Err())
+	require.NoError(t, d.rdb.HIncrBy(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "loaded", 1).Err())
 	d.refused(3, []string{"audit"}, "the audit found differences")
 	require.Equal(t, 0, d.run("grab", "rain", "u1").code)
 	require.Equal(t, 1, d.run("campaign", "load", "drizzle").code)

@@ -22,7 +22,7 @@ func TestCommandsOnAFrozenShard(t *testing.T) {
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "frozen", "1").Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Shard(0).Keys.Meta(), "frozen", "1").Err())
 	for _, c := range []struct {
 		args []string
 		head string

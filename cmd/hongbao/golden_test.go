@@ -280,7 +280,7 @@ func (a *goldenAnswers) end(dir string) {
 	w.stop(syscall.SIGTERM)
 	w = a.start("work") // with no grace it takes the campaign out of Redis
 	testkit.Eventually(a.t, 30*time.Second, func() bool {
-		return a.rdb.Exists(a.t.Context(), a.space.Home("rain").Campaign("rain")).Val() == 0
+		return a.rdb.Exists(a.t.Context(), a.store.Home("rain").Keys.Campaign("rain")).Val() == 0
 	}, "the campaign leaves Redis")
 	w.Kill()
 	a.add(0, "-with-a-seal", "audit", "--seal", "--wait", "30s")

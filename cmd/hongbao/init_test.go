@@ -61,7 +61,7 @@ func TestInitTogetherAndKilled(t *testing.T) {
 	for i := range 8 {
 		p := d.start("init")
 		testkit.Eventually(t, time.Minute, func() bool { // it got so far, or further
-			n, err := d.rdb.Exists(t.Context(), d.space.Shard(2*i).Meta()).Result()
+			n, err := d.rdb.Exists(t.Context(), d.store.Shard(2*i).Keys.Meta()).Result()
 			require.NoError(t, err)
 			return n == 1
 		}, "shard %d is founded", 2*i)
@@ -128,7 +128,7 @@ func TestLostRedisWithoutMoneyIsFoundedAgain(t *testing.T) {
 	require.Contains(t, d.ok("init"), "1 founded, 0 founded before")
 	d.campaign("rain", 5, 50)
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
-	epoch, err := d.rdb.HGet(t.Context(), d.space.Shard(0).Meta(), "epoch").Result()
+	epoch, err := d.rdb.HGet(t.Context(), d.store.Shard(0).Keys.Meta(), "epoch").Result()
 	require.NoError(t, err)
 	require.Equal(t, "2", epoch)
 }

@@ -34,7 +34,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 		d.set("LEDGER_DRIVER", "sqlite", "LEDGER_DSN", d.dsn)
 	}
 	waiting := func() int64 {
-		n, err := d.rdb.LLen(t.Context(), d.space.Journal()).Result()
+		n, err := d.rdb.LLen(t.Context(), d.store.Journal()).Result()
 		require.NoError(t, err)
 		return n
 	}

@@ -37,7 +37,7 @@ func killWorkers(t *testing.T, d *deployment) {
 	shards := map[int]bool{}
 	for _, id := range ids {
 		d.campaign(id, packets/int64(len(ids)), 1_000_000)
-		shards[d.space.Home(id).Index()] = true
+		shards[d.store.Home(id).Index()] = true
 	}
 	require.Len(t, shards, 2, "both shards have campaigns")
 
@@ -99,9 +99,9 @@ func killWorkers(t *testing.T, d *deployment) {
 func (d *deployment) held(w *program) int64 {
 	d.t.Helper()
 	sum := int64(0)
-	for i := range d.space.Len() {
+	for i := range d.store.Len() {
 		for _, group := range []string{"balance", "kafka"} {
-			list, err := d.rdb.XInfoConsumers(d.t.Context(), d.space.Shard(i).Events(), group).Result()
+			list, err := d.rdb.XInfoConsumers(d.t.Context(), d.store.Shard(i).Keys.Events(), group).Result()
 			if err != nil && (strings.Contains(err.Error(), "NOGROUP") || strings.Contains(err.Error(), "no such key")) {
 				continue // nobody has read yet
 			}

@@ -90,7 +90,7 @@ func newPast(t *testing.T) *past {
 // at is the id of a campaign that lives on the shard.
 func (d *deployment) at(shard int, name string) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("%s-%d", name, i); d.space.Home(id).Index() == shard {
+		if id := fmt.Sprintf("%s-%d", name, i); d.store.Home(id).Index() == shard {
 			return id
 		}
 	}
@@ -185,7 +185,7 @@ func (p *past) verdicts() []recovery.Verdict {
 	}
 	r := p.run("recover", "--json")
 	require.NoError(p.t, json.Unmarshal([]byte(r.out), &answer), r.err)
-	require.Len(p.t, answer.Shards, p.space.Len())
+	require.Len(p.t, answer.Shards, p.store.Len())
 	return answer.Shards
 }
 
@@ -196,7 +196,7 @@ func (p *past) accepted(verdicts []recovery.Verdict) {
 	require.Contains(p.t, out, "shard 0 is opened")
 	require.Contains(p.t, out, "shard 1 is opened")
 	for i := range verdicts {
-		head, err := shards.Of(p.rdb, p.space.Shard(i)).OpenHead(p.t.Context())
+		head, err := p.store.Shard(i).OpenHead(p.t.Context())
 		require.NoError(p.t, err)
 		require.Greater(p.t, head.Seq, verdicts[i].Known())
 	}

@@ -63,7 +63,7 @@ func (p *past) gather(campaigns ...string) *audience {
 	c.join = func() {
 		core, logs := observer.New(zap.WarnLevel)
 		cfg := producer.DefaultConfig()
-		cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = p.server.Client(p.t), p.space.Space, p.id(), zap.New(core)
+		cfg.Redis, cfg.Space, cfg.Deployment, cfg.Log = p.server.Client(p.t), p.store.Space(), p.id(), zap.New(core)
 		cfg.UndecidedTimeout = 50 * time.Millisecond
 		prod, err := producer.New(cfg)
 		require.NoError(p.t, err)

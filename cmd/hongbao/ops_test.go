@@ -90,7 +90,7 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		_, text = ask(t, worker+"/metrics")
 		for _, line := range []string{
 			`hongbao_worker_done_grants_total{sink="kafka"} 3`, fmt.Sprintf(
-				`hongbao_worker_attempts_total{result="done",shard="%d",sink="balance"} 3`, d.space.Home("rain").Index()),
+				`hongbao_worker_attempts_total{result="done",shard="%d",sink="balance"} 3`, d.store.Home("rain").Index()),
 			`hongbao_worker_shards{code="working",sink="kafka"} 2`, `hongbao_sink_workers{sink="kafka"} 1`,
 			`hongbao_sink_lag_grants{shard="0",sink="kafka"} 0`, `hongbao_audit_agrees 1`, `hongbao_audit_differences 0`,
 			`hongbao_kafka_errors_total{request="Produce"} 0`,

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -55,7 +55,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			d.quiet()
 			want := "granted\n"
 			if c.paused {
-				require.Equal(t, campaigns.Paused, d.show("rain").Redis.State)
+				require.Equal(t, shards.StatePaused, d.show("rain").Redis.State)
 				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
 				d.ok("campaign", "resume", "rain", "--why", "test")
 			}
@@ -117,7 +117,7 @@ func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	for _, sink := range []string{"balance", "kafka"} {
-		n, err := d.rdb.XLen(t.Context(), d.space.Home("rain").Dead(sink)).Result()
+		n, err := d.rdb.XLen(t.Context(), d.store.Home("rain").Keys.Dead(sink)).Result()
 		require.NoError(t, err)
 		require.EqualValues(t, 6, n, sink)
 	}
@@ -135,7 +135,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	ids := [2]string{}
 	for i := 0; ids[0] == "" || ids[1] == ""; i++ {
 		id := fmt.Sprintf("rain-%d", i)
-		ids[d.space.Home(id).Index()] = id
+		ids[d.store.Home(id).Index()] = id
 	}
 	for _, id := range ids {
 		d.campaign(id, 100, 1000)
@@ -149,7 +149,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	require.Equal(t, 100, d.crowdOf(ids[0], 0, 100))
 	require.Equal(t, 100, d.crowdOf(ids[1], 0, 100))
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		g, err := d.rdb.XInfoGroups(t.Context(), d.space.Shard(1).Events()).Result()
+		g, err := d.rdb.XInfoGroups(t.Context(), d.store.Shard(1).Keys.Events()).Result()
 		return err == nil && len(g) == 1 && g[0].Pending+g[0].Lag == 0
 	}, "the other shard goes on")
 	require.EqualValues(t, 1000, d.show(ids[1]).Ledger.Granted)
@@ -158,7 +158,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	r := w.wait(20 * time.Second)
 	require.Equal(t, 1, r.code, "a shard was broken")
 	require.Contains(t, r.err, "newer build")
-	n, err := d.rdb.XLen(t.Context(), d.space.Shard(0).Dead("balance")).Result()
+	n, err := d.rdb.XLen(t.Context(), d.store.Shard(0).Keys.Dead("balance")).Result()
 	require.NoError(t, err)
 	require.Zero(t, n, "it is no dead letter")
 }

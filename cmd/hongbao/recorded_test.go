@@ -90,7 +90,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 
 	retiring := d.start("work", "--campaign.grace=0s") // of Redis: from now on the ledger answers
 	testkit.Eventually(t, 60*time.Second, func() bool {
-		there, err := d.rdb.Exists(t.Context(), d.space.Home("rain").Campaign("rain")).Result()
+		there, err := d.rdb.Exists(t.Context(), d.store.Home("rain").Keys.Campaign("rain")).Result()
 		return err == nil && there == 0
 	}, "the campaign has left Redis")
 	retiring.Kill()

@@ -18,8 +18,8 @@ import (
 func (d *deployment) content() map[string]string {
 	d.t.Helper()
 	all := map[string]string{}
-	for i := range d.space.Len() {
-		prefix, _, _ := strings.Cut(d.space.Shard(i).Meta(), ":")
+	for i := range d.store.Len() {
+		prefix, _, _ := strings.Cut(d.store.Shard(i).Keys.Meta(), ":")
 		keys, err := d.rdb.Keys(d.t.Context(), prefix+":*").Result()
 		require.NoError(d.t, err)
 		for _, k := range keys {
@@ -104,11 +104,11 @@ func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
 func TestMoreShardsThanTheDeployment(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	path := spec(t, "rain", 10, 1000, "sponsor:", fmt.Sprintf("shards: %d\nsponsor:", d.space.Len()+1))
+	path := spec(t, "rain", 10, 1000, "sponsor:", fmt.Sprintf("shards: %d\nsponsor:", d.store.Len()+1))
 	d.ok("campaign", "plan", path)
 	d.refused(2, []string{"campaign", "create", path}, "shards: shards_above_deployment", "deployment.shards", path)
 	require.NotContains(t, d.ok("campaign", "list"), "rain")
-	d.ok("campaign", "create", spec(t, "rain", 10, 1000, "sponsor:", fmt.Sprintf("shards: %d\nsponsor:", d.space.Len())))
+	d.ok("campaign", "create", spec(t, "rain", 10, 1000, "sponsor:", fmt.Sprintf("shards: %d\nsponsor:", d.store.Len())))
 }
 
 func TestPlanShowsTheSpreadAndStoresNothing(t *testing.T) {
@@ -234,7 +234,7 @@ func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
 		}
 	}
 	require.Equal(t, before, d.content())
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Deployment(), "schema", "999", "lowest", "999").Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Deployment(), "schema", "999", "lowest", "999").Err())
 	d.refused(1, []string{"grab", "rain", "u"}, "schema", "999", "upgrade this program")
 }
 

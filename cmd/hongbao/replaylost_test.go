@@ -31,17 +31,17 @@ func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.auditNow().Total.Settled == 6 }, "all are paid")
 	w.stop(syscall.SIGTERM)
 
-	k, ctx := d.space.Shard(0), t.Context()
+	k, ctx := d.store.Shard(0), t.Context()
 	keys, err := d.rdb.Keys(ctx, "*").Result()
 	require.NoError(t, err)
 	for _, key := range keys {
-		if key != k.Meta() && !strings.HasSuffix(key, ":{deployment}") {
+		if key != k.Keys.Meta() && !strings.HasSuffix(key, ":{deployment}") {
 			require.NoError(t, d.rdb.Del(ctx, key).Err())
 		}
 	}
-	require.NoError(t, d.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Events(), Values: []string{"2",
+	require.NoError(t, d.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Keys.Events(), Values: []string{"2",
 		fmt.Sprintf("epoch - 1 2 %d\n65535 6", time.Now().UnixMilli())}}).Err())
-	require.NoError(t, d.rdb.HSet(ctx, k.Meta(), "epoch", 2, "seq", 65535, "skipped", "1-65535", "finished", 0).Err())
+	require.NoError(t, d.rdb.HSet(ctx, k.Keys.Meta(), "epoch", 2, "seq", 65535, "skipped", "1-65535", "finished", 0).Err())
 	w = d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)

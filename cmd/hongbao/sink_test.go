@@ -32,8 +32,8 @@ func (d *deployment) sinkState(sink string) app.SinkStatus {
 // done counts the events that a sink has finished.
 func (d *deployment) doneBy(sink string) (n int64) {
 	d.t.Helper()
-	for i := range d.space.Len() {
-		bits, err := d.rdb.BitCount(d.t.Context(), d.space.Shard(i).Done(sink, 0), nil).Result()
+	for i := range d.store.Len() {
+		bits, err := d.rdb.BitCount(d.t.Context(), d.store.Shard(i).Keys.Done(sink, 0), nil).Result()
 		require.NoError(d.t, err)
 		n += bits
 	}
@@ -88,8 +88,8 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 	require.False(t, d.sinkState("kafka").Pause.Paused)
 	require.Contains(t, d.ok("status"), `balance is paused by "ann" since `)
 	require.Contains(t, d.ok("sink", "pause", "balance", "--by", "bob", "--why", "lunch"), `as before: by "ann"`)
-	for i := range d.space.Len() {
-		rows, err := d.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: d.space.Shard(i).Events(),
+	for i := range d.store.Len() {
+		rows, err := d.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: d.store.Shard(i).Keys.Events(),
 			Group: "balance", Start: "-", End: "+", Count: 1000}).Result()
 		require.NoError(t, err)
 		for _, row := range rows {
@@ -113,9 +113,9 @@ func TestPauseNeedsRedisOnly(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.set("LEDGER_DRIVER", "postgres", "LEDGER_DSN", "postgres://u@127.0.0.1:2/d")
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(0).Meta(), "frozen", "1").Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Shard(0).Keys.Meta(), "frozen", "1").Err())
 	d.ok("sink", "pause", "balance", "--by", "ann", "--why", "drill")
-	require.NoError(t, d.rdb.HDel(t.Context(), d.space.Shard(0).Meta(), "frozen").Err())
+	require.NoError(t, d.rdb.HDel(t.Context(), d.store.Shard(0).Keys.Meta(), "frozen").Err())
 	require.True(t, d.sinkState("balance").Pause.Paused)
 	d.ok("sink", "resume", "balance", "--by", "ann", "--why", "over")
 	s := d.sinkState("balance")
@@ -181,7 +181,7 @@ func TestMistypedCampaignOfASink(t *testing.T) {
 	require.Len(t, d.sinkState("balance").Campaigns, 1)
 	require.Equal(t, "campaign rain goes on at balance\n", d.ok(cmd("resume", "rain")...))
 	require.Equal(t, "campaign rain goes on at balance, as before\n", d.ok(cmd("resume", "rain")...))
-	require.NoError(t, d.rdb.Del(t.Context(), d.space.Home("rain").Campaign("rain")).Err())
+	require.NoError(t, d.rdb.Del(t.Context(), d.store.Home("rain").Keys.Campaign("rain")).Err())
 	require.Equal(t, "campaign rain is paused at balance\n", d.ok(cmd("pause", "rain")...), "its letters may outlive it")
 }
 
@@ -195,11 +195,11 @@ func TestSinksBesideAFrozenShard(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 5, got)
 	}
-	home := d.space.Home("rain").Index()
-	frozen := d.space.Home("snow").Index()
+	home := d.store.Home("rain").Index()
+	frozen := d.store.Home("snow").Index()
 	require.NotEqual(t, home, frozen)
 	d.ok("sink", "pause", "balance", "--by", "ann", "--why", "drill")
-	require.NoError(t, d.rdb.HSet(t.Context(), d.space.Shard(frozen).Meta(), "frozen", "1").Err())
+	require.NoError(t, d.rdb.HSet(t.Context(), d.store.Shard(frozen).Keys.Meta(), "frozen", "1").Err())
 	named := fmt.Sprintf("shard %d: ", frozen)
 	for _, command := range [][]string{{"sink", "list", "--json"}, {"status", "--json"}} {
 		code := 5 // a server does not work

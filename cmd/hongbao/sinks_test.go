@@ -18,7 +18,7 @@ import (
 // lagOf is how much a group has still to finish on shard 0; -1 if the group is not there.
 func (d *deployment) lagOf(group string) int64 {
 	d.t.Helper()
-	list, err := d.rdb.XInfoGroups(d.t.Context(), d.space.Shard(0).Events()).Result()
+	list, err := d.rdb.XInfoGroups(d.t.Context(), d.store.Shard(0).Keys.Events()).Result()
 	require.NoError(d.t, err)
 	for _, g := range list {
 		if g.Name == group {

@@ -22,7 +22,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	for _, user := range []string{"u1", "u2", "u3"} {
 		require.Contains(t, d.ok("grab", "rain", user), "granted\n")
 	}
-	events := d.space.Shard(0).Events()
+	events := d.store.Shard(0).Keys.Events()
 	entries, err := d.rdb.XRange(t.Context(), events, "-", "+").Result()
 	require.NoError(t, err)
 	require.Len(t, entries, 3)

@@ -159,8 +159,8 @@ func TestTopUpOfALostCampaign(t *testing.T) {
 	d := setup(t, options{shards: 3})
 	d.campaign("rain", 10, 1_000, "durability: fast\n", "durability: fast\nshards: 3\n")
 	d.orders("more", 1_000)
-	lost := d.space.Places("rain", 3)[1]
-	require.NoError(t, d.rdb.HSet(t.Context(), lost.Campaign("rain"), "state", "frozen").Err())
+	lost := d.store.Places("rain", 3)[1]
+	require.NoError(t, d.rdb.HSet(t.Context(), lost.Keys.Campaign("rain"), "state", "frozen").Err())
 	act := []string{"campaign", "refund-lost", "rain", "--amount", "1500", "--by", "ann", "--why", "no file is left"}
 	d.refused(4, act, "2 of its shards have lost nothing and are not closed", "`hongbao campaign close rain --early`")
 	for _, o := range [][]string{order(5, 500, 1_000, "more"), order(5, 500, 1_500, "again")} {
@@ -200,7 +200,7 @@ func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
-	key := d.space.Home("rain").Campaign("rain")
+	key := d.store.Home("rain").Keys.Campaign("rain")
 	require.NoError(t, d.rdb.HSet(t.Context(), key, "to", time.Now().UnixMilli()).Err())
 	d.refused(1, []string{"campaign", "close", "rain"}, "its window is open until", "--early")
 	require.Equal(t, "open", d.show("rain").Redis.State)
@@ -213,7 +213,7 @@ func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
 // forgets takes a campaign of one shard out of Redis, and gives what was there.
 func (d *deployment) forgets(id string) map[string]string {
 	d.t.Helper()
-	keys, err := d.rdb.Keys(d.t.Context(), d.space.Home(id).Campaign(id)+"*").Result()
+	keys, err := d.rdb.Keys(d.t.Context(), d.store.Home(id).Keys.Campaign(id)+"*").Result()
 	require.NoError(d.t, err)
 	was := map[string]string{}
 	for _, key := range keys {

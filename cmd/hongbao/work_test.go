@@ -32,7 +32,7 @@ func (d *deployment) crowdOf(id string, from, users int) int {
 // grabs is crowdOf for any goroutine: 16 callers grab for the users.
 func (d *deployment) grabs(id string, from, users int) (int, error) {
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.space.Space, d.id()
+	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.store.Space(), d.id()
 	p, err := producer.New(cfg)
 	if err != nil {
 		return 0, err
@@ -64,8 +64,8 @@ func (d *deployment) grabs(id string, from, users int) (int, error) {
 // the groups.
 func (d *deployment) pending() (pending, lag int64, groups int) {
 	d.t.Helper()
-	for i := range d.space.Len() {
-		list, err := d.rdb.XInfoGroups(d.t.Context(), d.space.Shard(i).Events()).Result()
+	for i := range d.store.Len() {
+		list, err := d.rdb.XInfoGroups(d.t.Context(), d.store.Shard(i).Keys.Events()).Result()
 		if err != nil && strings.Contains(err.Error(), "no such key") {
 			continue
 		}
@@ -81,15 +81,15 @@ func (d *deployment) pending() (pending, lag int64, groups int) {
 func (d *deployment) quiet() {
 	d.t.Helper()
 	testkit.EventuallyOK(d.t, time.Minute, func() error {
-		want := d.space.Len()
+		want := d.store.Len()
 		if d.topic != "" {
 			want *= 2
 		}
 		if pending, lag, groups := d.pending(); pending+lag > 0 || groups != want {
 			return fmt.Errorf("%d pending, lag %d, %d of %d groups", pending, lag, groups, want)
 		}
-		for i := range d.space.Len() { // a Redis that was started again does not know the lag
-			at, err := shards.Of(d.rdb, d.space.Shard(i)).TrimEvents(d.t.Context(),
+		for i := range d.store.Len() { // a Redis that was started again does not know the lag
+			at, err := d.store.Shard(i).TrimEvents(d.t.Context(),
 				shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
 			if err != nil {
 				return err
@@ -142,19 +142,19 @@ func (p *program) stop(s syscall.Signal) result {
 // plant writes an entry as somebody does who can write to Redis; the q in fields is replaced by a fresh seq.
 func (d *deployment) plant(id string, fields ...string) int64 {
 	d.t.Helper()
-	return d.plantOn(d.space.Home(id), fields...)
+	return d.plantOn(d.store.Home(id), fields...)
 }
 
 // plantOn is plant for any shard.
-func (d *deployment) plantOn(k shards.Keys, fields ...string) int64 {
+func (d *deployment) plantOn(k *shards.Shard, fields ...string) int64 {
 	d.t.Helper()
-	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
+	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)
 	values := make([]any, len(fields))
 	for i, f := range fields {
 		values[i] = strings.Replace(f, " SEQ ", fmt.Sprintf(" %d ", seq), 1)
 	}
-	require.NoError(d.t, d.rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: values}).Err())
+	require.NoError(d.t, d.rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: values}).Err())
 	return seq
 }
 
@@ -167,7 +167,7 @@ func grantEntry(id string, packet int64, amount, user string) []string {
 func (d *deployment) parked(campaign string) (n int64) {
 	d.t.Helper()
 	for _, group := range []string{"balance", "kafka"} {
-		list, err := d.rdb.XInfoConsumers(d.t.Context(), d.space.Home(campaign).Events(), group).Result()
+		list, err := d.rdb.XInfoConsumers(d.t.Context(), d.store.Home(campaign).Keys.Events(), group).Result()
 		if redis.HasErrorPrefix(err, "NOGROUP") {
 			continue // the worker was stopped before it had made this group
 		}
@@ -220,10 +220,10 @@ func TestWorkDrainsUnderLoad(t *testing.T) {
 		}
 		w := d.start("work")
 		w.says(`"working"`)
-		before, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Meta(), "seq").Int64()
+		before, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Meta(), "seq").Int64()
 		require.NoError(t, err)
 		testkit.Eventually(t, 20*time.Second, func() bool {
-			seq, err := d.rdb.HGet(t.Context(), d.space.Home("rain").Meta(), "seq").Int64()
+			seq, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Meta(), "seq").Int64()
 			busy = seq < 30_000
 			return err == nil && (seq > before+500 || !busy)
 		}, "grants pour in")

@@ -43,7 +43,7 @@ return 0`
 // history is one campaign on both sides.
 type history struct {
 	rdb  *redis.Client
-	keys shards.Keys
+	keys *shards.Shard
 	key  string // of the classic script's
 	day  int
 	couponrush.Rush
@@ -59,7 +59,7 @@ func (h *history) classic(ctx context.Context, t require.TestingT, user string) 
 // become a day older instead.
 func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	h.day++
-	key := h.keys.Receipts(h.Campaign)
+	key := h.keys.Keys.Receipts(h.Campaign)
 	all, err := h.rdb.HGetAll(ctx, key).Result()
 	require.NoError(t, err)
 	for user, text := range all {
@@ -83,11 +83,11 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -101,8 +101,8 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			UserPerDayMax: rapid.Int64Range(1, 3).Draw(t, "user_per_day_max")}
 		c := couponrush.Spec(fmt.Sprint("rush", run), l, now.AddDate(0, 0, -days-2), now.AddDate(0, 0, 1), noonZone(now))
 		codes := campaign.DrawCodes(c.Codes.Pattern, int(l.Max))
-		require.NoError(t, loaded.Load(ctx, rdb, space.Space, c, codes))
-		h := &history{rdb: rdb, keys: space.Home(c.ID), key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
+		require.NoError(t, loaded.Load(ctx, rdb, st.Space(), c, codes))
+		h := &history{rdb: rdb, keys: st.Home(c.ID), key: fmt.Sprintf("%s:{classic}:%s:", prefix, c.ID),
 			Rush: couponrush.Rush{Producer: p, Campaign: c.ID}}
 		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max",
 			l.UserPerDayMax).Err())
@@ -143,11 +143,12 @@ func TestNoClassicWord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	rdb := testkit.Redis(t).Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space.Space, "test"
-	require.NoError(t, shards.Found(t.Context(), cfg.Redis, space, shards.FoundCall{Deployment: "test"}))
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	r := couponrush.Rush{Producer: p, Campaign: "nowhere"}

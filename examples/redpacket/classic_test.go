@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
@@ -64,15 +63,15 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	space, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), rdb, space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	store, err := campaigns.New(campaigns.Config{Redis: rdb, Space: space.Space, Chunk: 100})
+	store, err := st.Loader(shards.LoaderConfig{Chunk: 100})
 	require.NoError(t, err)
 	run, seen := 0, map[redpacket.Code]int{}
 	ctx := t.Context()
@@ -122,11 +121,12 @@ func TestNoClassicWord(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	rdb := testkit.Redis(t).Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = testkit.Redis(t).Client(t), space.Space, "test"
-	require.NoError(t, shards.Found(t.Context(), cfg.Redis, space, shards.FoundCall{Deployment: "test"}))
+	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	g := redpacket.Grabber{Producer: p, Campaign: "nowhere"}

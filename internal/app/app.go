@@ -18,10 +18,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/tracing"
 )
@@ -30,7 +28,6 @@ import (
 type App struct {
 	Config *configs.Config
 	log    *zap.Logger
-	space  *shards.Layout
 	worker string // names this process, never twice
 	makes  bool   // the deployment's topic is made if it is missing
 
@@ -40,6 +37,7 @@ type App struct {
 
 	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
 	redis   redis.UniversalClient
+	store   *shards.Store // of redis
 	ledger  *ledger.Ledger
 	founded founding
 	opening singleflight.Group // of shared
@@ -53,19 +51,14 @@ type App struct {
 	closes    []func() error
 }
 
-// New makes the log and the layout of keys, and opens nothing.
+// New makes the log, and opens nothing.
 func New(cfg *configs.Config) (*App, error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
-	space, err := shards.NewLayout(cfg.Space())
-	if err != nil {
-		return nil, err
-	}
-	return &App{Config: cfg, log: log, space: space, worker: workerName(),
-		scans: semaphore.NewWeighted(maxScans)}, nil
+	return &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans)}, nil
 }
 
 // Log is where the process tells what it does.
@@ -129,20 +122,16 @@ func (a *App) allows(name string) bool {
 	return slices.Contains(a.Config.Unsafe.Allow, name)
 }
 
-func (a *App) store() (*campaigns.Store, error) {
-	cfg := a.Config.Store
-	cfg.Redis, cfg.Space = a.redis, a.space.Space
+// loader brings campaigns and their top-ups from the ledger into Redis.
+func (a *App) loader() (*shards.Loader, error) {
+	cfg := a.Config.Loader
 	if a.ledger != nil {
 		cfg.Codes, cfg.Pause = a.ledger.Codes, a.ledger.CampaignPause
 	}
-	return campaigns.New(cfg)
+	return a.store.Loader(cfg)
 }
 
-func (a *App) locks() (*lock.Locks, error) {
-	cfg := a.Config.LockConfig()
-	cfg.Redis, cfg.Layout = a.redis, a.space
-	return lock.New(cfg)
-}
+func (a *App) locks() (*shards.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
 
 // progressEvery is how often the log says how far a long call is.
 const progressEvery = 5 * time.Second

@@ -41,7 +41,7 @@ type LastAudit struct {
 
 // LastAudit tells what the last whole audit found, by whomever it was run.
 func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
-	last, found, err := shards.LastAudit(ctx, a.redis, a.space)
+	last, found, err := a.store.LastAudit(ctx)
 	switch {
 	case err != nil || !found:
 		return LastAudit{Verdict: "none"}, err
@@ -53,7 +53,7 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 
 // Audit audits Redis, which is open, and the sinks that the deployment has.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
-	cfg := audit.Config{Redis: a.redis, Space: a.space, MaxListed: 100}
+	cfg := audit.Config{Store: a.store, MaxListed: 100}
 	if a.has(configs.SinkBalance) {
 		if err := a.openLedger(ctx); err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	for _, n := range r.Found {
 		found.Differences += n
 	}
-	if err := shards.SetAudited(ctx, a.redis, a.space, found); err != nil {
+	if err := a.store.SetAudited(ctx, found); err != nil {
 		a.log.Warn("the metrics do not learn what this audit found", zap.Error(err))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
@@ -57,7 +57,7 @@ func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.Sto
 
 // checkShards refuses a campaign that wants more shards than there are.
 func (a *App) checkShards(c *hongbao.Campaign) error {
-	has := a.space.Len()
+	has := a.Config.Deployment.Shards
 	if c.Places() <= has {
 		return nil
 	}
@@ -95,11 +95,11 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err := a.checkRedis(ctx, c.Spec.Durability); err != nil {
 		return c.Spec, err
 	}
-	store, err := a.store()
+	loader, err := a.loader()
 	if err != nil {
 		return c.Spec, err
 	}
-	if err := a.notLost(ctx, store, id); err != nil {
+	if err := a.notLost(ctx, id); err != nil {
 		return c.Spec, err
 	}
 	if c.Loading.IsZero() {
@@ -107,7 +107,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 			return c.Spec, err
 		}
 	}
-	err = store.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
+	err = loader.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
 	if err == nil {
 		err = a.DealTopUps(ctx, id) // those that were ordered before the load
 	}
@@ -116,9 +116,9 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 
 // notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom
 // nobody would pay.
-func (a *App) notLost(ctx context.Context, store *campaigns.Store, id string) error {
-	s, found, err := store.Status(ctx, id)
-	if err != nil || found && s.State != campaigns.Loading {
+func (a *App) notLost(ctx context.Context, id string) error {
+	s, found, err := a.store.Campaign(id).Status(ctx)
+	if err != nil || found && s.State != shards.StateLoading {
 		return err
 	}
 	held, err := a.ledger.Held(ctx, id)
@@ -175,8 +175,8 @@ type Shown struct {
 	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
 	Ledger CampaignInLedger `json:"ledger" doc:"How it stands in the ledger."`
 	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
-	TopUps []TopUp           `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
-	Redis  *campaigns.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
+	TopUps []TopUp        `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
+	Redis  *shards.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
 }
 
 // CampaignInLedger is how a campaign stands in the ledger.
@@ -243,16 +243,16 @@ func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string
 // Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker brings it there.
 // why may be empty.
 func (a *App) Pause(ctx context.Context, id, why string) error {
-	return a.turn(ctx, access.PauseCampaign, id, why, (*campaigns.Store).Pause)
+	return a.turn(ctx, access.PauseCampaign, id, why, shards.Campaign.Pause)
 }
 
 // Resume opens a paused campaign again. why may be empty.
 func (a *App) Resume(ctx context.Context, id, why string) error {
-	return a.turn(ctx, access.ResumeCampaign, id, why, (*campaigns.Store).Resume)
+	return a.turn(ctx, access.ResumeCampaign, id, why, shards.Campaign.Resume)
 }
 
 func (a *App) turn(ctx context.Context, action access.Action, id, why string,
-	do func(s *campaigns.Store, ctx context.Context, id, by, why string) error) error {
+	do func(c shards.Campaign, ctx context.Context, by, why string) error) error {
 	if len(why) > maxWords {
 		return Usage("why has %d bytes, at most %d are allowed", len(why), maxWords)
 	}
@@ -260,11 +260,7 @@ func (a *App) turn(ctx context.Context, action access.Action, id, why string,
 		if why != "" {
 			e.Details = map[string]any{"why": why}
 		}
-		store, err := a.store()
-		if err != nil {
-			return err
-		}
-		return do(store, ctx, id, e.Who, why)
+		return do(a.store.Campaign(id), ctx, e.Who, why)
 	})
 }
 
@@ -284,11 +280,7 @@ func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 			return out, err
 		}
 	}
-	store, err := a.store()
-	if err != nil {
-		return out, err
-	}
-	if status, ok, err := store.Status(ctx, id); err != nil {
+	if status, ok, err := a.store.Campaign(id).Status(ctx); err != nil {
 		return out, err
 	} else if ok {
 		out.Redis = &status

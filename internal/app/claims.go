@@ -14,11 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/answers"
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -61,8 +59,8 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 		return nil, err
 	}
 	list := []OpenClaim{}
-	for i := range a.space.Len() {
-		open, err := shards.Of(a.redis, a.space.Shard(i)).OpenClaims(ctx, configs.SinkKafka)
+	for i := range a.store.Len() {
+		open, err := a.store.Shard(i).OpenClaims(ctx, configs.SinkKafka)
 		if err != nil {
 			return nil, err
 		}
@@ -155,9 +153,8 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 // endClaim takes a claim over from whoever had it, and ends it.
 func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
 	cfg := a.Config.ClaimsConfig()
-	cfg.Redis, cfg.Space, cfg.Owner = a.redis, a.space.Space, a.worker
-	cfg.TakeLive, cfg.Done = false, deadletter.RequeueSink(cfg.Sink)
-	all, err := claims.New(cfg)
+	cfg.Owner, cfg.TakeLive, cfg.Done = a.worker, false, deadletter.RequeueSink(cfg.Sink)
+	all, err := a.store.Claims(cfg)
 	if err != nil {
 		return err
 	}

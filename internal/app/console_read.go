@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -127,7 +126,7 @@ func (s *PageSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (l
 	now := time.Now()
 	all = slices.DeleteFunc(all, func(c ledger.StoredCampaign) bool { return !now.Before(c.Spec.To) })
 	errs := shards.Each(len(all), func(i int) error {
-		_, err := shards.WindowOver(ctx, s.redis, s.space, all[i].Spec.ID)
+		_, err := s.store.Campaign(all[i].Spec.ID).Window(ctx)
 		return err
 	})
 	for i, err := range errs {
@@ -193,12 +192,12 @@ func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 }
 
 func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
-	w, err := shards.WindowOver(ctx, a.redis, a.space, c.ID)
+	w, err := a.store.Campaign(c.ID).Window(ctx)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		if c.State == "refunded" { // it has left
 			return nil
 		}
-		if err := (campaignReader{a}).whole(ctx, a.space.Home(c.ID)); err != nil {
+		if err := (campaignReader{a}).whole(ctx, a.store.Home(c.ID)); err != nil {
 			return fmt.Errorf("campaign %s: %w", c.ID, err)
 		}
 		return nil
@@ -206,11 +205,7 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 	if err != nil {
 		return err
 	}
-	store, err := a.store()
-	if err != nil {
-		return err
-	}
-	st, there, err := store.Status(ctx, c.ID)
+	st, there, err := a.store.Campaign(c.ID).Status(ctx)
 	if err != nil || !there {
 		return err
 	}
@@ -220,14 +215,14 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
 			Left: p.Left})
 	}
-	if len(st.Places) > 0 && st.State == campaigns.Open { // on one of its shards, though its home may be paused or closed
-		w.State = campaigns.Open
+	if len(st.Places) > 0 && st.State == shards.StateOpen { // on one of its shards, though its home may be paused or closed
+		w.State = shards.StateOpen
 	}
-	if c.State = w.Status(); w.State == campaigns.Loading || w.State == campaigns.Closed || w.State == campaigns.Refunded {
+	if c.State = w.Status(); w.State == shards.StateLoading || w.State == shards.StateClosed || w.State == shards.StateRefunded {
 		c.State = w.State
 	}
-	c.CanResume = w.State == campaigns.Paused
-	c.CanPause = w.State == campaigns.Open && c.State != string(hongbao.OutcomeEnded)
+	c.CanResume = w.State == shards.StatePaused
+	c.CanPause = w.State == shards.StateOpen && c.State != string(hongbao.OutcomeEnded)
 	return nil
 }
 
@@ -276,7 +271,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 
 // fromRedis fills what the ledger would have said.
 func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
-	w, err := shards.WindowOver(ctx, s.redis, s.space, out.ID)
+	w, err := s.store.Campaign(out.ID).Window(ctx)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		return hongbao.Outagef(hongbao.ClassTransient, "campaign %s is not in Redis, and the ledger can't be read", out.ID)
 	}
@@ -286,14 +281,14 @@ func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
 
 // addLags adds how far each sink is behind, on the campaign's shards.
 func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
-	places, err := shards.PlacesOf(ctx, s.redis, s.space, out.ID)
+	places, err := s.store.Campaign(out.ID).Places(ctx)
 	if err != nil {
 		return err
 	}
 	for _, sink := range s.Config.Deployment.Sinks {
 		lag := model.Lag{Sink: sink}
 		for _, k := range places {
-			g, err := shards.Of(s.redis, k).Status(ctx, sink)
+			g, err := k.Status(ctx, sink)
 			if errors.Is(err, shards.ErrFrozen) {
 				out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard %d is frozen: %v", k.Index(), err))
 				return nil

@@ -163,7 +163,7 @@ func TestDoctorFindsClocksAndJournal(t *testing.T) {
 		join = "&"
 	}
 	a.Config.Ledger.DSN = configs.Secret(dsn + join + "search_path=wrong,pg_catalog,public")
-	require.NoError(t, a.redis.LPush(t.Context(), a.space.Journal(), slices.Repeat([]any{"{}"}, journalLate+1)...).Err())
+	require.NoError(t, a.redis.LPush(t.Context(), a.store.Journal(), slices.Repeat([]any{"{}"}, journalLate+1)...).Err())
 	all = look()
 	require.True(t, all["ledger"].finds(LevelWarning, "this machine's clock and that of the database are", "NTP"),
 		"%v", all["ledger"].list)

@@ -7,10 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -26,6 +23,11 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	cfg.Redis.ReadTimeout, cfg.Redis.Retries = min(cfg.Redis.ReadTimeout, answerTime), 0
 	rdb := cfg.RedisClient()
 	defer rdb.Close()
+	store, err := shards.Of(rdb, cfg.Space())
+	if err != nil {
+		p.wrong(err)
+		return
+	}
 	where := strings.Join(a.Config.Redis.Addrs, ",")
 	nodes, err := shards.Nodes(ctx, rdb)
 	if err != nil {
@@ -37,18 +39,18 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	for i := range nodes {
 		a.examineNode(p, &nodes[i])
 	}
-	if n, err := rdb.LLen(ctx, a.space.Journal()).Result(); err == nil && n > journalLate {
+	if n, err := rdb.LLen(ctx, store.Journal()).Result(); err == nil && n > journalLate {
 		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then "+
 			"`hongbao journal` moves them", n, maxWaiting)
 	}
-	mark, away, err := shards.Open(ctx, rdb, a.space, a.Config.Deployment.ID)
+	mark, away, err := store.Open(ctx, a.Config.Deployment.ID)
 	if err != nil {
 		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
 		return
 	}
 	p.wrong(away)
 	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
-	a.examineShards(ctx, p, rdb)
+	a.examineShards(ctx, p, store)
 }
 
 // journalLate is how many entries of the journal may wait in Redis before it is worth a word.
@@ -159,14 +161,13 @@ func (a *App) viewShard(ctx context.Context, k *shards.Shard) (v shardView) {
 
 // examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks. It asks
 // the shards side by side, so one that hangs leaves the others their time.
-func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalClient) {
-	views := make([]shardView, a.space.Len())
-	var wg sync.WaitGroup
-	for i := range views {
-		wg.Go(func() { views[i] = a.viewShard(ctx, shards.Of(rdb, a.space.Shard(i))) })
-	}
-	wg.Wait()
-	for _, u := range a.unrecorded(ctx, rdb) {
+func (a *App) examineShards(ctx context.Context, p *part, store *shards.Store) {
+	views := make([]shardView, store.Len())
+	shards.Each(len(views), func(i int) error {
+		views[i] = a.viewShard(ctx, store.Shard(i))
+		return nil
+	})
+	for _, u := range unrecorded(ctx, store) {
 		p.add(LevelWarning, "shard %d: %s", u.Shard, u.Why)
 	}
 	missing, paused := map[string]int{}, map[string]int{}
@@ -194,7 +195,7 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(unread)) {
-		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], a.space.Len(), text)
+		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], store.Len(), text)
 	}
 	if p.rights(denied); len(denied)+len(unread) == 0 {
 		p.add(LevelOK, "the user may run every command that any role needs")
@@ -202,11 +203,11 @@ func (a *App) examineShards(ctx context.Context, p *part, rdb redis.UniversalCli
 	for _, sink := range a.Config.Deployment.Sinks {
 		if n := missing[sink]; n > 0 {
 			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
-				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, a.space.Len(), sink)
+				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, store.Len(), sink)
 		}
 		if n := paused[sink]; n > 0 {
 			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` tells who and why", sink, n,
-				a.space.Len())
+				store.Len())
 		}
 	}
 }

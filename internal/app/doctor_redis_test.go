@@ -23,10 +23,12 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
 		"HONGBAO_REDIS_ADDRS="+strings.Join(cluster.Addrs(), ","))
-	space, err := shards.NewLayout(cfg.Space())
+	rdb := cfg.RedisClient()
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	st, err := shards.Of(rdb, cfg.Space())
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), cluster.Client(t, nil), space, shards.FoundCall{Deployment: "test"}))
-	return &App{Config: cfg, log: zap.NewNop(), space: space}, cluster
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	return &App{Config: cfg, log: zap.NewNop(), store: st}, cluster
 }
 
 // Each node of a cluster is looked at, and what is about one of them names it.
@@ -142,12 +144,12 @@ func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 func doctorGoesOn(t *testing.T, away func(*testkit.RedisServer) error) {
 	a, cluster := onCluster(t)
 	rdb := cluster.Client(t, nil)
-	require.NoError(t, rdb.HSet(t.Context(), a.space.Shard(2).Meta(), "frozen", "1").Err())
+	require.NoError(t, rdb.HSet(t.Context(), a.store.Shard(2).Keys.Meta(), "frozen", "1").Err())
 	p := &part{}
 	a.examineRedis(t.Context(), p)
 	require.True(t, p.finds(LevelOK, "may run every command"), "%v", p.list)
 	require.True(t, p.finds(LevelWarning, "sink balance is missing on 2 of 3 shards"), "%v", p.list)
-	gone, err := rdb.MasterForKey(t.Context(), a.space.Shard(0).Meta())
+	gone, err := rdb.MasterForKey(t.Context(), a.store.Shard(0).Keys.Meta())
 	require.NoError(t, err)
 	i := slices.IndexFunc(cluster.Masters[:], func(n *testkit.RedisServer) bool { return n.Addr == gone.Options().Addr })
 	require.NoError(t, away(cluster.Replicas[i]))

@@ -212,7 +212,7 @@ func (a *App) end(ctx context.Context, id string, books closing.Ledger,
 		return nil, err
 	}
 	cfg := a.Config.CloserConfig()
-	cfg.Redis, cfg.Space, cfg.Ledger, cfg.Locks, cfg.Log = a.redis, a.space, books, locks, a.log
+	cfg.Store, cfg.Ledger, cfg.Locks, cfg.Log = a.store, books, locks, a.log
 	closer, err := closing.New(cfg)
 	if err != nil {
 		return nil, err
@@ -232,15 +232,11 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 		if err != nil {
 			return err
 		}
-		store, err := a.store()
-		if err != nil {
-			return err
-		}
-		if _, loaded, err := store.Status(ctx, id); err != nil || loaded && c.State != ledger.StateRefunded {
+		if _, loaded, err := a.store.Campaign(id).Status(ctx); err != nil || loaded && c.State != ledger.StateRefunded {
 			return cmp.Or(err, ledger.LoadingBegun(id))
 		}
 		var in []int
-		for _, k := range a.space.Places(id, c.Spec.Places()) {
+		for _, k := range a.store.Places(id, c.Spec.Places()) {
 			in = append(in, k.Index())
 		}
 		r, err := a.ledger.Cancel(ctx, id, in)
@@ -305,7 +301,7 @@ func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) 
 }
 
 func (a *App) ender() *recovery.Ender {
-	return &recovery.Ender{Redis: a.redis, Space: a.space, Books: a.ledger, Group: configs.SinkBalance}
+	return &recovery.Ender{Store: a.store, Books: a.ledger, Group: configs.SinkBalance}
 }
 
 // LostEnding is how a campaign stands of which Redis has lost something.

@@ -16,7 +16,7 @@ type Grabbed struct {
 // Grab makes one grab.
 func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error) {
 	cfg := a.Config.ProducerConfig()
-	cfg.Redis, cfg.Space, cfg.Log = a.redis, a.space.Space, a.log
+	cfg.Redis, cfg.Space, cfg.Log = a.redis, a.store.Space(), a.log
 	p, err := producer.New(cfg)
 	if err != nil {
 		return out, err

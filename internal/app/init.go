@@ -55,9 +55,9 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 		return err
 	}
 	// Before the ledger is read: else another process could found both in between.
-	mark, _, marked, err := shards.ReadMark(ctx, a.redis, a.space)
+	mark, _, marked, err := a.store.ReadMark(ctx)
 	if hongbao.IsOutage(err) { // a node of a cluster is away: which shards it has says more than a key
-		_, shard := shards.ReadShards(ctx, a.redis, a.space)
+		_, shard := a.store.ReadShards(ctx)
 		return errors.Join(err, shard)
 	}
 	if err != nil {
@@ -116,12 +116,12 @@ func (a *App) foundedElsewhere() error {
 		"redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
 			"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another "+
 			"deployment.key_prefix",
-		strings.Join(a.Config.Redis.Addrs, ","), a.space.Deployment())
+		strings.Join(a.Config.Redis.Addrs, ","), a.store.Deployment())
 }
 
 // foundShards founds the shards that Redis never had, and notes each of them in the ledger.
 func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Foundation) error {
-	before, err := shards.ReadShards(ctx, a.redis, a.space)
+	before, err := a.store.ReadShards(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,11 +141,10 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 			return err
 		}
 	}
-	if err := shards.Found(ctx, a.redis, a.space,
-		shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
+	if err := a.store.Found(ctx, shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
 		return err
 	}
-	after, err := shards.ReadShards(ctx, a.redis, a.space)
+	after, err := a.store.ReadShards(ctx)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s "+
 			"of it. Founded again, it would give out the same packets and events once more, so nothing was written. Bring "+
 			"Redis back from its append-only file or a replica; if that can't be, `hongbao recover` comes next", shard,
-			a.space.Shard(shard).Meta(), what)
+			a.store.Shard(shard).Keys.Meta(), what)
 	}
 	seq, err := a.ledger.HighestSeq(ctx, shard)
 	if err != nil {
@@ -185,7 +184,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 		for i := range list {
 			c := &list[i]
 			after = c.Spec.ID
-			if c.State == ledger.StateFunded && a.space.Has(after, c.Spec.Places(), shard) {
+			if c.State == ledger.StateFunded && a.store.Has(after, c.Spec.Places(), shard) {
 				return refuse("campaign " + after + ", which is funded,")
 			}
 		}

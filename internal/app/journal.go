@@ -107,14 +107,14 @@ func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	if err != nil {
 		return err
 	}
-	n, err := a.redis.LLen(ctx, a.space.Journal()).Result()
+	n, err := a.redis.LLen(ctx, a.store.Journal()).Result()
 	if err == nil && n >= maxWaiting {
 		err = errFull
 	}
 	if err != nil {
 		return err
 	}
-	return a.redis.LPush(ctx, a.space.Journal(), text).Err()
+	return a.redis.LPush(ctx, a.store.Journal(), text).Err()
 }
 
 func (a *App) journalLedger(ctx context.Context) (*ledger.Ledger, error) {
@@ -131,7 +131,7 @@ func (a *App) journalLedger(ctx context.Context) (*ledger.Ledger, error) {
 // that is written twice stands in the journal once.
 func (a *App) moveJournal(ctx context.Context) error {
 	const page = 100
-	key := a.space.Journal()
+	key := a.store.Journal()
 	for {
 		texts, err := a.redis.LRange(ctx, key, -page, -1).Result()
 		if err != nil || len(texts) == 0 {

@@ -29,9 +29,10 @@ func onServers(t *testing.T, driver, dsn string, allow string) *App {
 		"HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)
 	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
-	space, err := shards.NewLayout(cfg.Space())
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, cfg.Space())
 	require.NoError(t, err)
-	a := &App{Config: cfg, log: zap.NewNop(), space: space, redis: server.Client(t)}
+	a := &App{Config: cfg, log: zap.NewNop(), store: st, redis: rdb}
 	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
 	_, err = l.Found(t.Context(), a.deployment())
@@ -61,17 +62,17 @@ func TestNothingStopsTheJournal(t *testing.T) {
 				_, err := a.Replay(ctx, made)
 				return err
 			}))
-			require.EqualValues(t, 1, a.redis.LLen(ctx, a.space.Journal()).Val())
+			require.EqualValues(t, 1, a.redis.LLen(ctx, a.store.Journal()).Val())
 
 			bad := access.NewEntry(ctx, access.PauseSink)
 			bad.ID = "\x00" + strings.Repeat("x", 300)
 			text, err := json.Marshal(&bad)
 			require.NoError(t, err)
 			for _, text := range []string{string(text), "no JSON", `{"id":""}`} {
-				require.NoError(t, a.redis.LPush(ctx, a.space.Journal(), text, text).Err())
+				require.NoError(t, a.redis.LPush(ctx, a.store.Journal(), text, text).Err())
 			}
 			a.Denied(access.As(ctx, access.Actor{Who: "key:good"}), access.Refund, "rain", access.ErrForbidden)
-			require.Zero(t, a.redis.LLen(ctx, a.space.Journal()).Val())
+			require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val())
 
 			page, err := a.Journal(ctx, access.JournalQuery{Limit: 100})
 			require.NoError(t, err)
@@ -117,22 +118,22 @@ func TestJournalHasABound(t *testing.T) {
 		require.True(t, done)
 	}
 	act(1)
-	require.EqualValues(t, 1, a.redis.LLen(ctx, a.space.Journal()).Val())
-	text := a.redis.LIndex(ctx, a.space.Journal(), 0).Val()
+	require.EqualValues(t, 1, a.redis.LLen(ctx, a.store.Journal()).Val())
+	text := a.redis.LIndex(ctx, a.store.Journal(), 0).Val()
 	fill := slices.Repeat([]any{text}, 10_000)
 	for left := maxWaiting - 1; left > 0; left -= len(fill) {
-		require.NoError(t, a.redis.LPush(ctx, a.space.Journal(), fill[:min(left, len(fill))]...).Err())
+		require.NoError(t, a.redis.LPush(ctx, a.store.Journal(), fill[:min(left, len(fill))]...).Err())
 	}
 	act(2)
-	require.EqualValues(t, maxWaiting, a.redis.LLen(ctx, a.space.Journal()).Val())
+	require.EqualValues(t, maxWaiting, a.redis.LLen(ctx, a.store.Journal()).Val())
 	missing := logs.FilterMessage("an action is not in the journal").All()
 	require.Len(t, missing, 1)
 	require.EqualValues(t, 2, missing[0].ContextMap()["entry"].(*access.Entry).Details["n"], "the log has all of it")
 
 	a.shared = opened{ledger: l}
-	require.NoError(t, a.redis.LTrim(ctx, a.space.Journal(), 0, 0).Err()) // the others were the same text
+	require.NoError(t, a.redis.LTrim(ctx, a.store.Journal(), 0, 0).Err()) // the others were the same text
 	act(3)
-	require.Zero(t, a.redis.LLen(ctx, a.space.Journal()).Val())
+	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val())
 	page, err := a.Journal(ctx, access.JournalQuery{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, page.Entries, 2)

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // letters opens the dead letters, and completes the filter.
@@ -28,7 +27,7 @@ func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Le
 	if err := a.openRedis(ctx); err != nil {
 		return nil, err
 	}
-	return deadletter.New(a.redis, a.space), nil
+	return deadletter.New(a.store), nil
 }
 
 // LetterPage is a page of dead letters.
@@ -230,8 +229,8 @@ func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Re
 func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	cfg := a.Config.ConsumerConfig(sink)
 	rate, last := cfg.GrantsPerSecond, SinkLimit{}
-	for i := range a.space.Len() { // a shard that is away has no other word than the rest
-		if c, err := shards.Of(a.redis, a.space.Shard(i)).SinkControl(ctx, sink); err == nil {
+	for i := range a.store.Len() { // a shard that is away has no other word than the rest
+		if c, err := a.store.Shard(i).SinkControl(ctx, sink); err == nil {
 			last.add(&c)
 		}
 	}
@@ -263,7 +262,7 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	case sink == configs.SinkKafka:
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)
-		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, &shards.Reader{Redis: a.redis, Layout: a.space})
+		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
 	case a.Config.Settlement.Kind == configs.SettleRemote:
 		to.Handler, err = a.atRemote(ctx, false, Word{})
 	default:

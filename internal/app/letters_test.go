@@ -46,7 +46,7 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	_, err := a.LimitSink(t.Context(), "balance", &rate, "ann", "the bank asked for it")
 	require.NoError(t, err)
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0)
-	require.NoError(t, a.redis.Del(t.Context(), a.space.Shard(0).Sink("balance")).Err())
+	require.NoError(t, a.redis.Del(t.Context(), a.store.Shard(0).Keys.Sink("balance")).Err())
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0, "another shard knows it still")
 
 	again := a.boundsOf(t.Context(), "balance", 0, time.Minute)
@@ -65,7 +65,7 @@ func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	a.worker, a.Config.Publisher.Brokers = "test", []string{testkit.FreeAddr(t)}
-	require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: a.space.Shard(0).Dead("kafka"),
+	require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: a.store.Shard(0).Keys.Dead("kafka"),
 		Values: []string{"seq", "1", "class", "permanent"}}).Err())
 	o := Requeue{DryRun: true, By: deadletter.Decider{By: "ann", Why: "test"},
 		Pick: deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}}
@@ -84,9 +84,9 @@ func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
-	k := a.space.Shard(0)
+	k := a.store.Shard(0)
 	bury := func() {
-		require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Dead("kafka"),
+		require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("kafka"),
 			Values: []string{"seq", "1", "class", "permanent"}}).Err())
 	}
 	bury()
@@ -101,5 +101,5 @@ func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 	report, err := a.DropLetters(t.Context(), pick, deadletter.Decider{By: "ann", Why: "test"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, report.Resolved)
-	require.EqualValues(t, 1, a.redis.XLen(t.Context(), k.Dead("kafka")).Val())
+	require.EqualValues(t, 1, a.redis.XLen(t.Context(), k.Keys.Dead("kafka")).Val())
 }

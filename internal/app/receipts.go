@@ -59,7 +59,7 @@ func ledgerReceipts(ctx context.Context, l *ledger.Ledger, id, user string) ([]h
 // redisReceipts reads what a user holds by Redis, with the codes; also of a frozen shard, since an operator asks. The
 // currency is the campaign's.
 func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongbao.Receipt, currency string, err error) {
-	held, err := shards.UserHeldOver(ctx, a.redis, a.space, id, user)
+	held, err := a.store.Campaign(id).Held(ctx, user)
 	if err == nil {
 		err = a.fillCodes(ctx, id, held)
 	}
@@ -73,7 +73,7 @@ func (a *App) fillCodes(ctx context.Context, id string, held []shards.Held) erro
 		if !h.Codes || len(h.Receipts) == 0 {
 			continue
 		}
-		missing, err := shards.Of(a.redis, h.Place).FillCodes(ctx, id, h.Receipts)
+		missing, err := h.Place.FillCodes(ctx, id, h.Receipts)
 		if err = errors.Join(append(missing, err)...); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 
 // recoverer opens the ledger and the topic, unless they are left out, by connections of its own.
 func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (*recovery.Recoverer, error) {
-	cfg := recovery.Config{Redis: a.redis, Space: a.space, Sinks: a.Config.Deployment.Sinks, Log: a.log,
+	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log,
 		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
 	if a.has(configs.SinkKafka) && !withoutTopic { // first: it may be down for hours, and the ledger's connections stay open
 		topic, err := a.openTopic(ctx)

@@ -25,7 +25,7 @@ func (a *App) openRedis(ctx context.Context) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	mark, away, err := shards.Open(ctx, a.redis, a.space, a.Config.Deployment.ID)
+	mark, away, err := a.store.Open(ctx, a.Config.Deployment.ID)
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
 	}
@@ -46,6 +46,7 @@ func (a *App) makeRedis() {
 	if a.redis == nil { // another try may have made it
 		a.redis = a.Config.RedisClient()
 		a.atEnd(a.redis.Close)
+		a.store, _ = shards.Of(a.redis, a.Config.Space()) // the configuration was checked
 	}
 }
 

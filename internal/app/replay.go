@@ -112,8 +112,8 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		}
 	}
 	cfg := replay.Config{
-		Redis: a.redis, Space: a.space, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
-		Parallel: min(a.space.Len(), 8),
+		Store: a.store, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
+		Parallel: min(a.store.Len(), 8),
 		Options:  a.boundsOf(ctx, o.To, o.Rate, o.Patience),
 	}
 	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
@@ -146,11 +146,7 @@ func (a *App) someHas(ctx context.Context, id string) error {
 	if _, found, err := a.ledger.Campaign(ctx, id); err != nil || found {
 		return err
 	}
-	store, err := a.store()
-	if err != nil {
-		return err
-	}
-	if _, found, err := store.Status(ctx, id); err != nil || found {
+	if _, found, err := a.store.Campaign(id).Status(ctx); err != nil || found {
 		return err
 	}
 	return errNoCampaign(id)
@@ -169,7 +165,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 		cfg.Handler, cfg.Ledger, cfg.Settles, cfg.Sink = h, a.ledger, true, configs.SinkBalance
 		return nil
 	}
-	entries := &replay.Entries{Redis: a.redis, Space: a.space}
+	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
 		if err := a.openLedger(ctx); err != nil {
 			return err
@@ -192,7 +188,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	var lost *replay.Lost
 	if o.Missing {
 		var err error
-		if lost, err = replay.FindLost(ctx, a.redis, a.space, configs.SinkKafka); err != nil {
+		if lost, err = replay.FindLost(ctx, a.store, configs.SinkKafka); err != nil {
 			return err
 		}
 		cfg.Only = lost.Picks
@@ -203,7 +199,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	cfg.Handler, cfg.Marks = p, true
 	if o.Missing {
-		return tellLost(ctx, lost, p.Log, a.space.Len())
+		return tellLost(ctx, lost, p.Log, a.store.Len())
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // ReplayState is how far a named replay is, by what Redis has noted of it, whoever runs it.
@@ -28,7 +27,7 @@ type ReplayState struct {
 
 // Replays tells of all replays that were ever begun, in the order of their names.
 func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
-	found, err := shards.FindReplays(ctx, a.redis, a.space)
+	found, err := a.store.FindReplays(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +45,8 @@ func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 // ReplayState tells of one replay; false if nobody has begun it.
 func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, found bool, err error) {
 	var on []int
-	for i := range a.space.Len() {
-		_, there, err := shards.Of(a.redis, a.space.Shard(i)).LookUpReplay(ctx, name)
+	for i := range a.store.Len() {
+		_, there, err := a.store.Shard(i).LookUpReplay(ctx, name)
 		if err != nil {
 			return s, false, err
 		}
@@ -66,7 +65,7 @@ func (a *App) replayState(ctx context.Context, name string, on []int) (ReplaySta
 	s := ReplayState{Name: name, Finished: true}
 	var events int64
 	for _, shard := range on {
-		r, found, err := shards.Of(a.redis, a.space.Shard(shard)).LookUpReplay(ctx, name)
+		r, found, err := a.store.Shard(shard).LookUpReplay(ctx, name)
 		if err != nil {
 			return s, err
 		}

@@ -48,7 +48,7 @@ func (a *App) Serve(ctx context.Context, with Serving) error {
 		a.log.Warn("unsafe.allow: API keys come in clear text to " + cfg.ControlListen)
 	}
 	grabs := a.Config.ProducerConfig()
-	grabs.Redis, grabs.Space, grabs.Log = a.redis, a.space.Space, a.log
+	grabs.Redis, grabs.Space, grabs.Log = a.redis, a.store.Space(), a.log
 	counts := a.measureServe(&grabs)
 	if err := a.trace(ctx, "serve", a.Config.Tracing.OneIn); err != nil {
 		return err
@@ -91,18 +91,18 @@ type campaignReader struct{ *App }
 
 // Window reads what a campaign shows to everybody.
 func (c campaignReader) Window(ctx context.Context, id string) (shards.Window, error) {
-	w, err := shards.WindowOver(ctx, c.redis, c.space, id)
+	w, err := c.store.Campaign(id).Window(ctx)
 	if errors.Is(err, shards.ErrNotInRedis) {
-		err = errors.Join(c.whole(ctx, c.space.Home(id)), err)
+		err = errors.Join(c.whole(ctx, c.store.Home(id)), err)
 	}
 	return w, err
 }
 
 // whole tells whether it says anything that a campaign is not on a shard: this must be the deployment's Redis, and have
 // all of its marks. Of a frozen shard the reads say so themselves.
-func (c campaignReader) whole(ctx context.Context, k shards.Keys) error {
+func (c campaignReader) whole(ctx context.Context, k *shards.Shard) error {
 	pipe := c.redis.Pipeline()
-	belongs := shards.AskBelongs(ctx, c.redis, pipe, c.space, k)
+	belongs := k.AskBelongs(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("look whose Redis this is: %w", shards.Classify(err))
 	}
@@ -112,7 +112,7 @@ func (c campaignReader) whole(ctx context.Context, k shards.Keys) error {
 // held gives what a user may be told that he holds by Redis, on each of the campaign's shards: it is durable, as the
 // answer to a grab is.
 func (c campaignReader) held(ctx context.Context, id, user string) ([]shards.Held, error) {
-	list, err := shards.UserHeldOver(ctx, c.redis, c.space, id, user)
+	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
 		if list[i].Open != nil {
 			return list, list[i].Open
@@ -136,7 +136,7 @@ func (c campaignReader) held(ctx context.Context, id, user string) ([]shards.Hel
 
 // durable waits until what a user holds on a shard is as durable as the campaign promises.
 func (c campaignReader) durable(ctx context.Context, id, user string, h *shards.Held) error {
-	shard := shards.Of(c.redis, h.Place)
+	shard := h.Place
 	err := shard.Durable(ctx, &shards.DurableCall{Campaign: id, Class: h.Class,
 		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
 	if shards.NoWaitAOF(err) {
@@ -147,7 +147,7 @@ func (c campaignReader) durable(ctx context.Context, id, user string, h *shards.
 
 // durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.
 func (c campaignReader) durableByItself(ctx context.Context, shard *shards.Shard, class hongbao.Durability) error {
-	node, err := shards.NodeOf(ctx, c.redis, shard.Keys)
+	node, err := shard.Node(ctx)
 	if err != nil {
 		return err
 	}

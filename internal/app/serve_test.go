@@ -22,10 +22,11 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	t.Helper()
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
 		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_DEPLOYMENT_SHARDS=4")
-	space, err := shards.NewLayout(cfg.Space())
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, cfg.Space())
 	require.NoError(t, err)
-	a := &App{Config: cfg, log: zap.NewNop(), space: space, redis: server.Client(t)}
-	require.NoError(t, shards.Found(t.Context(), a.redis, space, shards.FoundCall{Deployment: "test"}))
+	a := &App{Config: cfg, log: zap.NewNop(), store: st, redis: rdb}
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,
@@ -36,23 +37,23 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := a.store()
+	loader, err := a.loader()
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	require.NoError(t, loader.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	return a
 }
 
 // grants makes a grab on the campaign's first shard that no durability is waited for.
 func (a *App) grants(t *testing.T, user string) {
 	t.Helper()
-	a.grantsOn(t, a.space.Home("rain"), user)
+	a.grantsOn(t, a.store.Home("rain"), user)
 }
 
-func (a *App) grantsOn(t *testing.T, k shards.Keys, user string) {
+func (a *App) grantsOn(t *testing.T, k *shards.Shard, user string) {
 	t.Helper()
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r1"}}}
-	answers, err := shards.Of(a.redis, k).Grab(t.Context(), call, nil)
+	answers, err := k.Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 }
@@ -118,7 +119,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	a.grants(t, "u1")
-	r, k := campaignReader{a}, a.space.Home("rain")
+	r, k := campaignReader{a}, a.store.Home("rain")
 	state := func() string {
 		w, err := r.Window(t.Context(), "rain")
 		require.NoError(t, err)
@@ -134,19 +135,19 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	require.NotErrorIs(t, err, shards.ErrFrozen)
 
-	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "frozen", 1).Err())
+	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "frozen", 1).Err())
 	require.Equal(t, "frozen", state())
 	frozen("rain")
 	frozen("none")
-	require.NoError(t, a.redis.HDel(t.Context(), k.Meta(), "frozen").Err())
-	opened := a.redis.HGet(t.Context(), k.Meta(), "opened").Val()
-	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "opened", "another run").Err())
+	require.NoError(t, a.redis.HDel(t.Context(), k.Keys.Meta(), "frozen").Err())
+	opened := a.redis.HGet(t.Context(), k.Keys.Meta(), "opened").Val()
+	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", "another run").Err())
 	require.Equal(t, "frozen", state(), "it was started anew, and nobody has looked yet")
 	frozen("rain")
-	require.NoError(t, a.redis.HSet(t.Context(), k.Meta(), "opened", opened).Err())
+	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", opened).Err())
 	require.Equal(t, "open", state())
 
-	require.NoError(t, a.redis.Del(t.Context(), k.Campaign("rain"), k.Meta()).Err())
+	require.NoError(t, a.redis.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Meta()).Err())
 	_, err = r.Window(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrFrozen, "the mark of the shard is gone, so more may be")
 	frozen("rain")
@@ -163,7 +164,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
-	require.NoError(t, a.redis.HSet(t.Context(), a.space.Home("rain").Campaign("rain"), "state", "frozen").Err())
+	require.NoError(t, a.redis.HSet(t.Context(), a.store.Home("rain").Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrLost)
 }
@@ -175,7 +176,7 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
-	r, places := campaignReader{a}, a.space.Places("rain", 2)
+	r, places := campaignReader{a}, a.store.Places("rain", 2)
 	for _, k := range places {
 		a.grantsOn(t, k, "u1")
 	}
@@ -185,15 +186,15 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 	told, err := a.Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, told.Receipts, 2)
-	opened := a.redis.HGet(t.Context(), places[1].Meta(), "opened").Val()
-	require.NoError(t, a.redis.HSet(t.Context(), places[1].Meta(), "opened", "another run").Err())
+	opened := a.redis.HGet(t.Context(), places[1].Keys.Meta(), "opened").Val()
+	require.NoError(t, a.redis.HSet(t.Context(), places[1].Keys.Meta(), "opened", "another run").Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrFrozen)
-	require.NoError(t, a.redis.HSet(t.Context(), places[1].Meta(), "opened", opened).Err())
-	require.NoError(t, a.redis.Del(t.Context(), places[1].Campaign("rain")).Err())
+	require.NoError(t, a.redis.HSet(t.Context(), places[1].Keys.Meta(), "opened", opened).Err())
+	require.NoError(t, a.redis.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
-	require.NoError(t, a.redis.Del(t.Context(), places[1].Meta()).Err())
+	require.NoError(t, a.redis.Del(t.Context(), places[1].Keys.Meta()).Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrFrozen, "the shard has lost its marks")
 }

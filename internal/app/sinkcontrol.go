@@ -119,16 +119,16 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 	if err := a.checkSinks("sink", sink); err != nil {
 		return err
 	}
-	known := make([]bool, a.space.Len())
+	known := make([]bool, a.store.Len())
 	shards.Each(len(known), func(i int) error {
-		list, err := shards.Of(a.redis, a.space.Shard(i)).SinkCampaigns(ctx, sink)
+		list, err := a.store.Shard(i).SinkCampaigns(ctx, sink)
 		known[i] = err != nil || slices.ContainsFunc(list, func(c shards.CampaignPause) bool { return c.Campaign == campaign })
 		return err
 	})
 	if slices.Contains(known, true) {
 		return nil
 	}
-	state, _, err := shards.Of(a.redis, a.space.Home(campaign)).CampaignState(ctx, campaign)
+	state, _, err := a.store.Home(campaign).CampaignState(ctx, campaign)
 	if err != nil || state != "" {
 		return nil //nolint:nilerr // the pause itself reports a shard that can't be reached
 	}
@@ -182,10 +182,10 @@ func (a *App) tellShards(sink, who, why string,
 	if who == "" || why == "" || len(who) > maxWords || len(why) > maxWords {
 		return out, Usage("who changes a sink, and why, are required, with at most %d bytes each", maxWords)
 	}
-	changed, now := make([]bool, a.space.Len()), make([]shards.SinkControl, a.space.Len())
+	changed, now := make([]bool, a.store.Len()), make([]shards.SinkControl, a.store.Len())
 	var failed []error
-	for i, err := range shards.Each(a.space.Len(), func(i int) (err error) {
-		changed[i], now[i], err = do(shards.Of(a.redis, a.space.Shard(i)))
+	for i, err := range shards.Each(a.store.Len(), func(i int) (err error) {
+		changed[i], now[i], err = do(a.store.Shard(i))
 		return err
 	}) {
 		if err != nil {
@@ -198,7 +198,7 @@ func (a *App) tellShards(sink, who, why string,
 	}
 	if len(failed) > 0 {
 		return out, fmt.Errorf("sink %s: %d of %d shards were not reached, run this again: %w", sink, len(failed),
-			a.space.Len(), errors.Join(failed...))
+			a.store.Len(), errors.Join(failed...))
 	}
 	return out, nil
 }

@@ -25,9 +25,9 @@ type hung struct {
 	once        sync.Once
 }
 
-func newHung(first, last shards.Keys) *hung {
-	tag := func(k shards.Keys) string {
-		head, _, _ := strings.Cut(k.Meta(), "}")
+func newHung(first, last *shards.Shard) *hung {
+	tag := func(k *shards.Shard) string {
+		head, _, _ := strings.Cut(k.Keys.Meta(), "}")
 		return head + "}"
 	}
 	return &hung{first: tag(first), last: tag(last), passed: make(chan struct{})}
@@ -87,9 +87,9 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 		client := redis.NewClient(opts)
 		t.Cleanup(func() { require.NoError(t, client.Close()) })
 		client.AddHook(h)
-		a.redis = client
+		a.redis, a.store = client, a.store.Over(client)
 	}
-	through(newHung(a.space.Shard(0), a.space.Shard(3)))
+	through(newHung(a.store.Shard(0), a.store.Shard(3)))
 	out, err := a.tellShards("balance", "ann", "maintenance", func(k *shards.Shard) (bool, shards.SinkControl, error) {
 		return k.PauseSink(t.Context(), "balance", "ann", "maintenance")
 	})
@@ -97,14 +97,12 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	require.True(t, out.Changed)
 	require.Equal(t, 4, out.Pause.PausedShards)
 
-	places := a.space.Places("rain", 4)
+	places := a.store.Places("rain", 4)
 	through(newHung(places[1], places[3])) // the home says where the others are
-	store, err := a.store()
-	require.NoError(t, err)
-	require.NoError(t, store.Pause(t.Context(), "rain", "ann", "test"))
-	a.redis = plain
-	for _, k := range places {
-		state, _, err := shards.Of(plain, k).CampaignState(t.Context(), "rain")
+	require.NoError(t, a.store.Campaign("rain").Pause(t.Context(), "ann", "test"))
+	a.redis, a.store = plain, a.store.Over(plain)
+	for _, k := range a.store.Places("rain", 4) {
+		state, _, err := k.CampaignState(t.Context(), "rain")
 		require.NoError(t, err)
 		require.Equal(t, "paused", state)
 	}

@@ -38,7 +38,7 @@ type sinkWorker struct {
 
 func newSinkWorker(a *App, reads redis.UniversalClient, sink string) *sinkWorker {
 	w := &sinkWorker{app: a, config: a.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.redis, reads, a.space.Space,
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.redis, reads, a.store.Space(),
 		a.worker, a.log
 	return w
 }
@@ -93,7 +93,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 			w.app.log.Info("the sink works again", sink)
 		}
 	}
-	w.app.log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.space.Len()))
+	w.app.log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.store.Len()))
 	if a, ok := w.handler.(*alarmed); ok {
 		sweeping, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup

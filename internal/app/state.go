@@ -53,14 +53,14 @@ func (a *App) state(ctx context.Context, campaigns []string, asksLedger bool) (*
 		return nil
 	})
 	ask(func() error {
-		left, err := shards.Left(ctx, a.redis, a.space, campaigns)
+		left, err := a.store.Left(ctx, campaigns)
 		for _, id := range slices.Sorted(maps.Keys(left)) {
 			out.Campaigns = append(out.Campaigns, metrics.CampaignState{ID: id, Left: left[id]})
 		}
 		return err
 	})
 	ask(func() error {
-		last, found, err := shards.LastAudit(ctx, a.redis, a.space)
+		last, found, err := a.store.LastAudit(ctx)
 		if found {
 			out.Audit = &metrics.AuditState{Started: last.Started, Differences: last.Differences}
 		}
@@ -136,7 +136,7 @@ func (a *App) add(s *metrics.SinkState, shard int, g *shards.GroupStatus, worker
 
 // servers asks each server of Redis for itself and for its shards.
 func (a *App) servers(ctx context.Context, out *metrics.State) error {
-	looks, err := shards.LookAt(ctx, a.redis, a.space)
+	looks, err := a.store.Looks(ctx)
 	for i := range looks {
 		l := &looks[i]
 		out.Servers = append(out.Servers, metrics.ServerState{Server: l.Address, Memory: l.Server.Memory,

@@ -24,15 +24,15 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	a := onRedis(t, server, hongbao.DurabilityFast, 1)
-	require.NoError(t, a.redis.HSet(t.Context(), a.space.Shard(0).Audit(), "started", "yesterday").Err())
+	require.NoError(t, a.redis.HSet(t.Context(), a.store.Shard(0).Keys.Audit(), "started", "yesterday").Err())
 	s, err := a.state(t.Context(), []string{"rain"}, false)
 	require.NoError(t, err)
 	require.Nil(t, s.Audit)
 	require.Len(t, s.Servers, 1)
-	require.Len(t, s.Shards, a.space.Len())
+	require.Len(t, s.Shards, a.store.Len())
 	require.EqualValues(t, 10, s.Campaigns[0].Left)
 	for _, sink := range s.Sinks {
-		require.Len(t, sink.Shards, a.space.Len())
+		require.Len(t, sink.Shards, a.store.Len())
 	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
@@ -60,7 +60,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
-	require.NoError(t, shards.Found(t.Context(), a.redis, a.space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, a.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	now := time.Now()
 	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
 		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})

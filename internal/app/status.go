@@ -8,9 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -30,18 +27,9 @@ type UnrecordedShard struct {
 }
 
 // unrecorded asks each shard whether it was opened without the ledger. A shard that can't be read says so elsewhere.
-func (a *App) unrecorded(ctx context.Context, rdb redis.UniversalClient) []UnrecordedShard {
+func unrecorded(ctx context.Context, store *shards.Store) []UnrecordedShard {
 	list := []UnrecordedShard{}
-	errs := make([]error, a.space.Len())
-	var g errgroup.Group
-	g.SetLimit(asksAtOnce)
-	for i := range errs {
-		g.Go(func() error {
-			errs[i] = shards.Of(rdb, a.space.Shard(i)).CheckRecorded(ctx)
-			return nil
-		})
-	}
-	_ = g.Wait() // each shard has its own error
+	errs := shards.Each(store.Len(), func(i int) error { return store.Shard(i).CheckRecorded(ctx) })
 	for i, err := range errs {
 		if errors.Is(err, shards.ErrUnrecorded) {
 			list = append(list, UnrecordedShard{i, err.Error()})
@@ -98,9 +86,6 @@ type SinkWorker struct {
 	Holds int64   `json:"holds_entries" doc:"Entries that it has in hand, on all shards."`
 }
 
-// asksAtOnce bounds how many shards are asked at once.
-const asksAtOnce = 8
-
 // standing is how a sink stands on a shard, or why Redis could not tell.
 type standing struct {
 	shards.GroupStatus
@@ -109,31 +94,27 @@ type standing struct {
 	away bool
 }
 
-// standings asks Redis, some shards at a time, how each sink stands on each shard: in the order of deployment.sinks, and
+// standings asks Redis how each sink stands on each shard: in the order of deployment.sinks, and
 // of the shards. What one can't tell hides no other; of a frozen one, what it says may be the past.
 func (a *App) standings(ctx context.Context) [][]standing {
-	out := make([][]standing, len(a.Config.Deployment.Sinks))
-	var g errgroup.Group
-	g.SetLimit(asksAtOnce)
-	for i, sink := range a.Config.Deployment.Sinks {
-		out[i] = make([]standing, a.space.Len())
-		for shard := range out[i] {
-			g.Go(func() error {
-				s := &out[i][shard]
-				s.GroupStatus, s.err = shards.Of(a.redis, a.space.Shard(shard)).Status(ctx, sink)
-				s.away = hongbao.IsOutage(s.err) && ctx.Err() == nil
-				return nil
-			})
-		}
+	n := len(a.Config.Deployment.Sinks)
+	out := make([][]standing, n)
+	for i := range out {
+		out[i] = make([]standing, a.store.Len())
 	}
-	_ = g.Wait() // each standing has its own error
+	shards.Each(n*a.store.Len(), func(i int) error {
+		s := &out[i%n][i/n]
+		s.GroupStatus, s.err = a.store.Shard(i/n).Status(ctx, a.Config.Deployment.Sinks[i%n])
+		s.away = hongbao.IsOutage(s.err) && ctx.Err() == nil
+		return nil // each standing has its own error
+	})
 	return out
 }
 
 // Status asks Redis how every sink stands. It only reads. Unread has the shards that can't be read; it is an error if none
 // can, unless they are frozen.
 func (a *App) Status(ctx context.Context) (*Status, error) {
-	out := &Status{Sinks: []SinkStatus{}, Unrecorded: a.unrecorded(ctx, a.redis)}
+	out := &Status{Sinks: []SinkStatus{}, Unrecorded: unrecorded(ctx, a.store)}
 	var first error
 	told := false
 	for i, on := range a.standings(ctx) {

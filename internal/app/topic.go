@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
@@ -45,15 +44,14 @@ func (a *App) publisherConfig() publish.Config {
 
 // publisher makes the publisher of sink kafka; needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
-	return a.publisherTo(ctx, a.Config.Publisher.Topic, a.Config.ClaimsConfig(),
-		&shards.Reader{Redis: a.redis, Layout: a.space})
+	return a.publisherTo(ctx, a.Config.Publisher.Topic, a.Config.ClaimsConfig(), a.store)
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.
-func (a *App) publisherTo(ctx context.Context, topic string, cc claims.Config,
+func (a *App) publisherTo(ctx context.Context, topic string, cc shards.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
-	cc.Redis, cc.Space, cc.Owner = a.redis, a.space.Space, a.worker
-	claims, err := claims.New(cc)
+	cc.Owner = a.worker
+	claims, err := a.store.Claims(cc)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +100,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 	if terms, found = s.terms[id]; found {
 		return terms, true, nil
 	}
-	terms.Currency, terms.Codes, err = shards.Of(s.app.redis, s.app.space.Shard(shard)).Terms(ctx, id)
+	terms.Currency, terms.Codes, err = s.app.store.Shard(shard).Terms(ctx, id)
 	if errors.Is(err, shards.ErrNotInRedis) {
 		var l *ledger.Ledger
 		if l, err = s.open(ctx); err != nil {
@@ -125,7 +123,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 
 // Codes gives the codes of packets of a shard; "" for one that neither Redis nor the ledger has.
 func (s *campaignSource) Codes(ctx context.Context, shard int, id string, packets []int64) ([]string, error) {
-	codes, err := shards.Of(s.app.redis, s.app.space.Shard(shard)).Codes(ctx, id, packets)
+	codes, err := s.app.store.Shard(shard).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/retry"
@@ -151,21 +150,18 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
 			c.Spec.To.UTC().Format(time.RFC3339))
 	}
-	store, err := a.store()
+	in := a.store.Campaign(c.Spec.ID)
+	st, found, err := in.Status(ctx)
 	if err != nil {
 		return err
 	}
-	st, found, err := store.Status(ctx, c.Spec.ID)
-	if err != nil {
-		return err
-	}
-	if found && (st.State == campaigns.Closed || st.State == campaigns.Refunded) {
+	if found && (st.State == shards.StateClosed || st.State == shards.StateRefunded) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
 	}
-	if _, err := store.Dealt(ctx, c.Spec.ID); errors.Is(err, shards.ErrLost) {
+	if _, err := in.Dealt(ctx); errors.Is(err, shards.ErrLost) {
 		return err // the packets might wait for ever
 	}
-	return a.notLost(ctx, store, c.Spec.ID)
+	return a.notLost(ctx, c.Spec.ID)
 }
 
 // TryTopUp tells what an order would do that expects what the campaign is funded with; nothing is changed.
@@ -230,7 +226,7 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 // TopUpWaits tells whether packets that were ordered only wait for their campaign's load. Where Redis has lost
 // something of the campaign they would wait for ever.
 func TopUpWaits(err error) bool {
-	return errors.Is(err, campaigns.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost)
+	return errors.Is(err, shards.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost)
 }
 
 // DealTopUps brings a campaign's top-ups into Redis. Redis says which of them are there, and not the ledger: Redis may
@@ -240,19 +236,15 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 	if err != nil || len(stored) == 0 || c.State == ledger.StateRefunded {
 		return err
 	}
-	store, err := a.store()
-	if err != nil {
-		return err
-	}
-	dealt, err := store.Dealt(ctx, id)
+	dealt, err := a.store.Campaign(id).Dealt(ctx)
 	if TopUpWaits(err) {
-		err = cmp.Or(a.notLost(ctx, store, id), err) // else it waits for a load that is refused
+		err = cmp.Or(a.notLost(ctx, id), err) // else it waits for a load that is refused
 	}
 	if err != nil {
 		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", len(stored)+1, id, err)
 	}
 	if dealt <= len(stored) {
-		if err := a.dealAfter(ctx, store, &c, stored, dealt); err != nil {
+		if err := a.dealAfter(ctx, &c, stored, dealt); err != nil {
 			return err
 		}
 	}
@@ -267,7 +259,7 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 }
 
 // dealAfter deals the generations after one, in their order.
-func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.StoredCampaign,
+func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	stored []ledger.StoredTopUp, dealt int) error {
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return err
@@ -283,14 +275,18 @@ func (a *App) dealAfter(ctx context.Context, store *campaigns.Store, c *ledger.S
 	if err != nil {
 		return err
 	}
+	loader, err := a.loader()
+	if err != nil {
+		return err
+	}
 	for i := range stored {
 		s := &stored[i]
 		if s.Generation <= dealt {
 			continue
 		}
-		g := &campaigns.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
+		g := &shards.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
 			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
-		if err := store.TopUp(ctx, g, a.progress("dealing more packets of "+c.Spec.ID, g.Packets)); err != nil {
+		if err := loader.TopUp(ctx, g, a.progress("dealing more packets of "+c.Spec.ID, g.Packets)); err != nil {
 			return err
 		}
 	}

@@ -125,7 +125,7 @@ type trailSearch struct {
 	q      TrailOf
 	out    Trail
 	grants map[int64]*trailed // by packet
-	places []shards.Keys      // over which the campaign is dealt, by the ledger; nil if it did not say
+	places []*shards.Shard    // over which the campaign is dealt, by the ledger; nil if it did not say
 	silent map[int]bool       // shards that could not be asked
 }
 
@@ -176,7 +176,7 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 	if err != nil || !found {
 		return nil, false, err
 	}
-	t.out.Currency, t.places = c.Spec.Currency, a.space.Places(t.q.Campaign, c.Spec.Places())
+	t.out.Currency, t.places = c.Spec.Currency, a.store.Places(t.q.Campaign, c.Spec.Places())
 	if t.q.Packet == 0 {
 		rows, err := a.ledger.UserGrants(ctx, t.q.Campaign, t.q.User)
 		return rows, true, err
@@ -195,7 +195,7 @@ var errSeen = errors.New("seen")
 // a packet whose user the ledger does not know it searches all receipts; ErrBusy if too many trails do.
 func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	if t.places == nil {
-		places, err := shards.PlacesOf(ctx, t.app.redis, t.app.space, t.q.Campaign)
+		places, err := t.app.store.Campaign(t.q.Campaign).Places(ctx)
 		if err != nil {
 			t.unread("redis", err)
 			return false, nil
@@ -213,7 +213,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 		defer t.app.scans.Release(1)
 	}
 	for _, k := range t.places {
-		there, err := t.receiptsOn(ctx, shards.Of(t.app.redis, k), user)
+		there, err := t.receiptsOn(ctx, k, user)
 		if err != nil {
 			t.unread("redis", err)
 			t.silent[k.Index()] = true
@@ -274,7 +274,7 @@ func (t *trailSearch) followAll(ctx context.Context) {
 // follow looks for a grant's entry, and asks the sinks' done bits.
 func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	g := &p.grant
-	shard := shards.Of(t.app.redis, t.app.space.Shard(g.Shard))
+	shard := t.app.store.Shard(g.Shard)
 	for _, sink := range t.app.Config.Deployment.Sinks {
 		done, err := shard.GroupDone(ctx, sink, stream.SeqRange{First: g.Seq, Last: g.Seq})
 		if err != nil && !errors.Is(err, shards.ErrFrozen) {

@@ -43,7 +43,7 @@ func (t *trailSearch) letters(ctx context.Context) error {
 }
 
 func (t *trailSearch) lettersAt(ctx context.Context, at deadletter.Place, wanted map[int64]*TrailSink) error {
-	letters := deadletter.New(t.app.redis, t.app.space)
+	letters := deadletter.New(t.app.store)
 	err := letters.EachResolved(ctx, at.Sink, at.Shard, func(r *deadletter.Resolved) {
 		if x := wanted[r.Seq]; x != nil && r.Decision == shards.Dropped {
 			x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)

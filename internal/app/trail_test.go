@@ -22,7 +22,7 @@ func TestTrailOverShards(t *testing.T) {
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
 	a.scans = semaphore.NewWeighted(maxScans)
 	a.Config.Deployment.Sinks, a.Config.Ledger.DSN = []string{"balance"}, ""
-	places := a.space.Places("rain", 2)
+	places := a.store.Places("rain", 2)
 	for _, k := range places {
 		a.grantsOn(t, k, "u1")
 	}
@@ -65,7 +65,7 @@ func TestTrailOverShards(t *testing.T) {
 		packets, _ = trail(TrailOf{Packet: 2})
 		require.Equal(t, []int64{2}, packets, "each search gives its place back")
 	}
-	require.NoError(t, a.redis.Set(t.Context(), places[1].Campaign("rain"), "x", 0).Err())
+	require.NoError(t, a.redis.Set(t.Context(), places[1].Keys.Campaign("rain"), "x", 0).Err())
 	packets, unread = trail(TrailOf{User: "u1"})
 	require.Equal(t, []int64{1}, packets)
 	require.Len(t, unread, 1)

@@ -9,7 +9,7 @@ import (
 // watch looks at the Redis servers of a running worker. It raises an alarm when data or a setting that keeps it is
 // lost, and tells which shards are frozen, each second again.
 func (a *App) watch(frozen chan<- int) *shards.Watch {
-	return &shards.Watch{Redis: a.redis, Layout: a.space, Alarm: func(code string, err error) {
+	return &shards.Watch{Store: a.store, Alarm: func(code string, err error) {
 		a.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 	}, Frozen: func(shard int) {
 		select {

@@ -35,7 +35,7 @@ func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) err
 // which is open, and its ledger, which is opened when somebody first needs it; what the call opens besides is closed
 // with it. Calls may come at once.
 func (a *App) Within(ctx context.Context, n Needs, do func(a *App) error) (err error) {
-	own := &App{Config: a.Config, log: a.log, space: a.space, worker: workerName(), parent: a, redis: a.redis,
+	own := &App{Config: a.Config, log: a.log, worker: workerName(), parent: a, redis: a.redis, store: a.store,
 		scans: a.scans}
 	defer own.Shut(&err)
 	if n.Ledger {

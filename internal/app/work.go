@@ -54,7 +54,7 @@ func (a *App) parts(sinks []string) ([]group.Part, error) {
 	reads := a.Config.ReadsClient()
 	a.atEnd(reads.Close)
 	tc := a.Config.TrimmerConfig()
-	tc.Redis, tc.Space, tc.Log = a.redis, a.space.Space, a.log
+	tc.Redis, tc.Space, tc.Log = a.redis, a.store.Space(), a.log
 	trimmer, err := consumer.NewTrimmer(tc)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (a *App) parts(sinks []string) ([]group.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	frozen := make(chan int, a.space.Len())
+	frozen := make(chan int, a.store.Len())
 	parts := []group.Part{
 		{Name: "watch", Run: a.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
 		{Name: "filters", Run: filters.Run},
@@ -96,7 +96,7 @@ func (a *App) retirer() (*closing.Retirer, error) {
 		return nil, err
 	}
 	cfg := a.Config.Retirer
-	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.redis, a.space, locks, a.log
+	cfg.Store, cfg.Locks, cfg.Log = a.store, locks, a.log
 	return closing.NewRetirer(cfg)
 }
 
@@ -107,7 +107,7 @@ func (a *App) filters() (*winners.Builder, error) {
 		return nil, err
 	}
 	cfg := knob.Defaults[winners.BuilderConfig]()
-	cfg.Redis, cfg.Space, cfg.Locks, cfg.Log = a.redis, a.space, locks, a.log
+	cfg.Store, cfg.Locks, cfg.Log = a.store, locks, a.log
 	return winners.NewBuilder(cfg)
 }
 
@@ -158,10 +158,7 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 // not in Redis has nothing to pause.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
-	store, err := a.store()
-	if err == nil {
-		err = store.Pause(context.WithoutCancel(ctx), g.Campaign, "hongbao", why)
-	}
+	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), "hongbao", why)
 	a.log.Error("ALARM: "+what+" shows it, `hongbao campaign resume` opens the campaign again",
 		zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), reason,
 		zap.Error(err))

@@ -86,6 +86,7 @@ type sink struct {
 // shard is what the audit knows of one shard.
 type shard struct {
 	shards.Keys
+	on     *shards.Shard
 	seq    int64 // when the audit began
 	end    int64 // when it had read everything
 	seen   seqs
@@ -119,10 +120,10 @@ func newRun(cfg *Config, opts Options) *run {
 	for _, a := range cfg.Acknowledged {
 		r.known[a.ID()] = a
 	}
-	n := cfg.Space.Len()
+	n := cfg.Store.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Space.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
+			Keys: cfg.Store.Shard(i).Keys, on: cfg.Store.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
 			report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}

@@ -220,7 +220,7 @@ func TestTopicRetention(t *testing.T) {
 	w := busy(t)
 	a := w.keys("a").Index()
 	old := func(seq int64) bool { return seq <= 10 || seq == 35 }
-	receipts := w.keys("a").Receipts("a")
+	receipts := w.keys("a").Keys.Receipts("a")
 	for user, text := range w.rdb.HGetAll(t.Context(), receipts).Val() { // "packet amount seq ms request-id"
 		f := strings.Fields(text)
 		if seq, err := strconv.ParseInt(f[2], 10, 64); err == nil && old(seq) {
@@ -281,13 +281,13 @@ func TestUnreadable(t *testing.T) {
 		return err
 	}
 	w := busy(t)
-	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"4", "x"}}))
+	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: []string{"4", "x"}}))
 	require.ErrorIs(t, run(w), stream.ErrNewerEntry)
 	w = busy(t)
-	do(t, w.rdb.Set(t.Context(), w.keys("a").Stock("a"), "x", 0))
+	do(t, w.rdb.Set(t.Context(), w.keys("a").Keys.Stock("a"), "x", 0))
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(run(w)))
 	w = busy(t)
-	do(t, w.rdb.Del(t.Context(), w.keys("b").Meta()))
+	do(t, w.rdb.Del(t.Context(), w.keys("b").Keys.Meta()))
 	require.ErrorContains(t, run(w), "so Redis has lost the shard")
 	w = busy(t)
 	w.plans["b"], w.cfg.Plan = nil, w.plans

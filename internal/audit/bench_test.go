@@ -19,44 +19,44 @@ func BenchmarkMillion(b *testing.B) {
 		b.Skip("set HONGBAO_BENCH=1")
 	}
 	const n = 1_000_000
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(b), Shards: 1})
-	require.NoError(b, err)
 	rdb := testkit.Redis(b).Client(b)
-	require.NoError(b, shards.Found(b.Context(), rdb, space, shards.FoundCall{Deployment: "bench"}))
-	k := space.Shard(0)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(b), Shards: 1})
+	require.NoError(b, err)
+	require.NoError(b, st.Found(b.Context(), shards.FoundCall{Deployment: "bench"}))
+	k := st.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total",
 		fmt.Sprint(n),
 		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded",
 		fmt.Sprint(n),
 		"granted", "0", "granted_amount", "0", "loaded_amount", fmt.Sprint(n)}
-	require.NoError(b, rdb.HSet(b.Context(), k.Campaign("big"), fields).Err())
+	require.NoError(b, rdb.HSet(b.Context(), k.Keys.Campaign("big"), fields).Err())
 	ledger := &memLedger{grants: map[string][]hongbao.Grant{}}
 	for at := 0; at < n; at += 5000 {
 		var stock []any
 		for p := at + 1; p <= at+5000; p++ {
 			stock = append(stock, fmt.Sprintf("%d 1", p))
 		}
-		require.NoError(b, rdb.RPush(b.Context(), k.Stock("big"), stock...).Err())
+		require.NoError(b, rdb.RPush(b.Context(), k.Keys.Stock("big"), stock...).Err())
 	}
 	for at := 0; at < n; at += 128 {
 		call := &shards.GrabCall{Campaign: "big", MaxBacklog: 1e9}
 		for i := at; i < min(at+128, n); i++ {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "big", User: fmt.Sprint("user", i)})
 		}
-		_, err := shards.Of(rdb, k).Grab(b.Context(), call, nil)
+		_, err := k.Grab(b.Context(), call, nil)
 		require.NoError(b, err)
 	}
-	entries, err := shards.Of(rdb, k).Entries(b.Context(), "-", "+")
+	entries, err := k.Entries(b.Context(), "-", "+")
 	require.NoError(b, err)
 	for _, e := range entries {
 		ledger.grants["big"] = append(ledger.grants["big"], e.Grants...)
 	}
 	topic := &memTopic{grants: ledger.grants["big"]}
-	_, err = shards.Of(rdb, k).CreateGroup(b.Context(), ledgerGroup)
+	_, err = k.CreateGroup(b.Context(), ledgerGroup)
 	require.NoError(b, err)
-	_, err = shards.Of(rdb, k).CreateGroup(b.Context(), topicGroup)
+	_, err = k.CreateGroup(b.Context(), topicGroup)
 	require.NoError(b, err)
-	cfg := audit.Config{Redis: rdb, Space: space, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic,
+	cfg := audit.Config{Store: st, Ledger: ledger, LedgerGroup: ledgerGroup, Topic: topic,
 		TopicGroup: topicGroup, MaxListed: 10}
 	b.ResetTimer()
 	b.ReportAllocs()

@@ -20,7 +20,7 @@ func (r *run) readClaims(ctx context.Context) error {
 	if r.partial() {
 		return nil
 	}
-	now, err := r.Redis.Time(ctx).Result()
+	now, err := r.Store.Redis().Time(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("time: %w", shards.Classify(err))
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -91,17 +90,17 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	for shard, snap := range c.on {
-		if snap.state == campaigns.Refunded && !l.Closed {
+		if snap.state == shards.StateRefunded && !l.Closed {
 			r.differs(c, FundingDiffers, "ledger", "Redis says that it was refunded, the ledger has no refund")
 		}
 		if !l.Closed || snap.over() {
 			continue
 		}
-		state, err := r.Redis.HGet(ctx, r.shards[shard].Campaign(c.id), "state").Result()
+		state, err := r.Store.Redis().HGet(ctx, r.shards[shard].Campaign(c.id), "state").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return shards.Classify(err)
 		}
-		if err == nil && state != campaigns.Closed && state != campaigns.Refunded {
+		if err == nil && state != shards.StateClosed && state != shards.StateRefunded {
 			r.differs(c, FundingDiffers, "ledger",
 				"the ledger has refunded it, but in Redis it is %.20q%s: Redis went back in time", state, c.where(shard))
 		}

@@ -86,7 +86,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 // close closes a campaign, and brings the close to the sinks.
 func (w *world) close(t *testing.T, id string) stream.Entry {
 	t.Helper()
-	e, err := shards.Of(w.rdb, w.keys(id)).Close(t.Context(), id, true, 0)
+	e, err := w.keys(id).Close(t.Context(), id, true, 0)
 	require.NoError(t, err)
 	w.settle(t)
 	w.publish(t)
@@ -97,7 +97,7 @@ func (w *world) close(t *testing.T, id string) stream.Entry {
 func (w *world) refund(t *testing.T, id string) {
 	t.Helper()
 	w.ledger.closed[id] = w.close(t, id)
-	_, err := shards.Of(w.rdb, w.keys(id)).Refunded(t.Context(), id)
+	_, err := w.keys(id).Refunded(t.Context(), id)
 	require.NoError(t, err)
 }
 
@@ -105,8 +105,8 @@ func (w *world) refund(t *testing.T, id string) {
 func (w *world) leave(t *testing.T, id string) {
 	t.Helper()
 	w.refund(t, id)
-	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Events(), 0))
-	left, err := shards.Of(w.rdb, w.keys(id)).PurgeCampaign(t.Context(), id, 0)
+	do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys(id).Keys.Events(), 0))
+	left, err := w.keys(id).PurgeCampaign(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
 }
@@ -127,8 +127,8 @@ func TestClosedRefundedRetired(t *testing.T) {
 			bring(t, w)
 			r := w.audit(t, audit.Options{})
 			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-			for i := range w.space.Len() {
-				do(t, w.rdb.XTrimMaxLen(t.Context(), w.space.Shard(i).Events(), 0))
+			for i := range w.store.Len() {
+				do(t, w.rdb.XTrimMaxLen(t.Context(), w.store.Shard(i).Keys.Events(), 0))
 			}
 			r = w.audit(t, audit.Options{})
 			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
@@ -147,7 +147,7 @@ func TestClosedRefundedRetired(t *testing.T) {
 func TestEndsThatDiffer(t *testing.T) {
 	t.Parallel()
 	set := func(w *world, t *testing.T, pairs ...any) {
-		do(t, w.rdb.HSet(t.Context(), w.keys("b").Campaign("b"), pairs...))
+		do(t, w.rdb.HSet(t.Context(), w.keys("b").Keys.Campaign("b"), pairs...))
 	}
 	for name, c := range map[string]struct {
 		plant func(t *testing.T, w *world)
@@ -208,7 +208,7 @@ func TestGrantAfterClose(t *testing.T) {
 	r := w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 
-	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Campaign("b"), "state", s)) }
+	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Keys.Campaign("b"), "state", s)) }
 	state("open") // by hand
 	w.grab(t, "b", 900, 1)
 	state("closed")
@@ -217,7 +217,7 @@ func TestGrantAfterClose(t *testing.T) {
 	for range 2 { // with the close in the stream, and without
 		r = w.audit(t, audit.Options{})
 		require.EqualValues(t, 1, r.Found[audit.AfterClose], "%+v", r.Differences)
-		do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys("b").Events(), 0))
+		do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys("b").Keys.Events(), 0))
 	}
 }
 
@@ -227,17 +227,17 @@ func TestEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	k := w.keys("b")
-	w.rdb.HDel(t.Context(), k.Receipts("b"), "u0003") // Redis has lost this grant, the ledger has it
-	drop(w.ledger.grants, "b", "u0004")               // only the topic has this one
-	w.rdb.HDel(t.Context(), k.Receipts("b"), "u0004")
-	do(t, w.rdb.XTrimMaxLen(t.Context(), k.Events(), 0))
-	do(t, w.rdb.HSet(t.Context(), k.Campaign("b"), "state", "frozen"))
+	w.rdb.HDel(t.Context(), k.Keys.Receipts("b"), "u0003") // Redis has lost this grant, the ledger has it
+	drop(w.ledger.grants, "b", "u0004")                    // only the topic has this one
+	w.rdb.HDel(t.Context(), k.Keys.Receipts("b"), "u0004")
+	do(t, w.rdb.XTrimMaxLen(t.Context(), k.Keys.Events(), 0))
+	do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("b"), "state", "frozen"))
 	r := w.audit(t, audit.Options{})
 	require.Equal(t, audit.Differs, r.Verdict)
 	require.EqualValues(t, 1, r.Found[audit.CampaignFrozen])
 	require.Contains(t, r.Remedies[audit.CampaignFrozen].Do, "`hongbao campaign refund-lost ID`")
 
-	require.NoError(t, shards.Of(w.rdb, k).EndLost(t.Context(),
+	require.NoError(t, k.EndLost(t.Context(),
 		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Loaded: packets, LoadedAmount: total,
 			Granted: 19}))
 	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
@@ -250,7 +250,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 		require.Equal(t, []any{false, int64(19), int64(1)}, []any{b.InRedis, b.Settled, b.Dropped})
 		require.Equal(t, "b", r.Dropped[0].Campaign)
 		require.Empty(t, r.Campaigns[0].Ended)
-		_, err := shards.Of(w.rdb, k).PurgeCampaign(t.Context(), "b", 0)
+		_, err := k.PurgeCampaign(t.Context(), "b", 0)
 		require.NoError(t, err)
 	}
 }

@@ -84,7 +84,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	if err != nil {
 		return err
 	}
-	if n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
+	if n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
 		return shards.Classify(err)
 	}
 	c.codes.inRedis = true

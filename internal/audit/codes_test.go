@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
@@ -38,7 +38,7 @@ func coded(t *testing.T) *world {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 30,
+	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 30,
 		Codes: w.cfg.Codes})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
@@ -92,16 +92,16 @@ func TestCodesDiffer(t *testing.T) {
 		"a code of no coupon": {func(_ *testing.T, w *world) { w.published("a", "u0003").Code = codeOf(1) },
 			"the campaign has none"},
 		"another code in Redis": {func(t *testing.T, w *world) {
-			do(t, w.rdb.HSet(t.Context(), w.keys("c").Codes("c"), "50", codeOf(51)))
+			do(t, w.rdb.HSet(t.Context(), w.keys("c").Keys.Codes("c"), "50", codeOf(51)))
 		}, "packet 50"},
-		"no code in Redis": {func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("c").Codes("c"), "50")) },
+		"no code in Redis": {func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("c").Keys.Codes("c"), "50")) },
 			"Redis has no code of it"},
 		"a code of no packet": {func(t *testing.T, w *world) {
-			do(t, w.rdb.HSet(t.Context(), w.keys("c").Codes("c"), "101", codeOf(101)))
+			do(t, w.rdb.HSet(t.Context(), w.keys("c").Keys.Codes("c"), "101", codeOf(101)))
 		}, "which is no packet"},
 		"Redis forgot that it has codes": {func(t *testing.T,
 			w *world) {
-			do(t, w.rdb.HDel(t.Context(), w.keys("c").Campaign("c"), "codes"))
+			do(t, w.rdb.HDel(t.Context(), w.keys("c").Keys.Campaign("c"), "codes"))
 		}, "says that it has none"},
 		"no code in the ledger": {func(_ *testing.T, w *world) {
 			all := w.cfg.Codes

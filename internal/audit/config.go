@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -58,8 +56,7 @@ type Plan interface {
 // Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the
 // report says so.
 type Config struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
@@ -85,7 +82,7 @@ func (c *Config) check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	need(c.Redis != nil && c.Space != nil, "Redis and Space are required")
+	need(c.Store != nil, "Store is required")
 	need(c.Remote == nil || c.Remote.Concurrency >= 1 && c.Remote.Concurrency <= 10_000,
 		"the remote's Concurrency is out of bounds: want 1 to 10,000")
 	need(c.Remote == nil || c.Ledger != nil, "a Remote without a Ledger: what it credits is recorded there")

@@ -21,10 +21,10 @@ func TestResolvedLetters(t *testing.T) {
 			w := busy(t)
 			w.bury(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			decided, err := shards.Of(w.rdb, k).ResolveLetter(t.Context(), &shards.Decision{
+			decided, err := k.ResolveLetter(t.Context(), &shards.Decision{
 				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
 			})
 			require.NoError(t, err)
@@ -61,10 +61,10 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 		"a dropped letter": func(t *testing.T, w *world) {
 			w.bury(t, "the account is closed")
 			k := w.keys("a")
-			letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			_, err = shards.Of(w.rdb, k).ResolveLetter(t.Context(),
+			_, err = k.ResolveLetter(t.Context(),
 				&shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
 			require.NoError(t, err)
 		},

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -57,7 +57,7 @@ func TestHolesFarAway(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := Run(t.Context(), Config{Topic: noTopic{}, TopicGroup: "Kafka", MaxListed: 0}, Options{})
-	require.ErrorContains(t, err, "Redis and Space are required")
+	require.ErrorContains(t, err, "Store is required")
 	require.ErrorContains(t, err, `TopicGroup "Kafka"`)
 	require.ErrorContains(t, err, "MaxListed is 0")
 	require.NotContains(t, err.Error(), "LedgerGroup")
@@ -72,7 +72,7 @@ type noTopic struct{ Topic }
 func TestSettledWhileTwoTopUpsCome(t *testing.T) {
 	t.Parallel()
 	place := func(generation, base, share int64) *snapshot {
-		return &snapshot{state: campaigns.Open, places: 2, packets: 2 * share, generation: generation, dealt: generation,
+		return &snapshot{state: shards.StateOpen, places: 2, packets: 2 * share, generation: generation, dealt: generation,
 			base: base, share: share}
 	}
 	for generation, want := range map[int64]int64{1: 0, 2: 80} {

@@ -37,6 +37,6 @@ func (w *world) hole(t *testing.T) stream.Entry {
 		entries = w.read(t, w.keys("a").Index(), group)
 		require.Len(t, entries, 3)
 	}
-	do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), entries[1].ID))
+	do(t, w.rdb.XDel(t.Context(), w.keys("a").Keys.Events(), entries[1].ID))
 	return entries[1]
 }

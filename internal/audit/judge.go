@@ -154,7 +154,7 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 // by packet.
 func (r *run) judgeMissing(c *campaign) {
 	packets, _ := c.settled()
-	places := r.Space.Places(c.id, min(c.places, len(r.shards)))
+	places := r.Store.Places(c.id, min(c.places, len(r.shards)))
 	for p := int64(1); p <= packets; p++ {
 		if f := c.facts.find(p); f != nil && f.from != 0 || c.gone[places[(p-1)%int64(len(places))].Index()] {
 			continue
@@ -251,7 +251,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
 		for _, s := range r.shards {
-			n, err := r.Redis.Exists(ctx, s.Campaign(c.id)).Result()
+			n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result()
 			if err != nil {
 				return shards.Classify(err)
 			}

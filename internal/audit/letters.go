@@ -11,7 +11,7 @@ import (
 // readLetters reads the dead letters of the sinks, and what persons decided about others. Whether the letter of a grant
 // is a difference is judged later: its sink may have the grant by now. A dropped grant need not be in its sink.
 func (r *run) readLetters(ctx context.Context) error {
-	letters := deadletter.New(r.Redis, r.Space)
+	letters := deadletter.New(r.Store)
 	for _, k := range r.sinks {
 		for i := range r.shards {
 			err := letters.Each(ctx, k.group, i, "", func(page []deadletter.Letter) error {

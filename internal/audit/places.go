@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -42,9 +41,9 @@ func (r *run) findPlaces() {
 			continue
 		}
 		c.gone = map[int]bool{}
-		for _, k := range r.Space.Places(c.id, c.places) {
+		for _, k := range r.Store.Places(c.id, c.places) {
 			s := c.on[k.Index()]
-			if s != nil && s.state == campaigns.Frozen && s.packets == 0 { // a stub: the shard has lost it
+			if s != nil && s.state == shards.StateFrozen && s.packets == 0 { // a stub: the shard has lost it
 				delete(c.on, k.Index())
 				s, c.stubs = nil, c.stubs+1
 			}
@@ -114,13 +113,13 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 		return nil
 	}
 	for _, s := range c.on {
-		if s.loading() || s.state == campaigns.Refunded {
+		if s.loading() || s.state == shards.StateRefunded {
 			return nil
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.gone)) {
 		k := r.shards[shard].Keys
-		n, err := r.Redis.Exists(ctx, k.Campaign(c.id)).Result()
+		n, err := r.Store.Redis().Exists(ctx, k.Campaign(c.id)).Result()
 		if err != nil {
 			return shards.Classify(err)
 		}
@@ -162,7 +161,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 		return nil
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
-		now, err := r.Redis.HGet(ctx, r.shards[shard].Campaign(c.id), "total").Int64()
+		now, err := r.Store.Redis().HGet(ctx, r.shards[shard].Campaign(c.id), "total").Int64()
 		if errors.Is(err, redis.Nil) || err == nil && now == int64(l.Funded) {
 			return nil // it came, or the campaign left Redis, while the audit was reading
 		}

@@ -30,7 +30,7 @@ func again(grants map[string][]hongbao.Grant, id, user string) {
 // addEntry puts an entry of one grant of a into the stream, past the scripts.
 func (w *world) addEntry(t *testing.T, line string, seq int64) {
 	t.Helper()
-	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(),
+	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(),
 		Values: testkit.Entry(1, "grant", "a", seq, 1, 1700000000000, line)}))
 }
 
@@ -38,9 +38,9 @@ func (w *world) addEntry(t *testing.T, line string, seq int64) {
 func (w *world) forge(t *testing.T, seq int64) {
 	t.Helper()
 	k := w.keys("a")
-	packet, err := w.rdb.RPop(t.Context(), k.Stock("a")).Result()
+	packet, err := w.rdb.RPop(t.Context(), k.Keys.Stock("a")).Result()
 	require.NoError(t, err)
-	do(t, w.rdb.HSet(t.Context(), k.Receipts("a"), "mallory", fmt.Sprintf("%s %d 0 ", packet, seq)))
+	do(t, w.rdb.HSet(t.Context(), k.Keys.Receipts("a"), "mallory", fmt.Sprintf("%s %d 0 ", packet, seq)))
 }
 
 // bury grants one more packet and makes it a dead letter of the ledger's group.
@@ -50,7 +50,7 @@ func (w *world) bury(t *testing.T, reason string) {
 	w.publish(t)
 	k := w.keys("a")
 	e := w.read(t, k.Index(), ledgerGroup)[0]
-	written, err := shards.Of(w.rdb, k).DeadLetter(t.Context(), shards.Letter{
+	written, err := k.DeadLetter(t.Context(), shards.Letter{
 		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.ClassPermanent,
 		Reason: reason, Attempts: 1,
 	})

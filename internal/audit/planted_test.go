@@ -79,38 +79,38 @@ var planted = map[string]struct {
 	"a granted packet put back into the stock": {
 		func(t *testing.T, w *world) {
 			g := w.settled("a", "u0003")
-			do(t, w.rdb.RPush(t.Context(), w.keys("a").Stock("a"), fmt.Sprintf("%d %d", g.Packet, g.Amount)))
+			do(t, w.rdb.RPush(t.Context(), w.keys("a").Keys.Stock("a"), fmt.Sprintf("%d %d", g.Packet, g.Amount)))
 		},
 		kinds(audit.PacketTwice), "in the stock and was granted",
 	},
 	"a packet twice in the stock": {
 		func(t *testing.T, w *world) {
-			last, err := w.rdb.LIndex(t.Context(), w.keys("a").Stock("a"), -1).Result()
+			last, err := w.rdb.LIndex(t.Context(), w.keys("a").Keys.Stock("a"), -1).Result()
 			require.NoError(t, err)
-			do(t, w.rdb.RPush(t.Context(), w.keys("a").Stock("a"), last))
+			do(t, w.rdb.RPush(t.Context(), w.keys("a").Keys.Stock("a"), last))
 		},
 		kinds(audit.PacketTwice), "the stock has it twice",
 	},
 	"a packet vanished from the stock": {
-		func(t *testing.T, w *world) { do(t, w.rdb.RPop(t.Context(), w.keys("a").Stock("a"))) },
+		func(t *testing.T, w *world) { do(t, w.rdb.RPop(t.Context(), w.keys("a").Keys.Stock("a"))) },
 		kinds(audit.PacketMissing), "packet 100",
 	},
 	"a packet that the campaign does not have": {
-		func(t *testing.T, w *world) { do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, "101 5")) },
+		func(t *testing.T, w *world) { do(t, w.rdb.LSet(t.Context(), w.keys("a").Keys.Stock("a"), -1, "101 5")) },
 		kinds(audit.PacketUnknown, audit.PacketMissing), "101 5",
 	},
 	"one packet in two receipts": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u9999", w.receipt(t, "a", "u0003")))
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Receipts("a"), "u9999", w.receipt(t, "a", "u0003")))
 		},
 		kinds(audit.PacketTwice), "granted twice",
 	},
 	"seqs that nobody has": {
-		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Meta(), "seq", 3)) },
+		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Meta(), "seq", 3)) },
 		kinds(audit.SeqGap), "no receipt, entry, ledger or topic has seqs",
 	},
 	"a shard's seq set back": {
-		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Meta(), "seq", -1)) },
+		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Meta(), "seq", -1)) },
 		kinds(audit.SeqBeyond), "the shard's last seq is",
 	},
 	"one seq for two grants": {
@@ -132,9 +132,9 @@ var planted = map[string]struct {
 	},
 	"an entry altered": {
 		func(t *testing.T, w *world) {
-			list, err := shards.Of(w.rdb, w.keys("a")).Range(t.Context(), "-", "+", 10)
+			list, err := w.keys("a").Range(t.Context(), "-", "+", 10)
 			require.NoError(t, err)
-			k, last := w.keys("a").Events(), list[len(list)-1]
+			k, last := w.keys("a").Keys.Events(), list[len(list)-1]
 			do(t, w.rdb.XDel(t.Context(), k, last.ID))
 			last.Values[1] = strings.Replace(last.Values[1], "u0109", "mallory", 1)
 			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k, Values: last.Values}))
@@ -164,7 +164,7 @@ var planted = map[string]struct {
 	},
 	"a close of the past": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: testkit.Entry(1, "close", "a",
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: testkit.Entry(1, "close", "a",
 				w.settled("a", "u0109").Seq, 1, 1700000000000, "40 400 60 600")}))
 		},
 		kinds(audit.CampaignBroken), `the stream has its close, but it is "open"`,
@@ -172,40 +172,40 @@ var planted = map[string]struct {
 	"a dead letter of a whole entry": {
 		func(t *testing.T, w *world) {
 			id, err := w.rdb.XAdd(t.Context(),
-				&redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"x", "1"}}).Result()
+				&redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: []string{"x", "1"}}).Result()
 			require.NoError(t, err)
-			_, err = shards.Of(w.rdb, w.keys("a")).ReadNew(t.Context(), topicGroup, "w1", 10, 0)
+			_, err = w.keys("a").ReadNew(t.Context(), topicGroup, "w1", 10, 0)
 			require.NoError(t, err)
-			_, err = shards.Of(w.rdb, w.keys("a")).DeadLetter(t.Context(), shards.Letter{
+			_, err = w.keys("a").DeadLetter(t.Context(), shards.Letter{
 				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "no field v",
 				Attempts: 1,
 			})
 			require.NoError(t, err)
-			do(t, w.rdb.XDel(t.Context(), w.keys("a").Events(), id))
+			do(t, w.rdb.XDel(t.Context(), w.keys("a").Keys.Events(), id))
 		},
 		kinds(audit.DeadLetter), "the whole entry",
 	},
 	"a receipt deleted": {
-		func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("a").Receipts("a"), "u0003")) },
+		func(t *testing.T, w *world) { do(t, w.rdb.HDel(t.Context(), w.keys("a").Keys.Receipts("a"), "u0003")) },
 		kinds(audit.Unfounded), "(stream, ledger, topic): no receipt has it",
 	},
 	"a receipt altered": {
 		func(t *testing.T, w *world) {
 			text := w.receipt(t, "a", "u0003")
 			f := strings.SplitN(text, " ", 3)
-			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u0003", f[0]+" 1000000 "+f[2]))
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Receipts("a"), "u0003", f[0]+" 1000000 "+f[2]))
 		},
 		map[audit.Kind]int64{audit.Different: 3}, `user "u0003", amount 1000000`,
 	},
 	"a receipt that can't be read": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.HSet(t.Context(), w.keys("a").Receipts("a"), "u9999", "one two"))
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Receipts("a"), "u9999", "one two"))
 		},
 		kinds(audit.CampaignBroken), "u9999",
 	},
 	"more packets than a user may hold": {
 		func(t *testing.T, w *world) {
-			k := w.keys("a").Receipts("a")
+			k := w.keys("a").Keys.Receipts("a")
 			do(t, w.rdb.HSet(t.Context(), k, "u0003", w.receipt(t, "a", "u0003")+"\n"+w.receipt(t, "a", "u0004")))
 			do(t, w.rdb.HDel(t.Context(), k, "u0004"))
 		},
@@ -213,23 +213,23 @@ var planted = map[string]struct {
 	},
 	"a count of loaded too high": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "loaded", 1))
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded", 1))
 		},
 		kinds(audit.CounterDrift), "100 packets, but granted 41 + left 60",
 	},
 	"an amount of loaded too high": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Campaign("a"), "loaded_amount", 1))
+			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded_amount", 1))
 		},
 		kinds(audit.CounterDrift), "but granted",
 	},
 	"a stock amount that was not planned": {
 		func(t *testing.T, w *world) {
 			w.cfg.Plan = w.plans
-			last, err := w.rdb.LIndex(t.Context(), w.keys("a").Stock("a"), -1).Result()
+			last, err := w.rdb.LIndex(t.Context(), w.keys("a").Keys.Stock("a"), -1).Result()
 			require.NoError(t, err)
 			number, _, _ := strings.Cut(last, " ")
-			do(t, w.rdb.LSet(t.Context(), w.keys("a").Stock("a"), -1, number+" 4999"))
+			do(t, w.rdb.LSet(t.Context(), w.keys("a").Keys.Stock("a"), -1, number+" 4999"))
 		},
 		kinds(audit.NotPlanned), "amount 4999, planned is",
 	},
@@ -247,7 +247,7 @@ var planted = map[string]struct {
 	},
 	"an entry that can't be read": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Events(), Values: []string{"amount", "1e9"}}))
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: []string{"amount", "1e9"}}))
 		},
 		kinds(audit.UnreadableEntry), "can't be read",
 	},
@@ -257,25 +257,25 @@ var planted = map[string]struct {
 	},
 	"a claim that nobody will finish": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.HSet(t.Context(), w.keys("a").Claims(topicGroup), "c1", "1 1000 w1\n1-5\npayload", "#fence", "1"))
+			do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Claims(topicGroup), "c1", "1 1000 w1\n1-5\npayload", "#fence", "1"))
 		},
 		kinds(audit.OpenClaim), `"c1"`,
 	},
 	"a group that vanished": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.XGroupDestroy(t.Context(), w.keys("a").Events(), topicGroup))
+			do(t, w.rdb.XGroupDestroy(t.Context(), w.keys("a").Keys.Events(), topicGroup))
 		},
 		kinds(audit.GroupMissing), "no consumer group kafka",
 	},
 	"a campaign's hash that vanished": {
-		func(t *testing.T, w *world) { do(t, w.rdb.Del(t.Context(), w.keys("b").Campaign("b"))) },
+		func(t *testing.T, w *world) { do(t, w.rdb.Del(t.Context(), w.keys("b").Keys.Campaign("b"))) },
 		kinds(audit.CampaignBroken), "the campaign's hash is gone",
 	},
 	"a campaign that vanished": {
 		func(t *testing.T, w *world) {
 			k := w.keys("b")
-			do(t, w.rdb.Del(t.Context(), k.Campaign("b"), k.Stock("b"), k.Sums("b", 1), k.Receipts("b"),
-				k.Counters("b", "c")))
+			do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("b"), k.Keys.Stock("b"), k.Keys.Sums("b", 1), k.Keys.Receipts("b"),
+				k.Keys.Counters("b", "c")))
 		},
 		kinds(audit.CampaignMissing), "has settled 20 of its grants",
 	},

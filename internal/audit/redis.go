@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
@@ -89,10 +88,12 @@ type snapshot struct {
 }
 
 // loading tells that the stock is still being filled; nothing is granted yet.
-func (s *snapshot) loading() bool { return s.state == campaigns.Loading }
+func (s *snapshot) loading() bool { return s.state == shards.StateLoading }
 
 // over tells that the campaign was closed on the shard.
-func (s *snapshot) over() bool { return s.state == campaigns.Closed || s.state == campaigns.Refunded }
+func (s *snapshot) over() bool {
+	return s.state == shards.StateClosed || s.state == shards.StateRefunded
+}
 
 func (s *snapshot) parse(m map[string]string) error {
 	s.state, s.currency = m["state"], m["currency"]
@@ -152,7 +153,7 @@ func (s *snapshot) parseWalk(m map[string]string) error {
 func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, s := range r.shards {
-			seq, err := shards.Of(r.Redis, s.Keys).LastSeq(ctx)
+			seq, err := s.on.LastSeq(ctx)
 			if err != nil {
 				return err
 			}
@@ -165,7 +166,7 @@ func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) err
 // eachField calls fn for the fields of a hash until fn fails. A field may come more than once.
 func (r *run) eachField(ctx context.Context, key string, fn func(field, value string) error) error {
 	for cursor := uint64(0); ; {
-		pairs, next, err := r.Redis.HScan(ctx, key, cursor, "", hashFields).Result()
+		pairs, next, err := r.Store.Redis().HScan(ctx, key, cursor, "", hashFields).Result()
 		if err != nil {
 			return fmt.Errorf("read %s: %w", key, shards.Classify(err))
 		}
@@ -182,11 +183,11 @@ func (r *run) eachField(ctx context.Context, key string, fn func(field, value st
 
 // readCampaigns finds the campaigns in Redis and reads each of them.
 func (r *run) readCampaigns(ctx context.Context) error {
-	on := make([]shards.Keys, len(r.shards))
+	on := make([]*shards.Shard, len(r.shards))
 	for i, s := range r.shards {
-		on[i] = s.Keys
+		on[i] = s.on
 	}
-	places, err := shards.FindCampaigns(ctx, r.Redis, on...)
+	places, err := r.Store.FindCampaigns(ctx, on...)
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 		return nil
 	}
 	c.on[s.Index()] = snap
-	if snap.state == campaigns.Frozen {
+	if snap.state == shards.StateFrozen {
 		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen on shard %d", s.Index())
 	}
 	if snap.loading() {
@@ -240,7 +241,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	var later []*redis.IntCmd // the stocks of top-ups
 	for dealt := 1; ; {
 		later = nil
-		_, err = r.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		_, err = r.Store.Redis().TxPipelined(ctx, func(p redis.Pipeliner) error {
 			fields, stocked = p.HGetAll(ctx, s.Campaign(id)), p.LLen(ctx, s.Stock(id))
 			receipts, seq = p.HLen(ctx, s.Receipts(id)), p.HGet(ctx, s.Meta(), "seq")
 			for g := 2; g <= dealt; g++ {
@@ -290,7 +291,7 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 // readGeneration reads a stock from its end: grabs take from its head, so what is not read yet keeps its place.
 func (r *run) readGeneration(ctx context.Context, s *shard, c *campaign, snap *snapshot, generation int64) error {
 	for last := int64(-1); ; last -= stockPackets {
-		page, err := r.Redis.LRange(ctx, s.StockOf(c.id, generation), last-stockPackets+1, last).Result()
+		page, err := r.Store.Redis().LRange(ctx, s.StockOf(c.id, generation), last-stockPackets+1, last).Result()
 		if err != nil {
 			return fmt.Errorf("stock: %w", shards.Classify(err))
 		}

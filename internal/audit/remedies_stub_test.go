@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // A campaign that Redis has lost, so that a stub stands for it, can't be paused: no remedy says so. One that is open can.
@@ -17,8 +17,8 @@ func TestNoPauseForAStub(t *testing.T) {
 	}
 	w := busy(t)
 	k := w.keys("a")
-	do(t, w.rdb.Del(t.Context(), k.Campaign("a"), k.Stock("a"), k.Receipts("a")))
-	do(t, w.rdb.HSet(t.Context(), k.Campaign("a"), "state", campaigns.Frozen, "packets", 0, "total", 0, "loaded", 0,
+	do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("a"), k.Keys.Stock("a"), k.Keys.Receipts("a")))
+	do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("a"), "state", shards.StateFrozen, "packets", 0, "total", 0, "loaded", 0,
 		"loaded_amount", 0, "granted", 0, "granted_amount", 0, "user_campaign", 1, "from", 0))
 	r := w.audit(t, audit.Options{})
 	require.NotZero(t, r.Found[audit.CampaignFrozen])
@@ -30,7 +30,7 @@ func TestNoPauseForAStub(t *testing.T) {
 
 	w.ledger.grants["b"][0].User = "mallory"
 	b := w.keys("b")
-	do(t, w.rdb.HDel(t.Context(), b.Receipts("b"), w.published("b", "u0004").User))
+	do(t, w.rdb.HDel(t.Context(), b.Keys.Receipts("b"), w.published("b", "u0004").User))
 	r = w.audit(t, audit.Options{})
 	require.Contains(t, r.Remedies[audit.Unfounded].Do, "hongbao campaign pause", "one of them is open")
 }

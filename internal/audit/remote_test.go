@@ -145,10 +145,10 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	w.bury(t, "it is not booked")
 	k := w.keys("a")
-	letters, err := shards.Of(w.rdb, k).Letters(t.Context(), ledgerGroup, "-", "+", 10)
+	letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	_, err = shards.Of(w.rdb, k).ResolveLetter(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID,
+	_, err = k.ResolveLetter(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID,
 		What: shards.Dropped, By: "ann", Why: "not booked"})
 	require.NoError(t, err)
 	return *w.published("a", user(500))

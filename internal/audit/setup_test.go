@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -34,7 +33,7 @@ const (
 // and a topic in memory.
 type world struct {
 	rdb    *redis.Client
-	space  *shards.Layout
+	store  *shards.Store
 	ledger *memLedger
 	topic  *memTopic
 	plans  plans
@@ -135,23 +134,24 @@ func newWorldOn(t *testing.T, places int) *world {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
+	rdb := testkit.Redis(t).Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	w := &world{
-		rdb: testkit.Redis(t).Client(t), space: space, topic: &memTopic{}, plans: plans{}, places: places,
+		rdb: rdb, store: st, topic: &memTopic{}, plans: plans{}, places: places,
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},
 	}
-	require.NoError(t, shards.Found(t.Context(), w.rdb, space, shards.FoundCall{Deployment: "test"}))
-	for i := range space.Len() {
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	for i := range st.Len() {
 		for _, group := range []string{ledgerGroup, topicGroup} {
-			_, err := shards.Of(w.rdb, space.Shard(i)).CreateGroup(t.Context(), group)
+			_, err := st.Shard(i).CreateGroup(t.Context(), group)
 			require.NoError(t, err)
 		}
 	}
 	w.load(t, "a")
 	w.load(t, "b")
 	w.cfg = audit.Config{
-		Redis: w.rdb, Space: space, Ledger: w.ledger, LedgerGroup: ledgerGroup, Topic: w.topic, TopicGroup: topicGroup,
+		Store: st, Ledger: w.ledger, LedgerGroup: ledgerGroup, Topic: w.topic, TopicGroup: topicGroup,
 		MaxListed: 50,
 	}
 	return w
@@ -169,7 +169,7 @@ func (w *world) load(t *testing.T, id string) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans[id] = plan
@@ -177,13 +177,13 @@ func (w *world) load(t *testing.T, id string) {
 }
 
 // keys are those of the campaign's home.
-func (w *world) keys(id string) shards.Keys { return w.space.Home(id) }
+func (w *world) keys(id string) *shards.Shard { return w.store.Home(id) }
 
 // other is the campaign's second place.
-func (w *world) other(id string) shards.Keys { return w.space.Places(id, w.places)[1] }
+func (w *world) other(id string) *shards.Shard { return w.store.Places(id, w.places)[1] }
 
 // placeOf is where user i grabs: every fourth one at the second place, if there is one.
-func (w *world) placeOf(id string, i int) shards.Keys {
+func (w *world) placeOf(id string, i int) *shards.Shard {
 	if i%4 == 2 && w.places > 1 {
 		return w.other(id)
 	}
@@ -194,7 +194,7 @@ func (w *world) placeOf(id string, i int) shards.Keys {
 func (w *world) grab(t *testing.T, id string, first, n int) {
 	t.Helper()
 	for at := 0; at < n; at += 10 {
-		calls := map[shards.Keys]*shards.GrabCall{}
+		calls := map[*shards.Shard]*shards.GrabCall{}
 		for i := first + at; i < first+min(at+10, n); i++ {
 			k := w.placeOf(id, i)
 			if calls[k] == nil {
@@ -203,7 +203,7 @@ func (w *world) grab(t *testing.T, id string, first, n int) {
 			calls[k].Grabs = append(calls[k].Grabs, &hongbao.Grab{Campaign: id, User: user(i), RequestID: fmt.Sprint("r", i)})
 		}
 		for k, call := range calls {
-			answers, err := shards.Of(w.rdb, k).Grab(t.Context(), call, nil)
+			answers, err := k.Grab(t.Context(), call, nil)
 			require.NoError(t, err)
 			for _, a := range answers {
 				require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
@@ -217,7 +217,7 @@ func user(i int) string { return fmt.Sprintf("u%04d", i) }
 // read hands all new entries to a group.
 func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	t.Helper()
-	raw, err := shards.Of(w.rdb, w.space.Shard(shard)).ReadNew(t.Context(), group, "w1", 10_000, 0)
+	raw, err := w.store.Shard(shard).ReadNew(t.Context(), group, "w1", 10_000, 0)
 	require.NoError(t, err)
 	var out []stream.Entry
 	for _, r := range raw {
@@ -239,7 +239,7 @@ func (w *world) publish(t *testing.T) {
 
 func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
 	t.Helper()
-	for i := range w.space.Len() {
+	for i := range w.store.Len() {
 		for _, e := range w.read(t, i, group) {
 			for _, g := range e.Grants {
 				put(g)
@@ -251,7 +251,7 @@ func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
 
 func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
 	t.Helper()
-	_, err := shards.Of(w.rdb, w.space.Shard(shard)).Ack(t.Context(), group,
+	_, err := w.store.Shard(shard).Ack(t.Context(), group,
 		[]stream.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
 	require.NoError(t, err)
 }
@@ -279,7 +279,7 @@ func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
 // receipt is what Redis keeps of a user.
 func (w *world) receipt(t *testing.T, id, user string) string {
 	t.Helper()
-	text, err := w.rdb.HGet(t.Context(), w.keys(id).Receipts(id), user).Result()
+	text, err := w.rdb.HGet(t.Context(), w.keys(id).Keys.Receipts(id), user).Result()
 	require.NoError(t, err)
 	return text
 }

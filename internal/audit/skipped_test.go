@@ -13,7 +13,7 @@ import (
 func TestSkippedSeqsAreNoGap(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	meta := w.keys("a").Meta()
+	meta := w.keys("a").Keys.Meta()
 	seq, err := w.rdb.HGet(t.Context(), meta, "seq").Int64()
 	require.NoError(t, err)
 	do(t, w.rdb.HSet(t.Context(), meta, "seq", seq+50, "skipped", fmt.Sprintf("%d-%d", seq+1, seq+50)))

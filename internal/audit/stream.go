@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -17,7 +16,7 @@ func (r *run) readStreams(ctx context.Context) error {
 	for _, s := range r.shards {
 		err := r.readStream(ctx, s)
 		if err == nil {
-			s.skipped, err = shards.Of(r.Redis, s.Keys).Skipped(ctx)
+			s.skipped, err = s.on.Skipped(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("shard %d: %w", s.Index(), err)
@@ -29,7 +28,7 @@ func (r *run) readStreams(ctx context.Context) error {
 func (r *run) readStream(ctx context.Context, s *shard) error {
 	next := int64(0) // the seq that the next entry should begin with; 0 if that can't be told
 	highest := int64(0)
-	for page, err := range shards.Of(r.Redis, s.Keys).Pages(ctx, "-", "+") {
+	for page, err := range s.on.Pages(ctx, "-", "+") {
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -42,8 +41,7 @@ type Locker interface {
 
 // Config of a Closer. Every field must be set.
 type Config struct {
-	Redis  redis.UniversalClient
-	Space  *shards.Layout
+	Store  *shards.Store
 	Ledger Ledger
 	Locks  Locker
 	// Group is the ledger's consumer group.
@@ -59,8 +57,8 @@ type Closer struct{ cfg Config }
 // New checks the configuration.
 func New(cfg Config) (*Closer, error) {
 	errs := knob.Check(&cfg)
-	if cfg.Redis == nil || cfg.Space == nil || cfg.Ledger == nil || cfg.Locks == nil || cfg.Log == nil {
-		errs = append(errs, errors.New("Redis, Space, Ledger, Locks and Log are required"))
+	if cfg.Store == nil || cfg.Ledger == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Store, Ledger, Locks and Log are required"))
 	}
 	if err := hongbao.CheckCampaignID(cfg.Group); err != nil {
 		errs = append(errs, fmt.Errorf("Group %q: %w", cfg.Group, err))
@@ -225,11 +223,11 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 
 // decided refuses an order while a grant that is missing may still be paid.
 func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
-	places := make([]shards.Keys, len(s.Places))
+	places := make([]*shards.Shard, len(s.Places))
 	for i := range s.Places {
-		places[i] = c.cfg.Space.Shard(s.Places[i].Close.Shard)
+		places[i] = c.cfg.Store.Shard(s.Places[i].Close.Shard)
 	}
-	u, err := deadletter.New(c.cfg.Redis, c.cfg.Space).Undecided(ctx, c.cfg.Group, o.Campaign, places, c.cfg.Ledger)
+	u, err := deadletter.New(c.cfg.Store).Undecided(ctx, c.cfg.Group, o.Campaign, places, c.cfg.Ledger)
 	if err == nil && u.Letters+u.Quarantine > 0 {
 		err = hongbao.Errorf(hongbao.ClassConflict, "%w: %d grants are missing in the ledger, and may still be paid: %d of "+
 			"them are dead letters (`hongbao dead list --campaign %s`), %d wait in quarantine (`hongbao quarantine list`); "+

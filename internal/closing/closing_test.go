@@ -138,10 +138,10 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 		require.Equal(t, "closed", b.state())
 	}
 	refused("1 of them are dead letters")
-	letters, err := shards.Of(b.rdb, b.k).Letters(t.Context(), "balance", "-", "+", 10)
+	letters, err := b.k.Letters(t.Context(), "balance", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	_, err = shards.Of(b.rdb, b.k).ResolveLetter(t.Context(), &shards.Decision{Sink: "balance", Letter: letters[0].ID,
+	_, err = b.k.ResolveLetter(t.Context(), &shards.Decision{Sink: "balance", Letter: letters[0].ID,
 		What: shards.Dropped, By: "ann", Why: "closed account"})
 	require.NoError(t, err)
 	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
@@ -188,7 +188,7 @@ func TestRefundDiesAtEachStep(t *testing.T) {
 		}, 1},
 		"before it is noted": {func(b *bundle, cancel func()) { b.locks = cancelling{b.locks, cancel} }, 1},
 		"a wrong type in Redis": {func(b *bundle, _ func()) {
-			require.NoError(b.t, b.rdb.Set(b.t.Context(), b.k.Refunded(), "x", 0).Err())
+			require.NoError(b.t, b.rdb.Set(b.t.Context(), b.k.Keys.Refunded(), "x", 0).Err())
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestRefundDiesAtEachStep(t *testing.T) {
 			require.Equal(t, "closed", b.state())
 
 			b.locks, b.ledger.before, b.ledger.after = locks, nil, nil
-			require.NoError(t, b.rdb.Del(t.Context(), b.k.Refunded()).Err())
+			require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Refunded()).Err())
 			r, err := b.closer().Refund(t.Context(), order(70, 0))
 			require.NoError(t, err)
 			require.EqualValues(t, 70, r.Amount)
@@ -259,11 +259,11 @@ func TestConcurrentRefunds(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	_, err := closing.New(closing.Config{Group: "*"})
-	for _, part := range []string{"Redis, Space, Ledger, Locks and Log", "Group", "Poll"} {
+	for _, part := range []string{"Store, Ledger, Locks and Log", "Group", "Poll"} {
 		require.ErrorContains(t, err, part)
 	}
 	_, err = closing.NewRetirer(closing.RetirerConfig{Grace: -1})
-	for _, part := range []string{"Redis, Space, Locks and Log", "Grace", "Every"} {
+	for _, part := range []string{"Store, Locks and Log", "Grace", "Every"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // granted.
 type spread struct {
 	*bundle
-	places []shards.Keys
+	places []*shards.Shard
 	faults *faults
 }
 
@@ -33,14 +33,14 @@ func setupSpread(t *testing.T) *spread {
 		t.Skip("needs a server")
 	}
 	b := setupBare(t, testkit.Redis(t), 5)
-	s := &spread{bundle: b, places: b.space.Places("rain", 3), faults: &faults{lives: -1}}
+	s := &spread{bundle: b, places: b.store.Places("rain", 3), faults: &faults{lives: -1}}
 	b.ledger.shards = 3
 	for j, k := range s.places {
 		share := int64(3)
 		if j == 0 {
 			share = 4
 		}
-		shard := shards.Of(b.rdb, k)
+		shard := k
 		_, err := shard.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
 		_, err = shard.CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
@@ -54,17 +54,19 @@ func setupSpread(t *testing.T) *spread {
 	}
 	b.rdb = testkit.Redis(t).Client(t)
 	b.rdb.AddHook(s.faults)
+	b.store = b.store.Over(b.rdb)
+	b.k, s.places = b.store.Home("rain"), b.store.Places("rain", 3)
 	b.Closer = b.closer()
 	return s
 }
 
 // settleOn has the group finish everything on a place.
-func (s *spread) settleOn(k shards.Keys) {
+func (s *spread) settleOn(k *shards.Shard) {
 	s.t.Helper()
-	raw, err := shards.Of(s.rdb, k).ReadNew(s.t.Context(), "balance", "w1", 100, 0)
+	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
 	require.NoError(s.t, err)
 	for _, r := range raw {
-		_, err := shards.Of(s.rdb, k).Ack(s.t.Context(), "balance", nil, []string{r.ID})
+		_, err := k.Ack(s.t.Context(), "balance", nil, []string{r.ID})
 		require.NoError(s.t, err)
 	}
 }
@@ -72,7 +74,7 @@ func (s *spread) settleOn(k shards.Keys) {
 func (s *spread) states() (list []string) {
 	s.t.Helper()
 	for _, k := range s.places {
-		m, err := shards.Of(s.rdb, k).CampaignFields(s.t.Context(), "rain")
+		m, err := k.CampaignFields(s.t.Context(), "rain")
 		require.NoError(s.t, err)
 		list = append(list, m["state"])
 	}
@@ -134,7 +136,7 @@ func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // tagOf is what the keys of a shard begin with.
-func tagOf(k shards.Keys) string { return strings.TrimSuffix(k.Meta(), "meta") }
+func tagOf(k *shards.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
 
 // A dead letter of any of its shards may still be paid.
 func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
@@ -223,7 +225,7 @@ func TestEndOfPlacesDies(t *testing.T) {
 	require.GreaterOrEqual(t, deaths, 1)
 	s.faults.set("", -1)
 	for _, k := range s.places {
-		require.EqualValues(t, 2, s.rdb.XLen(t.Context(), k.Events()).Val(), "one grant, one close")
+		require.EqualValues(t, 2, s.rdb.XLen(t.Context(), k.Keys.Events()).Val(), "one grant, one close")
 		s.settleOn(k)
 	}
 	s.ledger.grants = 3
@@ -246,13 +248,13 @@ func TestEndOfPlacesDies(t *testing.T) {
 func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
-	over := func(k shards.Keys) {
-		require.NoError(t, s.rdb.HSet(t.Context(), k.Campaign("rain"), "to", 1001).Err())
+	over := func(k *shards.Shard) {
+		require.NoError(t, s.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "to", 1001).Err())
 	}
 	_, err := s.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "close campaign rain: it is open, and its window is open until")
 	require.NotContains(t, err.Error(), "shard", "all say the same")
-	require.NoError(t, shards.Of(s.rdb, s.places[2]).SetState(t.Context(), "rain", "paused", "open"))
+	require.NoError(t, s.places[2].SetState(t.Context(), "rain", "paused", "open"))
 	over(s.places[0])
 	over(s.places[2])
 	_, err = s.Close(t.Context(), "rain", false)
@@ -271,7 +273,7 @@ func TestCloseWithAClockThatIsBehind(t *testing.T) {
 func TestCloseWithALostPlace(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
-	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Campaign("rain")).Err())
+	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Keys.Campaign("rain")).Err())
 	_, err := s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	_, err = s.Refund(t.Context(), order(70, 0))
@@ -285,13 +287,13 @@ func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
 	s.faults.set(tagOf(s.places[2]), -1)
-	require.NoError(t, s.rdb.HSet(t.Context(), s.places[1].Campaign("rain"), "state", "frozen").Err())
+	require.NoError(t, s.rdb.HSet(t.Context(), s.places[1].Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err := s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, shards.ErrLost)
 	require.False(t, hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("shard %d: script close", s.places[2].Index()))
-	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Campaign("rain")).Err())
+	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Keys.Campaign("rain")).Err())
 	_, err = s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -310,7 +312,7 @@ func TestRetirePlaces(t *testing.T) {
 	s.ledger.grants = 3
 	r, err := s.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
-	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: s.rdb, Space: s.space, Locks: s.locks, Log: s.log,
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: s.store, Locks: s.locks, Log: s.log,
 		Every: time.Second})
 	require.NoError(t, err)
 	home := fmt.Sprintf("shard %d", s.places[0].Index())
@@ -349,11 +351,11 @@ func TestRetireWithoutTheHome(t *testing.T) {
 	_, err := s.Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	for _, k := range s.places[1:] {
-		_, err := shards.Of(s.rdb, k).Refunded(t.Context(), "rain")
+		_, err := k.Refunded(t.Context(), "rain")
 		require.NoError(t, err)
 	}
 	alone := s.refundedOn(s.places[1])
-	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: s.rdb, Space: s.space, Locks: s.locks, Log: s.log,
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: s.store, Locks: s.locks, Log: s.log,
 		Every: time.Second})
 	require.NoError(t, err)
 	s.faults.set(tagOf(s.places[0]), -1)
@@ -372,12 +374,12 @@ func TestRetireWithoutTheHome(t *testing.T) {
 }
 
 // refundedOn makes a campaign that has its only place on this shard, and was refunded after rain was.
-func (s *spread) refundedOn(k shards.Keys) (id string) {
+func (s *spread) refundedOn(k *shards.Shard) (id string) {
 	s.t.Helper()
-	for i := 0; id == "" || s.space.Home(id).Index() != k.Index(); i++ {
+	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
 		id = fmt.Sprint("alone-", i)
 	}
-	shard := shards.Of(s.rdb, k)
+	shard := k
 	_, err := shard.CreateCampaign(s.t.Context(), &shards.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
 		ShareAmount: 100, Fields: fields})
 	require.NoError(s.t, err)
@@ -398,19 +400,19 @@ func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
 	s.ledger.packets = 16
-	require.NoError(t, shards.Of(s.rdb, s.places[1]).Announce(t.Context(), &shards.Announcement{
+	require.NoError(t, s.places[1].Announce(t.Context(), &shards.Announcement{
 		Campaign: "rain", Hash: "h", Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50,
 	}))
 	_, err := s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, shards.ErrRefilling)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.Equal(t, []string{"open", "open", "open"}, s.states())
-	require.NoError(t, s.rdb.HSet(t.Context(), s.places[2].Campaign("rain"), "state", "frozen").Err())
+	require.NoError(t, s.rdb.HSet(t.Context(), s.places[2].Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err = s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, shards.ErrLost)
 	require.Equal(t, []string{"closed", "closed", "frozen"}, s.states())
 	for j, left := range []int64{3, 2} {
-		e, err := shards.Of(s.rdb, s.places[j]).CloseOf(t.Context(), "rain")
+		e, err := s.places[j].CloseOf(t.Context(), "rain")
 		require.NoError(t, err)
 		require.Equal(t, left, e.Close.Left)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -17,8 +16,7 @@ import (
 
 // RetirerConfig of a Retirer. Every field but Grace must be set.
 type RetirerConfig struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	Locks Locker
 	Log   *zap.Logger
 	// How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger.
@@ -33,8 +31,8 @@ type Retirer struct{ cfg RetirerConfig }
 // NewRetirer checks the configuration.
 func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
 	errs := knob.Check(&cfg)
-	if cfg.Redis == nil || cfg.Space == nil || cfg.Locks == nil || cfg.Log == nil {
-		errs = append(errs, errors.New("Redis, Space, Locks and Log are required"))
+	if cfg.Store == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Store, Locks and Log are required"))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("retirer: %w", errors.Join(errs...))
@@ -61,8 +59,8 @@ const retireCampaigns = 100
 func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
 		var away []error
-		for i := range r.cfg.Space.Len() {
-			ids, err := r.shard(ctx, r.cfg.Space.Shard(i))
+		for i, k := range r.cfg.Store.Shards() {
+			ids, err := r.shard(ctx, k)
 			gone = append(gone, ids...)
 			if err == nil {
 				continue
@@ -78,10 +76,10 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 }
 
 // shard goes on with the other campaigns where one can't leave yet.
-func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err error) {
+func (r *Retirer) shard(ctx context.Context, k *shards.Shard) (gone []string, err error) {
 	away := map[int]error{} // homes that do not answer; each is asked once
 	for {
-		due, err := shards.Of(r.cfg.Redis, k).DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
+		due, err := k.DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
 		if err != nil {
 			return gone, err
 		}
@@ -106,8 +104,8 @@ func (r *Retirer) shard(ctx context.Context, k shards.Keys) (gone []string, err 
 
 // purge takes a campaign out of its home, then out of this shard. A place that does not have it while the home does looks
 // like one that has lost it. Once the home does not have it either, grabs are told that there is no such campaign.
-func (r *Retirer) purge(ctx context.Context, k shards.Keys, id string, away map[int]error) (time.Duration, error) {
-	home := r.cfg.Space.Home(id)
+func (r *Retirer) purge(ctx context.Context, k *shards.Shard, id string, away map[int]error) (time.Duration, error) {
+	home := r.cfg.Store.Home(id)
 	if err := away[home.Index()]; err != nil {
 		return 0, err
 	}
@@ -123,13 +121,13 @@ func (r *Retirer) purge(ctx context.Context, k shards.Keys, id string, away map[
 			return left, err
 		}
 	}
-	return shards.Of(r.cfg.Redis, k).PurgeCampaign(ctx, id, r.cfg.Grace)
+	return k.PurgeCampaign(ctx, id, r.cfg.Grace)
 }
 
 // leaveHome is for a campaign of which another shard says that it was refunded; the home may not have been told.
-func (r *Retirer) leaveHome(ctx context.Context, home shards.Keys, id string) (left time.Duration, err error) {
-	if _, err := shards.Of(r.cfg.Redis, home).Refunded(ctx, id); err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+func (r *Retirer) leaveHome(ctx context.Context, home *shards.Shard, id string) (left time.Duration, err error) {
+	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, shards.ErrNotInRedis) {
 		return 0, err
 	}
-	return shards.Of(r.cfg.Redis, home).PurgeCampaign(ctx, id, r.cfg.Grace)
+	return home.PurgeCampaign(ctx, id, r.cfg.Grace)
 }

@@ -19,15 +19,15 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
-	retirer, err := closing.NewRetirer(closing.RetirerConfig{Redis: b.rdb, Space: b.space, Locks: b.locks, Log: b.log,
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: b.store, Locks: b.locks, Log: b.log,
 		Every: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.ErrorContains(t, b.rdb.Set(t.Context(), "x", "y", 0).Err(), "OOM")
-	require.NoError(t, shards.Of(b.rdb, b.k).SetState(t.Context(), "rain", "paused", "open"))
+	require.NoError(t, b.k.SetState(t.Context(), "rain", "paused", "open"))
 	b.close()
 	b.settle(3)
-	taken, _, err := shards.Of(b.rdb, b.k).TakeLock(t.Context(),
+	taken, _, err := b.k.TakeLock(t.Context(),
 		&shards.LockCall{Name: "refund", Token: "me", Lease: time.Second})
 	require.NoError(t, err)
 	require.True(t, taken, "the refund's lock")
@@ -43,7 +43,7 @@ func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	retirer := func(grace time.Duration) *closing.Retirer {
-		r, err := closing.NewRetirer(closing.RetirerConfig{Redis: b.rdb, Space: b.space, Locks: b.locks, Log: b.log,
+		r, err := closing.NewRetirer(closing.RetirerConfig{Store: b.store, Locks: b.locks, Log: b.log,
 			Grace: grace, Every: 10 * time.Millisecond})
 		require.NoError(t, err)
 		return r
@@ -64,8 +64,8 @@ func TestRetire(t *testing.T) {
 	run := retirer(0)
 	go func() { done <- run.Run(ctx) }()
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		n, err := b.rdb.Exists(t.Context(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
-			b.k.Refunded()).Result()
+		n, err := b.rdb.Exists(t.Context(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
+			b.k.Keys.Refunded()).Result()
 		return err == nil && n == 0
 	}, "it has left Redis")
 	stop()

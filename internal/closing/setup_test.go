@@ -99,8 +99,8 @@ func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error
 type bundle struct {
 	t      *testing.T
 	rdb    *redis.Client
-	space  *shards.Layout
-	k      shards.Keys
+	store  *shards.Store
+	k      *shards.Shard
 	ledger *memLedger
 	locks  closing.Locker
 	log    *zap.Logger
@@ -127,41 +127,42 @@ var fields = []string{
 // setupBare is a deployment without a campaign.
 func setupBare(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
-	space, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	rdb := server.Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{
-		t: t, rdb: server.Client(t), space: space, k: space.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
+		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]payment.Refund{}},
 	}
-	require.NoError(t, shards.Found(t.Context(), b.rdb, space, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
 	b := setupBare(t, server, 2)
-	_, err := shards.Of(b.rdb, b.k).CreateGroup(t.Context(), "balance")
+	_, err := b.k.CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
-	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(),
+	_, err = b.k.CreateCampaign(t.Context(),
 		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields})
 	require.NoError(t, err)
-	_, err = shards.Of(b.rdb, b.k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1,
+	_, err = b.k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1,
 		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
 	require.NoError(t, err)
-	require.NoError(t, shards.Of(b.rdb, b.k).SetState(t.Context(), "rain", "open", "loading"))
+	require.NoError(t, b.k.SetState(t.Context(), "rain", "open", "loading"))
 	b.grab(b.k, "u1", "u2", "u3")
 	b.Closer = b.closer()
 	return b
 }
 
 // grab has users granted a packet each on a shard.
-func (b *bundle) grab(k shards.Keys, users ...string) {
+func (b *bundle) grab(k *shards.Shard, users ...string) {
 	b.t.Helper()
 	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6}
 	for _, u := range users {
 		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "rain", User: u})
 	}
-	answers, err := shards.Of(b.rdb, k).Grab(b.t.Context(), call, nil)
+	answers, err := k.Grab(b.t.Context(), call, nil)
 	require.NoError(b.t, err)
 	for _, a := range answers {
 		require.Equal(b.t, hongbao.OutcomeGranted, a.Outcome)
@@ -171,7 +172,7 @@ func (b *bundle) grab(k shards.Keys, users ...string) {
 func (b *bundle) closer() *closing.Closer {
 	b.t.Helper()
 	c, err := closing.New(closing.Config{
-		Redis: b.rdb, Space: b.space, Ledger: b.ledger, Locks: b.locks, Group: "balance", Log: b.log,
+		Store: b.store, Ledger: b.ledger, Locks: b.locks, Group: "balance", Log: b.log,
 		Poll: 10 * time.Millisecond,
 	})
 	require.NoError(b.t, err)
@@ -187,9 +188,9 @@ func (b *bundle) close() closing.Standing {
 }
 
 // bury makes a dead letter of a grant of a campaign on a shard.
-func (b *bundle) bury(k shards.Keys, campaign string) {
+func (b *bundle) bury(k *shards.Shard, campaign string) {
 	b.t.Helper()
-	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Dead("balance"), Values: []string{
+	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("balance"), Values: []string{
 		"group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",
 		"reason", "closed account", "attempts", "1", "first", "1", "last", "2",
 		"entry.1", "grant " + campaign + " 1 1 1700000000000",
@@ -202,17 +203,17 @@ func (b *bundle) settle(grants int64) {
 	b.ledger.mu.Lock()
 	b.ledger.grants = grants
 	b.ledger.mu.Unlock()
-	raw, err := shards.Of(b.rdb, b.k).ReadNew(b.t.Context(), "balance", "w1", 100, 0)
+	raw, err := b.k.ReadNew(b.t.Context(), "balance", "w1", 100, 0)
 	require.NoError(b.t, err)
 	for _, r := range raw {
-		_, err := shards.Of(b.rdb, b.k).Ack(b.t.Context(), "balance", nil, []string{r.ID})
+		_, err := b.k.Ack(b.t.Context(), "balance", nil, []string{r.ID})
 		require.NoError(b.t, err)
 	}
 }
 
 func (b *bundle) state() string {
 	b.t.Helper()
-	state, err := b.rdb.HGet(b.t.Context(), b.k.Campaign("rain"), "state").Result()
+	state, err := b.rdb.HGet(b.t.Context(), b.k.Keys.Campaign("rain"), "state").Result()
 	require.NoError(b.t, err)
 	return state
 }

@@ -51,7 +51,7 @@ func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
 		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or nobody is paid", SinkBalance, SinkKafka)
 	}
-	if _, err := shards.NewLayout(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
+	if err := shards.CheckSpace(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
 		l.bad("deployment.key_prefix", "%.80q: want 1 to 32 bytes without {, }, : or white space", c.Deployment.KeyPrefix)
 	}
 	for _, sink := range []string{SinkBalance, SinkKafka} {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 	Console    Console
 	Publisher  publish.Config
 	Kafka      Kafka
-	Store      campaigns.Config
+	Loader     shards.LoaderConfig
 	Plans      campaign.PlansConfig
 	Retirer    closing.RetirerConfig
 	Producer   producer.Config

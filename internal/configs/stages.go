@@ -5,14 +5,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/httpapi"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -21,16 +20,16 @@ func (c *Config) Space() hongbao.Space {
 	return hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: c.Deployment.Shards}
 }
 
-// CloserConfig is complete but for Redis, Space, Ledger, Locks and Log.
+// CloserConfig is complete but for Store, Ledger, Locks and Log.
 func (c *Config) CloserConfig() closing.Config {
 	out := knob.Defaults[closing.Config]()
 	out.Group = SinkBalance
 	return out
 }
 
-// LockConfig is complete but for Redis and Space. A lock outlives a process that died as long as its entries do.
-func (c *Config) LockConfig() lock.Config {
-	out := knob.Defaults[lock.Config]()
+// LockConfig is complete. A lock outlives a process that died as long as its entries do.
+func (c *Config) LockConfig() shards.LockConfig {
+	out := knob.Defaults[shards.LockConfig]()
 	out.Lease = c.Consumer.Lease
 	return out
 }
@@ -71,10 +70,10 @@ func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	return out
 }
 
-// ClaimsConfig is that of the Kafka sink's claims, complete but for Redis, Space and Owner. Claims of live owners are
+// ClaimsConfig is that of the Kafka sink's claims, complete but for Owner. Claims of live owners are
 // handed over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
-func (c *Config) ClaimsConfig() claims.Config {
-	return claims.Config{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
+func (c *Config) ClaimsConfig() shards.ClaimsConfig {
+	return shards.ClaimsConfig{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
 
 // LedgerConfig is complete. Its DSN may hold a password.

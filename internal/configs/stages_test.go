@@ -19,11 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -41,39 +38,36 @@ func stages(t *testing.T, c *Config) error {
 	defer rdb.Close()
 	reads := c.ReadsClient()
 	defer reads.Close()
-	space, err := shards.NewLayout(c.Space())
+	st, err := shards.Of(rdb, c.Space())
 	if err != nil {
 		return err
 	}
-	return cmp.Or(grabs(c, rdb, space), works(c, rdb, reads, space), settles(c), ends(c, rdb, space),
-		publishes(c, rdb, space))
+	return cmp.Or(grabs(c, rdb, st), works(c, rdb, reads, st), settles(c), ends(c, st), publishes(c, st))
 }
 
-func grabs(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
-	st := c.Store
-	st.Redis, st.Space = rdb, space.Space
-	_, store := campaigns.New(st)
+func grabs(c *Config, rdb redis.UniversalClient, st *shards.Store) error {
+	_, load := st.Loader(c.Loader)
 	pl := c.Plans
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
 	_, plans := campaign.NewPlans(pl)
 	p := c.ProducerConfig()
-	p.Redis, p.Space = rdb, space.Space
+	p.Redis, p.Space = rdb, st.Space()
 	_, grab := producer.New(p)
 	sv := c.ServeConfig()
 	sv.Keys, sv.Issuer, sv.Audience = "keys.json", "issuer", "audience"
-	return cmp.Or(store, plans, grab, sv.Check(), c.Console.Check())
+	return cmp.Or(load, plans, grab, sv.Check(), c.Console.Check())
 }
 
-func works(c *Config, rdb, reads redis.UniversalClient, space *shards.Layout) error {
+func works(c *Config, rdb, reads redis.UniversalClient, st *shards.Store) error {
 	var work error
 	for _, sink := range []string{SinkBalance, SinkKafka} {
 		w := c.ConsumerConfig(sink)
-		w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, space.Space, "w1", nothing{}, zap.NewNop()
+		w.Redis, w.Reads, w.Space, w.Consumer, w.Handler, w.Log = rdb, reads, st.Space(), "w1", nothing{}, zap.NewNop()
 		_, err := consumer.New(w)
 		work = cmp.Or(work, err)
 	}
 	tr := c.TrimmerConfig()
-	tr.Redis, tr.Space, tr.Log = rdb, space.Space, zap.NewNop()
+	tr.Redis, tr.Space, tr.Log = rdb, st.Space(), zap.NewNop()
 	_, trim := consumer.NewTrimmer(tr)
 	return cmp.Or(work, trim)
 }
@@ -87,26 +81,24 @@ func settles(c *Config) error {
 	return cmp.Or(l.Check(), re.Check(), ba.Check())
 }
 
-func ends(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
-	lc := c.LockConfig()
-	lc.Redis, lc.Layout = rdb, space
-	locks, err := lock.New(lc)
+func ends(c *Config, st *shards.Store) error {
+	locks, err := st.Locks(c.LockConfig())
 	if err != nil {
 		return err
 	}
 	rc := c.Retirer
-	rc.Redis, rc.Space, rc.Locks, rc.Log = rdb, space, locks, zap.NewNop()
+	rc.Store, rc.Locks, rc.Log = st, locks, zap.NewNop()
 	_, retire := closing.NewRetirer(rc)
 	cc := c.CloserConfig()
-	cc.Redis, cc.Space, cc.Ledger, cc.Locks, cc.Log = rdb, space, noRefunds{}, locks, zap.NewNop()
+	cc.Store, cc.Ledger, cc.Locks, cc.Log = st, noRefunds{}, locks, zap.NewNop()
 	_, end := closing.New(cc)
 	return cmp.Or(retire, end)
 }
 
-func publishes(c *Config, rdb redis.UniversalClient, space *shards.Layout) error {
+func publishes(c *Config, st *shards.Store) error {
 	cl := c.ClaimsConfig()
-	cl.Redis, cl.Space, cl.Owner = rdb, space.Space, "w1"
-	claims, err := claims.New(cl)
+	cl.Owner = "w1"
+	claims, err := st.Claims(cl)
 	if err != nil {
 		return err
 	}

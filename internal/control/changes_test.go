@@ -319,12 +319,12 @@ func (d *desk) plant(id, grant string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	layout, err := shards.NewLayout(d.cfg.Space())
+	st, err := shards.Of(rdb, d.cfg.Space())
 	require.NoError(d.t, err)
-	k := layout.Home(id)
-	seq, err := rdb.HIncrBy(d.t.Context(), k.Meta(), "seq", 1).Result()
+	k := st.Home(id)
+	seq, err := rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)
-	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Events(),
+	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(),
 		Values: testkit.Entry(1, "grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
 }
 

@@ -16,13 +16,13 @@ import (
 // stocked are the amounts in a campaign's stocks, as Redis has them.
 func (d *desk) stocked(id string, places int) map[string]bool {
 	d.t.Helper()
-	layout, err := shards.NewLayout(d.cfg.Space())
-	require.NoError(d.t, err)
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
+	st, err := shards.Of(rdb, d.cfg.Space())
+	require.NoError(d.t, err)
 	amounts := map[string]bool{}
-	for _, k := range layout.Places(id, places) {
-		packets, err := rdb.LRange(d.t.Context(), k.Stock(id), 0, -1).Result()
+	for _, k := range st.Places(id, places) {
+		packets, err := rdb.LRange(d.t.Context(), k.Keys.Stock(id), 0, -1).Result()
 		require.NoError(d.t, err)
 		for _, p := range packets {
 			_, amount, _ := strings.Cut(p, " ")

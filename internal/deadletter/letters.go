@@ -9,23 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Letters are the dead letters of a deployment. Its methods may be called at once.
-type Letters struct {
-	rdb    redis.UniversalClient
-	layout *shards.Layout
-}
+type Letters struct{ store *shards.Store }
 
-// New gives the dead letters of a deployment.
-func New(rdb redis.UniversalClient, layout *shards.Layout) *Letters { return &Letters{rdb, layout} }
-
-func (l *Letters) shard(shard int) *shards.Shard { return shards.Of(l.rdb, l.layout.Shard(shard)) }
+// New returns the dead letters of a deployment.
+func New(store *shards.Store) *Letters { return &Letters{store} }
 
 // Filter picks dead letters. A zero field picks all.
 type Filter struct {
@@ -104,7 +97,7 @@ type span struct{ after, last string }
 
 func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
 	read := func(first string, n int) ([]shards.RawEntry, error) {
-		return l.shard(p.Shard).Letters(ctx, p.Sink, first, s.last, n)
+		return l.store.Shard(p.Shard).Letters(ctx, p.Sink, first, s.last, n)
 	}
 	return eachRaw(s.after, read, func(raw []shards.RawEntry) error {
 		page := make([]Letter, len(raw))
@@ -118,7 +111,7 @@ func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter)
 // EachResolved calls fn for a sink's resolved letters on a shard, in the order of the decisions.
 func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
 	read := func(first string, n int) ([]shards.RawEntry, error) {
-		return l.shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
+		return l.store.Shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
 	}
 	return eachRaw("", read, func(raw []shards.RawEntry) error {
 		for i := range raw {
@@ -178,7 +171,7 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 
 // at gives a context for work on a shard that begins now: it changes nothing once the shard was opened anew.
 func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
-	head, err := l.shard(shard).Head(ctx)
+	head, err := l.store.Shard(shard).Head(ctx)
 	return shards.WithEpoch(ctx, head.Epoch), err
 }
 
@@ -225,7 +218,7 @@ type Place struct {
 // places lists the streams of the sinks, from the one of a letter on, and gives the letter's id there.
 func (l *Letters) places(sinks []string, after string) (all []Place, id string, err error) {
 	for _, sink := range sinks {
-		for shard := range l.layout.Len() {
+		for shard := range l.store.Len() {
 			all = append(all, Place{sink, shard})
 		}
 	}
@@ -256,8 +249,8 @@ var ErrNoLetter = errors.New("no_such_dead_letter")
 // placeOf tells where the letter with that ID is, if it is there.
 func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
 	sink, shard, stream, err = ParseID(id)
-	if err == nil && shard >= l.layout.Len() {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.layout.Len()-1)
+	if err == nil && shard >= l.store.Len() {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.store.Len()-1)
 	}
 	return sink, shard, stream, err
 }
@@ -268,7 +261,7 @@ func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 	if err != nil {
 		return Letter{}, err
 	}
-	raw, err := l.shard(shard).Letters(ctx, sink, stream, stream, 1)
+	raw, err := l.store.Shard(shard).Letters(ctx, sink, stream, stream, 1)
 	if err != nil {
 		return Letter{}, err
 	}

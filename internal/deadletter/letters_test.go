@@ -77,7 +77,7 @@ func TestListLetters(t *testing.T) {
 func TestGetLetter(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
-	require.NoError(t, w.Redis.XTrimMaxLen(t.Context(), w.Layout.Shard(0).Events(), 0).Err())
+	require.NoError(t, w.Redis.XTrimMaxLen(t.Context(), w.Store.Shard(0).Keys.Events(), 0).Err())
 	l := w.Letters()
 	page := deadlettertest.List(t, l, deadletter.Filter{})
 	one, err := l.Get(t.Context(), page[0].ID)
@@ -112,10 +112,10 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	t.Parallel()
 	w := deadlettertest.Setup(t)
 	g := deadlettertest.Grant(0, 1)
-	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(),
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Store.Shard(0).Keys.Events(),
 		ID: fmt.Sprintf("%d-1", int64(deadlettertest.Began)), Values: []string{"3",
 			fmt.Sprintf("grant snow 1 1 %d CNY\n%s\n9 9 u9 - -", g.Time.UnixMilli(), shards.GrantLine(&g))}}).Err())
-	require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(0).Meta(), "seq", 2).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), w.Store.Shard(0).Keys.Meta(), "seq", 2).Err())
 	w.Bury(t, 0, 1, hongbao.ClassPermanent)
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0]
 	require.Equal(t, "CNY", letter.Grant.Currency)
@@ -151,7 +151,7 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.Target.Copies)
 	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 
-	log, err := shards.Of(w.Redis, w.Layout.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := w.Store.Shard(0).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
 	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "mended,\nby hand"}, log[0].Values[2:8])
@@ -181,7 +181,7 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 	w := buried(t)
 	l := w.Letters()
 	for shard := range deadlettertest.Shards {
-		k := shards.Of(w.Redis, w.Layout.Shard(shard))
+		k := w.Store.Shard(shard)
 		_, _, err := k.PauseSinkCampaign(t.Context(), "kafka", "snow", "hongbao", "1000 dead letters within a minute")
 		require.NoError(t, err)
 	}
@@ -207,7 +207,7 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 		refuse = false
 	}
 	for shard := range deadlettertest.Shards {
-		list, err := shards.Of(w.Redis, w.Layout.Shard(shard)).SinkCampaigns(t.Context(), "kafka")
+		list, err := w.Store.Shard(shard).SinkCampaigns(t.Context(), "kafka")
 		require.NoError(t, err)
 		require.True(t, list[0].Paused)
 	}
@@ -246,7 +246,7 @@ func TestRequeueKilled(t *testing.T) {
 	}
 	var log int64
 	for shard := range deadlettertest.Shards {
-		log += w.Redis.XLen(t.Context(), w.Layout.Shard(shard).Resolved("kafka")).Val()
+		log += w.Redis.XLen(t.Context(), w.Store.Shard(shard).Keys.Resolved("kafka")).Val()
 	}
 	require.Equal(t, int64(4), log, "each letter is ended once")
 	t.Logf("killed %d times", kills)
@@ -330,7 +330,7 @@ func TestDrop(t *testing.T) {
 	_, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.ErrorIs(t, err, deadletter.ErrNoLetter)
 	require.Equal(t, "0-3 0-4 0-7 1-5", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
-	log, err := shards.Of(w.Redis, w.Layout.Shard(0)).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
+	log, err := w.Store.Shard(0).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
 	require.Contains(t, strings.Join(log[0].Values, " "), "entry.1 grant rain forged")
@@ -346,7 +346,7 @@ func TestRequeueOfAnotherEpoch(t *testing.T) {
 	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
 		for shard := range deadlettertest.Shards {
 			if calls == 2 {
-				require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(shard).Meta(), "epoch", 2).Err())
+				require.NoError(t, w.Redis.HSet(t.Context(), w.Store.Shard(shard).Keys.Meta(), "epoch", 2).Err())
 			}
 		}
 		return nil

@@ -146,7 +146,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 
 // resolve ends a letter as the report says.
 func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report) error {
-	now, err := l.shard(x.Shard).ResolveLetter(ctx, &shards.Decision{
+	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &shards.Decision{
 		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
 	})
 	switch {

@@ -20,7 +20,7 @@ type Quarantine interface {
 }
 
 // Undecided finds the undecided grants of a campaign on its places. sink is the ledger's.
-func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []shards.Keys,
+func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*shards.Shard,
 	of Quarantine) (u Undecided, err error) {
 	for _, k := range places {
 		err := l.Each(ctx, sink, k.Index(), "", func(page []Letter) error {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // tellEvery is how often the story of a fault that lasts goes on.
@@ -20,8 +19,8 @@ type standing struct {
 }
 
 func (f *Faults) standing(ctx context.Context, sink string) (s standing, err error) {
-	for i := range f.cfg.Layout.Len() {
-		on, err := shards.Of(f.cfg.Redis, f.cfg.Layout.Shard(i)).Status(ctx, sink)
+	for i := range f.cfg.Store.Len() {
+		on, err := f.cfg.Store.Shard(i).Status(ctx, sink)
 		if err != nil {
 			return s, err
 		}
@@ -109,16 +108,16 @@ func (f *Faults) mendKafka(ctx context.Context) error {
 
 // catchUp tells when the sink has finished what had come until Kafka was back.
 func (f *Faults) catchUp(ctx context.Context, was *standing, mended time.Time) error {
-	upTo := make([]int64, f.cfg.Layout.Len())
+	upTo := make([]int64, f.cfg.Store.Len())
 	for i := range upTo {
 		var err error
-		if upTo[i], err = shards.Of(f.cfg.Redis, f.cfg.Layout.Shard(i)).LastSeq(ctx); err != nil {
+		if upTo[i], err = f.cfg.Store.Shard(i).LastSeq(ctx); err != nil {
 			return err
 		}
 	}
 	err := retry.Poll(ctx, lookEvery, func() (bool, error) {
 		for i, seq := range upTo {
-			shard := shards.Of(f.cfg.Redis, f.cfg.Layout.Shard(i))
+			shard := f.cfg.Store.Shard(i)
 			finished, _, err := shard.GroupFinished(ctx, f.cfg.Kafka, seq) // 0 before its workers have made the group
 			if err != nil || finished < seq {
 				return false, err

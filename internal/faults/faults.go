@@ -35,9 +35,8 @@ type Workers interface {
 
 // Config of Faults. All but Audit is required.
 type Config struct {
-	// Redis is a client that does not go by RedisProxy.
-	Redis  redis.UniversalClient
-	Layout *shards.Layout
+	// Store is by a client that does not go by RedisProxy.
+	Store *shards.Store
 	// Balance and Kafka name the sinks.
 	Balance, Kafka string
 	// Lease is how long a worker's entries are its own after it last said so: consumer.lease.
@@ -52,8 +51,8 @@ type Config struct {
 }
 
 func (c *Config) check() error {
-	if c.Redis == nil || c.Layout == nil || c.Workers == nil || c.RedisProxy == nil || c.KafkaProxy == nil || c.Say == nil {
-		return errors.New("faults: want Redis, Layout, Workers, both proxies and Say")
+	if c.Store == nil || c.Workers == nil || c.RedisProxy == nil || c.KafkaProxy == nil || c.Say == nil {
+		return errors.New("faults: want Store, Workers, both proxies and Say")
 	}
 	if c.Balance == "" || c.Kafka == "" || c.Lease <= 0 {
 		return errors.New("faults: want the names of the sinks and a lease")
@@ -76,12 +75,12 @@ type Faults struct {
 // Of makes the faults of a deployment on this machine. direct is its DirectRedis.
 func Of(d *local.Deployment, direct redis.UniversalClient, tell *local.Teller,
 	audit func(context.Context) (string, error)) (*Faults, error) {
-	layout, err := shards.NewLayout(d.Config.Space())
+	store, err := shards.Of(direct, d.Config.Space())
 	if err != nil {
 		return nil, err
 	}
 	return New(Config{
-		Redis: direct, Layout: layout, Balance: configs.SinkBalance, Kafka: configs.SinkKafka, Lease: d.Config.Consumer.Lease,
+		Store: store, Balance: configs.SinkBalance, Kafka: configs.SinkKafka, Lease: d.Config.Consumer.Lease,
 		Workers: d.Workers, RedisProxy: d.Servers.Proxies.Redis, KafkaProxy: d.Servers.Proxies.Kafka, Audit: audit,
 		Say: func(sentence string) { tell.Say("%s", sentence) },
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -75,7 +74,7 @@ func TestLeaseEndsNoLaterThanItDoes(t *testing.T) {
 	require.Len(t, entries, 3)
 	latest := time.Now().Add(lease + 10*time.Millisecond) // Redis counts in milliseconds
 	f.redis.Delay(200 * time.Millisecond)
-	slow := shards.Of(f.client(), f.layout.Shard(0))
+	slow := f.store.Over(f.client()).Shard(0)
 	h, err := f.read(t.Context(), &held{sink: "balance", shard: slow, consumer: "host-101-aa"})
 	require.NoError(t, err)
 	require.Len(t, h.entries, 3)

@@ -93,8 +93,8 @@ func (f *Faults) victim(ctx context.Context) (w local.Worker, err error) {
 // each calls do for each of the sinks and each shard. A group that is not there yet is passed over.
 func (f *Faults) each(sinks []string, do func(sink string, shard *shards.Shard) error) error {
 	for _, sink := range sinks {
-		for i := range f.cfg.Layout.Len() {
-			err := do(sink, shards.Of(f.cfg.Redis, f.cfg.Layout.Shard(i)))
+		for i := range f.cfg.Store.Len() {
+			err := do(sink, f.cfg.Store.Shard(i))
 			if err != nil && !errors.Is(err, shards.ErrNoGroup) {
 				return err
 			}

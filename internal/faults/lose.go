@@ -46,7 +46,7 @@ func (l lost) String() string {
 
 // loseAnswers lets Redis and Kafka act, and drops the answers.
 func (f *Faults) loseAnswers(ctx context.Context) error {
-	servers, err := shards.Inspect(ctx, f.cfg.Redis)
+	servers, err := shards.Inspect(ctx, f.cfg.Store.Redis())
 	if err != nil {
 		return fmt.Errorf("ask Redis how it knows its scripts: %w", err)
 	}

@@ -38,13 +38,13 @@ const (
 // Kafka.
 type fixture struct {
 	*Faults
-	t      *testing.T
-	rdb    *redis.Client
-	layout *shards.Layout
-	shard  *shards.Shard
-	kafka  *proxy.Proxy
-	redis  *proxy.Proxy
-	crew   *crew
+	t     *testing.T
+	rdb   *redis.Client
+	store *shards.Store
+	shard *shards.Shard
+	kafka *proxy.Proxy
+	redis *proxy.Proxy
+	crew  *crew
 
 	audits int
 }
@@ -84,12 +84,12 @@ func setup(t *testing.T) *fixture {
 		crew: &crew{list: []local.Worker{{Number: 1, PID: 101}, {Number: 2, PID: 102}}, onKill: func() {}}}
 	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
 	var err error
-	f.layout, err = shards.NewLayout(space)
+	f.store, err = shards.Of(f.rdb, space)
 	require.NoError(t, err)
-	f.shard = shards.Of(f.rdb, f.layout.Shard(0))
-	require.NoError(t, shards.Found(t.Context(), f.rdb, f.layout, shards.FoundCall{Deployment: "test"}))
+	f.shard = f.store.Shard(0)
+	require.NoError(t, f.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
-	f.Faults, err = New(Config{Redis: f.rdb, Layout: f.layout, Balance: "balance", Kafka: "kafka", Lease: lease, Workers: f.crew,
+	f.Faults, err = New(Config{Store: f.store, Balance: "balance", Kafka: "kafka", Lease: lease, Workers: f.crew,
 		RedisProxy: f.redis, KafkaProxy: f.kafka, Say: func(s string) { t.Log(s) },
 		Audit: func(context.Context) (string, error) { f.audits++; return "The audit agrees.", nil }})
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func (f *fixture) client() *redis.Client {
 func (f *fixture) grab(users int) map[string]int {
 	f.t.Helper()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = f.client(), f.layout.Space, "test"
+	cfg.Redis, cfg.Space, cfg.Deployment = f.client(), f.store.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(f.t, err)
 	got := map[string]int{}
@@ -186,7 +186,7 @@ func (f *fixture) grab(users int) map[string]int {
 func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao.Grant) error) {
 	f.t.Helper()
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.client(), f.client(), f.layout.Space, sink, name
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.client(), f.client(), f.store.Space(), sink, name
 	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
 		errs, err := make([]error, len(grants)), handle(ctx, grants)
 		for i := range errs {

@@ -45,7 +45,7 @@ func (key away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func TestShardOpensWhileThePrefixIsAway(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.rdb.AddHook(away(w.space.Deployment()))
+	w.rdb.AddHook(away(w.store.Deployment()))
 	w.restart(t, "")
 	w.opens(t)
 	require.NotZero(t, w.logs.FilterMessageSnippet("the mark of the key prefix").Len(), "the fault fired")
@@ -57,7 +57,7 @@ func TestShardOpensWhileAnotherIsAway(t *testing.T) {
 	w := setupOf(t, 2)
 	wide := w.idAt(1)
 	w.order(t, wide, 0, 2)
-	w.rdb.AddHook(away(w.space.Shard(1).Campaign(wide)))
+	w.rdb.AddHook(away(w.store.Shard(1).Keys.Campaign(wide)))
 	w.restart(t, "")
 	w.opens(t)
 }

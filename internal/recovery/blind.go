@@ -50,7 +50,7 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by, why string) e
 	epoch := blindEpoch(v.Epoch, now)
 	list := append(slices.Clone(v.Unrecorded), shards.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(), By: by, Why: why,
 		Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
-	opened, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).Reopen(ctx, r.cfg.Space, &shards.Reopening{
+	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, &shards.Reopening{
 		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks})
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: look again", v.Shard)
@@ -62,7 +62,7 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by, why string) e
 func (r *Recoverer) keepOpenings(ctx context.Context) {
 	failed := map[int]bool{}
 	for {
-		for shard := range r.cfg.Space.Len() {
+		for shard := range r.cfg.Store.Len() {
 			err := r.KeepOpening(ctx, shard)
 			if err != nil && ctx.Err() == nil && !failed[shard] {
 				r.cfg.Log.Warn("bringing an opening of a shard to the ledger failed, and the shard's grants wait; the worker tries "+
@@ -79,7 +79,7 @@ func (r *Recoverer) keepOpenings(ctx context.Context) {
 // KeepOpening notes in the ledger that a person opened the shard while the ledger was down; then workers go on. If the ledger
 // knows an event or a campaign that the shard was opened without, the shard is frozen again, and a person decides.
 func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
-	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
+	k := r.cfg.Store.Shard(shard)
 	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -31,6 +30,7 @@ func (w *world) opensBlind(t *testing.T, shard int, why string) {
 func (w *world) newProcess(t *testing.T) {
 	t.Helper()
 	w.rdb = w.server.Client(t)
+	w.store = w.store.Over(w.rdb)
 	w.rec = w.recoverer(func(*recovery.Config) {})
 }
 
@@ -90,7 +90,7 @@ func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), shards.ErrUnrecorded, "it is frozen")
 			w.opens(t)
 			testkit.Eventually(t, 20*time.Second, func() bool {
-				return w.rec.Tend(t.Context(), 1) == nil && shards.Of(w.rdb, w.space.Shard(1)).CheckRecorded(t.Context()) == nil
+				return w.rec.Tend(t.Context(), 1) == nil && w.store.Shard(1).CheckRecorded(t.Context()) == nil
 			}, "the other one is open")
 		},
 	} {
@@ -131,7 +131,7 @@ func TestTheLedgerKnewMore(t *testing.T) {
 		},
 		"a campaign": func(t *testing.T, w *world) {
 			w.restart(t, "")
-			require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Campaign(id)).Err())
+			require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.Campaign(id)).Err())
 		},
 		"an epoch": func(t *testing.T, w *world) {
 			w.restart(t, "")
@@ -165,7 +165,7 @@ func TestTheLedgerKnewMore(t *testing.T) {
 			redis, inLedger := w.epochs(t)
 			require.Equal(t, redis, inLedger)
 			state, _ := w.state(t)
-			require.Equal(t, campaigns.Frozen, state)
+			require.Equal(t, shards.StateFrozen, state)
 			words, err := w.ledger.AcceptedLosses(t.Context(), 10)
 			require.NoError(t, err)
 			require.Len(t, words, 2)
@@ -179,9 +179,9 @@ func TestALossNeedsTheLedger(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *world){
 		"the topic knows more": func(_ *testing.T, w *world) { w.topic.highest = 5 },
 		"a caller has seen more": func(t *testing.T, w *world) {
-			require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "seen", 9).Err())
+			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seen", 9).Err())
 		},
-		"Redis is empty": func(t *testing.T, w *world) { w.loses(t, w.space.Shard(0)) },
+		"Redis is empty": func(t *testing.T, w *world) { w.loses(t, w.store.Shard(0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +248,7 @@ func TestAMarkThatComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
 	w.settle(t)
-	require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "unrecorded", mark).Err())
+	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "unrecorded", mark).Err())
 	w.restart(t, "")
 	w.opens(t)
 	require.NoError(t, w.shard().CheckRecorded(t.Context()))
@@ -290,7 +290,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 		accepted <- person.Accept(ctx, verdicts[0], "ann", "the database hangs")
 	}()
 	testkit.Eventually(t, 10*time.Second, func() bool {
-		return w.rdb.Exists(t.Context(), w.space.Shard(0).Lock("accept")).Val() == 1
+		return w.rdb.Exists(t.Context(), w.store.Shard(0).Keys.Lock("accept")).Val() == 1
 	}, "the person waits")
 
 	hung := &hanging{Ledger: w.ledger}

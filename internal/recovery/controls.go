@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -41,7 +40,7 @@ func (r *Recoverer) KeepControls(ctx context.Context) error {
 
 // keepNew is KeepControls; unread is what Redis could not tell or forget, and err the ledger's error.
 func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
-	waiting, errs := shards.NewControls(ctx, r.cfg.Redis, r.cfg.Space)
+	waiting, errs := r.cfg.Store.NewControls(ctx)
 	var all []stream.Control
 	for _, list := range waiting {
 		for i := range list {
@@ -55,7 +54,7 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 		return errors.Join(errs...), err
 	}
 	for shard, list := range waiting {
-		k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
+		k := r.cfg.Store.Shard(shard)
 		for i := range list {
 			if err := k.ControlKept(ctx, &list[i]); err != nil {
 				errs = append(errs, fmt.Errorf("shard %d: %w", shard, err))
@@ -85,7 +84,7 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	if err != nil {
 		return err
 	}
-	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
+	k := r.cfg.Store.Shard(shard)
 	for i := range controls {
 		restored, err := k.RestoreControl(ctx, &controls[i])
 		if err != nil {
@@ -103,7 +102,7 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 func (r *Recoverer) keepOlder(ctx context.Context) error {
 	var all []stream.Control
 	for _, sink := range r.cfg.Sinks {
-		controls, errs := shards.SinkControls(ctx, r.cfg.Redis, r.cfg.Space, sink)
+		controls, errs := r.cfg.Store.SinkControls(ctx, sink)
 		for i, c := range controls {
 			if errs[i] != nil {
 				continue // KeepControls names the shard

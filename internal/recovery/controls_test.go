@@ -11,7 +11,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -19,9 +18,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-func (w *world) store(t *testing.T) *campaigns.Store {
+func (w *world) loader(t *testing.T) *shards.Loader {
 	t.Helper()
-	s, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000, Pause: w.ledger.CampaignPause})
+	s, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000, Pause: w.ledger.CampaignPause})
 	require.NoError(t, err)
 	return s
 }
@@ -36,7 +35,7 @@ func (w *world) state(t *testing.T) (state, by string) {
 
 func (w *world) waiting(t *testing.T) int64 {
 	t.Helper()
-	return w.rdb.HLen(t.Context(), w.space.Shard(0).Controls()).Val()
+	return w.rdb.HLen(t.Context(), w.store.Shard(0).Keys.Controls()).Val()
 }
 
 // Redis has lost a pause of a campaign, of a sink, of a campaign for a sink, and a bound: the ledger has them, and they
@@ -46,7 +45,7 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	w := setup(t)
 	ctx, seven := t.Context(), 7
 	old := w.older(t)
-	require.NoError(t, w.store(t).Pause(ctx, id, "ann", "the shop is closed"))
+	require.NoError(t, w.store.Campaign(id).Pause(ctx, "ann", "the shop is closed"))
 	_, _, err := w.shard().PauseSink(ctx, "balance", "bob", "the bank is closed")
 	require.NoError(t, err)
 	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "cid", "slowly")
@@ -61,11 +60,11 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 		w.restart(t, files)
 		if files != "" {
 			state, _ := w.state(t)
-			require.Equal(t, campaigns.Open, state, "the fault fired")
+			require.Equal(t, shards.StateOpen, state, "the fault fired")
 		}
 		w.opens(t)
 		state, by := w.state(t)
-		require.Equal(t, campaigns.Paused, state)
+		require.Equal(t, shards.StatePaused, state)
 		require.Equal(t, "ann", by)
 		require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomePaused: 1}, outcomes(w.grab(t, w.rdb, 1)))
 		c, err := w.shard().SinkControl(ctx, "balance")
@@ -92,20 +91,20 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 // its way to the ledger once more: the later one counts.
 func TestTheLaterDecisionCounts(t *testing.T) {
 	t.Parallel()
-	for _, want := range []string{campaigns.Open, campaigns.Paused} {
+	for _, want := range []string{shards.StateOpen, shards.StatePaused} {
 		for _, redisHasFirst := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, Redis has the first one %t", want, redisHasFirst), func(t *testing.T) {
 				t.Parallel()
-				first, second := (*campaigns.Store).Pause, (*campaigns.Store).Resume
-				if want == campaigns.Paused {
+				first, second := shards.Campaign.Pause, shards.Campaign.Resume
+				if want == shards.StatePaused {
 					first, second = second, first
 				}
 				w := setup(t)
-				ctx, store := t.Context(), w.store(t)
-				require.NoError(t, first(store, ctx, id, "ann", "one"))
+				ctx, c := t.Context(), w.store.Campaign(id)
+				require.NoError(t, first(c, ctx, "ann", "one"))
 				files := w.older(t)
 				require.NoError(t, w.rec.KeepControls(ctx))
-				require.NoError(t, second(store, ctx, id, "bob", "two"))
+				require.NoError(t, second(c, ctx, "bob", "two"))
 				if redisHasFirst {
 					require.NoError(t, w.rec.KeepControls(ctx))
 				} else {
@@ -158,7 +157,7 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	ctx := t.Context()
-	require.NoError(t, w.store(t).Pause(ctx, id, "ann", "the shop is closed"))
+	require.NoError(t, w.store.Campaign(id).Pause(ctx, "ann", "the shop is closed"))
 	down := w.recoverer(func(c *recovery.Config) { c.Ledger = downLedger{w.ledger} })
 	require.ErrorIs(t, down.KeepControls(ctx), errDown)
 	require.EqualValues(t, 1, w.waiting(t))
@@ -166,14 +165,14 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 	w.opens(t)
 	require.Zero(t, w.waiting(t))
 
-	require.NoError(t, w.store(t).Resume(ctx, id, "bob", "it is open"))
+	require.NoError(t, w.store.Campaign(id).Resume(ctx, "bob", "it is open"))
 	running, stop := context.WithCancel(ctx)
 	done := make(chan error)
 	go func() { done <- w.rec.Run(running, nil) }()
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		kept, err := w.ledger.CampaignPause(ctx, id)
 		require.NoError(t, err)
-		return kept.Value == campaigns.Open && kept.By == "bob"
+		return kept.Value == shards.StateOpen && kept.By == "bob"
 	}, "a worker brings it to the ledger")
 	stop()
 	require.NoError(t, <-done)
@@ -188,11 +187,11 @@ func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
 		name := w.idAt(shard)
 		w.order(t, name, time.Hour, 2)
 		w.load(t, name)
-		store := w.store(t)
-		require.NoError(t, store.Pause(ctx, name, "ann", "a mistake"))
+		loader := w.loader(t)
+		require.NoError(t, w.store.Campaign(name).Pause(ctx, "ann", "a mistake"))
 		require.NoError(t, w.rec.KeepControls(ctx))
 		for i := range 2 {
-			for _, key := range w.rdb.Keys(ctx, w.space.Shard(i).Campaign(name)+"*").Val() {
+			for _, key := range w.rdb.Keys(ctx, w.store.Shard(i).Keys.Campaign(name)+"*").Val() {
 				require.NoError(t, w.rdb.Del(ctx, key).Err())
 			}
 		}
@@ -200,11 +199,11 @@ func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
 		require.NoError(t, err)
 		plan, err := campaign.NewPlan(c.Spec, c.Seed)
 		require.NoError(t, err)
-		require.NoError(t, store.Load(ctx, c.Spec, plan, c.Hash, nil))
+		require.NoError(t, loader.Load(ctx, c.Spec, plan, c.Hash, nil))
 		for i := range 2 {
-			state, _, err := shards.Of(w.rdb, w.space.Shard(i)).CampaignState(ctx, name)
+			state, _, err := w.store.Shard(i).CampaignState(ctx, name)
 			require.NoError(t, err)
-			require.Equal(t, campaigns.Paused, state)
+			require.Equal(t, shards.StatePaused, state)
 		}
 	}
 }

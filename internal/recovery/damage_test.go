@@ -91,7 +91,7 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 			require.Equal(t, c.doubt, doubt, "%+v", verdicts[0].Campaigns)
 			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
 			for _, id := range []string{"hail", id, "snow"} {
-				state, err := w.rdb.HGet(t.Context(), w.space.Shard(0).Campaign(id), "state").Result()
+				state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
 				require.NoError(t, err)
 				require.Equal(t, slices.Contains(c.doubt, id), state == "frozen", "%s is %s", id, state)
 			}

@@ -46,9 +46,9 @@ func TestFullRedisOpensAfterALoss(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
-	state, err := w.rdb.HGet(t.Context(), w.space.Shard(0).Campaign(id), "state").Result()
+	state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
 	require.NoError(t, err)
 	require.Equal(t, "frozen", state)
-	_, _, err = shards.Open(t.Context(), w.rdb, w.space, "test")
+	_, _, err = w.store.Open(t.Context(), "test")
 	require.NoError(t, err, "the mark of the prefix is back, too")
 }

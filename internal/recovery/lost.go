@@ -8,10 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
@@ -29,8 +26,7 @@ type Books interface {
 
 // Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
 type Ender struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	Books Books
 	// Group is the ledger's consumer group.
 	Group string
@@ -134,7 +130,7 @@ func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 	if err != nil {
 		return nil, err
 	}
-	places := e.Space.Places(id, c.Spec.Places())
+	places := e.Store.Places(id, c.Spec.Places())
 	out := &standing{Ending: Ending{
 		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: places[0].Index(), Packets: c.Packets,
 		Funded: c.Funded,
@@ -169,8 +165,8 @@ type place struct {
 	loadedAmount hongbao.Amount
 }
 
-func (e *Ender) placeOf(ctx context.Context, k shards.Keys, id string) (p place, err error) {
-	p.Shard = shards.Of(e.Redis, k)
+func (e *Ender) placeOf(ctx context.Context, k *shards.Shard, id string) (p place, err error) {
+	p.Shard = k
 	if _, err := p.OpenHead(ctx); errors.Is(err, shards.ErrFrozen) {
 		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
 			k.Index(), err)
@@ -182,7 +178,7 @@ func (e *Ender) placeOf(ctx context.Context, k shards.Keys, id string) (p place,
 }
 
 // gone tells that Redis has lost something of the campaign here, or may have.
-func (p *place) gone() bool { return p.State == campaigns.Frozen || p.State == "" }
+func (p *place) gone() bool { return p.State == shards.StateFrozen || p.State == "" }
 
 // sum tells of all places in one: the state is that of the first one that has lost something.
 func (e *standing) sum() {
@@ -201,7 +197,7 @@ func (e *standing) sum() {
 func (e *Ending) Next(digest string) string {
 	amount := e.LeftAmount
 	switch {
-	case e.Refund != nil && e.Redis.State != campaigns.Frozen && e.Redis.State != campaigns.Closed:
+	case e.Refund != nil && e.Redis.State != shards.StateFrozen && e.Redis.State != shards.StateClosed:
 		return ""
 	case e.Refund != nil:
 		amount = e.Refund.Amount
@@ -240,8 +236,8 @@ func (e *standing) lost() error {
 	switch {
 	case e.Refund != nil && e.Refund.By != "": // it had, and perhaps not every shard has noted the end
 		return nil
-	case e.Redis.State == campaigns.Frozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
-		e.Redis.State == campaigns.Refunded && e.Refund != nil:
+	case e.Redis.State == shards.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
+		e.Redis.State == shards.StateRefunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
 		return hongbao.Errorf(hongbao.ClassPermanent,
@@ -255,14 +251,14 @@ func (e *standing) lost() error {
 
 // waiting finds what may still be paid.
 func (e *Ender) waiting(ctx context.Context, out *standing) error {
-	places := make([]shards.Keys, len(out.places))
+	places := make([]*shards.Shard, len(out.places))
 	for i, p := range out.places {
 		if err := e.waitingOn(ctx, &p, out); err != nil {
 			return err
 		}
-		places[i] = p.Keys
+		places[i] = p.Shard
 	}
-	u, err := deadletter.New(e.Redis, e.Space).Undecided(ctx, e.Group, out.Campaign, places, e.Books)
+	u, err := deadletter.New(e.Store).Undecided(ctx, e.Group, out.Campaign, places, e.Books)
 	out.Waiting.Letters, out.Waiting.Quarantine = u.Letters, u.Quarantine
 	return err
 }
@@ -275,7 +271,7 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	}
 	out.Waiting.Stream += w.Stream
 	out.Waiting.Receipts += w.Receipts
-	if !p.gone() && p.State != campaigns.Closed {
+	if !p.gone() && p.State != shards.StateClosed {
 		out.Waiting.Open++
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
@@ -22,7 +21,7 @@ import (
 )
 
 func (w *world) ender() *recovery.Ender {
-	return &recovery.Ender{Redis: w.rdb, Space: w.space, Books: w.ledger, Group: "balance"}
+	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance"}
 }
 
 // lost is a person's word; each packet of the campaign is worth 10.
@@ -138,7 +137,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.ErrorContains(t, err, "100 grants stand in the stream")
 
-	require.NoError(t, w.rdb.XDel(t.Context(), w.space.Shard(0).Events(), firstEntry(t, w)).Err())
+	require.NoError(t, w.rdb.XDel(t.Context(), w.store.Shard(0).Keys.Events(), firstEntry(t, w)).Err())
 	at, err = w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "who was told is not forgotten with the entry")
@@ -154,7 +153,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 // firstEntry is the id of the stream's first entry.
 func firstEntry(t *testing.T, w *world) string {
 	t.Helper()
-	rows, err := w.rdb.XRangeN(t.Context(), w.space.Shard(0).Events(), "-", "+", 1).Result()
+	rows, err := w.rdb.XRangeN(t.Context(), w.store.Shard(0).Keys.Events(), "-", "+", 1).Result()
 	require.NoError(t, err)
 	return rows[0].ID
 }
@@ -199,7 +198,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 
 	stolen := hongbao.Grant{Campaign: id, Packet: 1, User: "mallory", Amount: 10, Seq: 1, Time: time.Now()}
 	require.Nil(t, w.settler(t).Handle(t.Context(), []hongbao.Grant{stolen}))
-	letter := w.space.Shard(0).Dead("balance")
+	letter := w.store.Shard(0).Keys.Dead("balance")
 	require.NoError(t, w.rdb.XAdd(t.Context(),
 		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.1", "grant " + id + " 2"}}).Err())
 	require.NoError(t, w.rdb.XAdd(t.Context(),
@@ -243,8 +242,8 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 			w.accepts(t)
 		},
 		"nothing is left": func(t *testing.T, w *world) { // somebody deleted it
-			k := w.space.Shard(0)
-			require.NoError(t, w.rdb.Del(t.Context(), k.Campaign(id), k.Stock(id), k.Sums(id, 1), k.Receipts(id)).Err())
+			k := w.store.Shard(0)
+			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Sums(id, 1), k.Keys.Receipts(id)).Err())
 			w.finish(t)
 		},
 	} {
@@ -290,16 +289,16 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	w.accepts(t)
-	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+	loader, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
 	for name, act := range map[string]func() error{
-		"resume": func() error { return store.Resume(t.Context(), id, "ann", "test") },
-		"pause":  func() error { return store.Pause(t.Context(), id, "ann", "test") },
-		"load":   func() error { return store.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
+		"resume": func() error { return w.store.Campaign(id).Resume(t.Context(), "ann", "test") },
+		"pause":  func() error { return w.store.Campaign(id).Pause(t.Context(), "ann", "test") },
+		"load":   func() error { return loader.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
 		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },
 	} {

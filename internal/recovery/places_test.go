@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -21,8 +20,8 @@ func TestLostPlace(t *testing.T) {
 	w := setupOf(t, 4)
 	wide := w.idAt(2)
 	w.fundOver(t, wide, 0, 2)
-	places := w.space.Places(wide, 2)
-	require.Equal(t, w.space.Shard(0), places[1])
+	places := w.store.Places(wide, 2)
+	require.Equal(t, w.store.Shard(0), places[1])
 	w.grantOn(t, wide, places)
 	w.loses(t, places[1])
 	w.accepts(t)
@@ -38,14 +37,14 @@ func TestLostPlace(t *testing.T) {
 	_, err = w.ender().Refund(t.Context(), word)
 	require.ErrorIs(t, err, payment.ErrSettling)
 	require.ErrorContains(t, err, "`hongbao campaign close "+wide+" --early`")
-	closed, err := shards.Of(w.rdb, places[0]).Close(t.Context(), wide, true, 0)
+	closed, err := places[0].Close(t.Context(), wide, true, 0)
 	require.NoError(t, err)
 
 	half := w.ender()
 	client := redis.NewClient(w.rdb.Options())
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	client.AddHook(away(places[0].Refunded()))
-	half.Redis = client
+	client.AddHook(away(places[0].Keys.Refunded()))
+	half.Store = w.store.Over(client)
 	_, err = half.Refund(t.Context(), word)
 	require.ErrorContains(t, err, "run it again")
 	require.Equal(t, []string{"closed", "refunded"}, states(), "the fault fired")
@@ -61,13 +60,11 @@ func TestLostPlace(t *testing.T) {
 	at, err = w.ender().Standing(t.Context(), wide)
 	require.NoError(t, err)
 	require.Empty(t, at.Next(""))
-	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
-	require.NoError(t, err)
-	st, _, err := store.Status(t.Context(), wide)
+	st, _, err := w.store.Campaign(wide).Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int64{1000, 1000, 20, 200, 980, 9_800}, []int64{st.Packets, st.Loaded, st.Granted,
 		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the shards together tell what the ledger does")
-	left, err := shards.Left(t.Context(), w.rdb, w.space, []string{wide})
+	left, err := w.store.Left(t.Context(), []string{wide})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{wide: 980}, left)
 	differences, err := w.ledger.CheckConservation(t.Context())
@@ -76,11 +73,11 @@ func TestLostPlace(t *testing.T) {
 }
 
 // grantOn has ten packets granted and settled on each place of a campaign.
-func (w *world) grantOn(t *testing.T, id string, places []shards.Keys) {
+func (w *world) grantOn(t *testing.T, id string, places []*shards.Shard) {
 	t.Helper()
 	settler := w.settler(t)
 	for _, k := range places {
-		shard := shards.Of(w.rdb, k)
+		shard := k
 		_, err := shard.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
 		for i := range 10 {
@@ -104,10 +101,10 @@ func (w *world) grantOn(t *testing.T, id string, places []shards.Keys) {
 }
 
 // states are those of a campaign on its places.
-func (w *world) states(t *testing.T, id string, places []shards.Keys) (list []string) {
+func (w *world) states(t *testing.T, id string, places []*shards.Shard) (list []string) {
 	t.Helper()
 	for _, k := range places {
-		m, err := shards.Of(w.rdb, k).CampaignFields(t.Context(), id)
+		m, err := k.CampaignFields(t.Context(), id)
 		require.NoError(t, err)
 		list = append(list, m["state"])
 	}

@@ -16,7 +16,7 @@ import (
 // watch watches the servers as a process does that has seen no event.
 func (w *world) watch(t *testing.T) {
 	t.Helper()
-	watch := &shards.Watch{Redis: w.server.Client(t), Layout: w.space, Every: 10 * time.Millisecond}
+	watch := &shards.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()
@@ -46,7 +46,7 @@ func (w *world) isFrozen(t *testing.T) {
 	t.Helper()
 	rdb := w.server.Client(t)
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		return rdb.HExists(t.Context(), w.space.Shard(0).Meta(), "frozen").Val()
+		return rdb.HExists(t.Context(), w.store.Shard(0).Keys.Meta(), "frozen").Val()
 	}, "the shard is frozen")
 }
 
@@ -67,7 +67,7 @@ func TestReplicasHaveTheOpening(t *testing.T) {
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
-	require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "opened", "another").Err())
+	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "opened", "another").Err())
 	w.opens(t)
 	require.Contains(t, w.rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_wait:")
 }
@@ -85,7 +85,7 @@ func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	w.settle(t)
 	w.watch(t)
 	w.demote(t, older)
-	seq, err := other.HGet(t.Context(), w.space.Shard(0).Meta(), "seq").Int()
+	seq, err := other.HGet(t.Context(), w.store.Shard(0).Keys.Meta(), "seq").Int()
 	require.NoError(t, err)
 	require.Equal(t, 10, seq, "the fault fired")
 	w.isFrozen(t)

@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -42,8 +40,7 @@ type Topic interface {
 
 // Config of a Recoverer.
 type Config struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	// Ledger is nil if a person has left it out. Then only Accept opens a shard.
 	Ledger Ledger
 	// Topic is nil if the deployment has none.
@@ -103,7 +100,7 @@ const lostPause = 10 * time.Second
 
 // Tend opens a shard that is frozen and has lost nothing. It raises the alarm for one that has.
 func (r *Recoverer) Tend(ctx context.Context, shard int) error {
-	z, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).Freeze(ctx)
+	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)
 	if err != nil || !z.Frozen {
 		return err
 	}
@@ -207,12 +204,11 @@ func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Contex
 // under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if the
 // lease is lost.
 func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
-	locks, err := lock.New(lock.Config{Redis: r.cfg.Redis, Layout: r.cfg.Space, Lease: r.cfg.Lease,
-		Poll: 100 * time.Millisecond})
+	locks, err := r.cfg.Store.Locks(shards.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
 	if err != nil {
 		return false, err
 	}
-	return locks.Try(ctx, r.cfg.Space.Shard(shard), name, fn)
+	return locks.Try(ctx, r.cfg.Store.Shard(shard), name, fn)
 }
 
 // acceptLock is the lock of Accept. Workers do not begin to look at the shard while a person has it: with many workers and
@@ -221,13 +217,13 @@ const acceptLock = "accept"
 
 // accepting reports whether a person's Accept waits for the shard, or works on it.
 func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
-	n, err := r.cfg.Redis.Exists(ctx, r.cfg.Space.Shard(shard).Lock(acceptLock)).Result()
+	n, err := r.cfg.Store.Redis().Exists(ctx, r.cfg.Store.Shard(shard).Keys.Lock(acceptLock)).Result()
 	return n > 0, shards.Classify(err)
 }
 
 // Verdicts tells how every shard stands.
 func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
-	out := make([]*Verdict, r.cfg.Space.Len())
+	out := make([]*Verdict, r.cfg.Store.Len())
 	for shard := range out {
 		v, err := r.verdict(ctx, shard)
 		if err != nil {
@@ -315,9 +311,9 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	if err != nil {
 		return err
 	}
-	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard))
+	k := r.cfg.Store.Shard(v.Shard)
 	mark := shards.Mark{Deployment: has.ID, Founding: has.Founding}
-	if err := mark.Put(ctx, r.cfg.Redis, r.cfg.Space); err != nil { // Redis may have lost that too
+	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost that too
 		if !hongbao.IsOutage(err) || ctx.Err() != nil {
 			return err
 		}
@@ -340,7 +336,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 		again.Places[c.Campaign] = c.places
 	}
-	opened, err := k.Reopen(ctx, r.cfg.Space, again)
+	opened, err := k.Reopen(ctx, again)
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed under way; it is tried again", v.Shard)
 	}

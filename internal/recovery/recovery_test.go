@@ -9,7 +9,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -89,9 +88,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 				"the campaign stays frozen")
-			store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
-			require.NoError(t, err)
-			require.ErrorIs(t, store.Resume(t.Context(), id, "ann", "test"), shards.ErrLost)
+			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), "ann", "test"), shards.ErrLost)
 			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
 		})
 	}
@@ -119,7 +116,7 @@ func TestFlushAll(t *testing.T) {
 	require.Len(t, verdicts[0].Campaigns, 1)
 	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "nobody was granted anything there: it can be loaded again")
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
-	_, _, err = shards.Open(t.Context(), w.rdb, w.space, "test")
+	_, _, err = w.store.Open(t.Context(), "test")
 	require.NoError(t, err)
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
@@ -203,10 +200,10 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
-	other := shards.Of(w.server.Client(t), w.space.Shard(0))
+	other := w.store.Over(w.server.Client(t)).Shard(0)
 	_, err := other.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
-	require.Zero(t, w.rdb.Exists(t.Context(), w.space.Shard(0).Done("balance", 0)).Val())
+	require.Zero(t, w.rdb.Exists(t.Context(), w.store.Shard(0).Keys.Done("balance", 0)).Val())
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
@@ -219,12 +216,12 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	found.History = "the one before"
-	opened, err := w.shard().Reopen(t.Context(), w.space, &shards.Reopening{
+	opened, err := w.shard().Reopen(t.Context(), &shards.Reopening{
 		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
-	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.space.Shard(0).Meta(), "history").Val())
+	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Meta(), "history").Val())
 }
 
 // Somebody who tells of a lost event at the last moment, after the look, is heard: the shard does not open.
@@ -236,18 +233,18 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	require.True(t, found.Frozen)
-	late := shards.Of(w.server.Client(t), w.space.Shard(0))
+	late := w.store.Over(w.server.Client(t)).Shard(0)
 	_, err = late.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
 	require.ErrorIs(t, err, shards.ErrFrozen)
 	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
 		Known: 10}
-	opened, err := w.shard().Reopen(t.Context(), w.space, again)
+	opened, err := w.shard().Reopen(t.Context(), again)
 	require.NoError(t, err)
 	require.False(t, opened)
 	again.Was, err = w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 11, again.Was.Seen)
-	opened, err = w.shard().Reopen(t.Context(), w.space, again)
+	opened, err = w.shard().Reopen(t.Context(), again)
 	require.NoError(t, err)
 	require.True(t, opened)
 }
@@ -267,6 +264,7 @@ func TestPlannedFailover(t *testing.T) {
 	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
 	require.NoError(t, w.server.Kill())
 	w.rdb = replica.Client(t)
+	w.store = w.store.Over(w.rdb)
 	require.NoError(t, w.rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	w.rec = w.recoverer(func(*recovery.Config) {})
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
@@ -279,7 +277,7 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 3)
 	ctx, seven, eight := t.Context(), 7, 8
-	other := shards.Of(w.rdb, w.space.Shard(1))
+	other := w.store.Shard(1)
 	_, _, err := other.PauseSink(ctx, "balance", "ann", "the bank is closed")
 	require.NoError(t, err)
 	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "bob", "before")
@@ -288,7 +286,7 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.NoError(t, err)
 	testkit.Eventually(t, time.Second, func() bool { return w.rdb.Time(ctx).Val().After(first.LimitAt.Add(time.Millisecond)) },
 		"the clock has milliseconds")
-	_, _, err = shards.Of(w.rdb, w.space.Shard(2)).LimitSink(ctx, "kafka", &eight, "ann", "slowly")
+	_, _, err = w.store.Shard(2).LimitSink(ctx, "kafka", &eight, "ann", "slowly")
 	require.NoError(t, err)
 	w.restart(t, "")
 	w.opens(t)
@@ -318,7 +316,7 @@ func TestDealtTopUpIsLost(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
-		require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Campaign(id), "generation", 2, "dealt", 2).Err())
+		require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
 		if !lost {
 			files = ""
 		}
@@ -334,7 +332,7 @@ func TestDealtTopUpIsLost(t *testing.T) {
 func TestOpensWithADamagedStock(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	require.NoError(t, w.rdb.Del(t.Context(), w.space.Shard(0).Sums(id, 1)).Err())
+	require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.Sums(id, 1)).Err())
 	w.restart(t, "")
 	w.opens(t)
 }

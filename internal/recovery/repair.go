@@ -20,7 +20,7 @@ const repairPause = 5 * time.Second
 
 // repairAll repairs each shard once.
 func (r *Recoverer) repairAll(ctx context.Context) {
-	left := make([]int, r.cfg.Space.Len())
+	left := make([]int, r.cfg.Store.Len())
 	for i := range left {
 		left[i] = i
 	}
@@ -46,7 +46,7 @@ func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 // empty, and dead letters of an entry that skips nothing. The letters go first, so that a repair that was killed is
 // repeated. False: another worker is at this shard.
 func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
-	k := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard))
+	k := r.cfg.Store.Shard(shard)
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return false, err
@@ -74,7 +74,7 @@ func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 
 // resolveEmpty resolves a sink's dead letters of entries that skip nothing.
 func (r *Recoverer) resolveEmpty(ctx context.Context, k *shards.Shard, sink string) (n int, err error) {
-	letters := deadletter.New(r.cfg.Redis, r.cfg.Space)
+	letters := deadletter.New(r.cfg.Store)
 	err = letters.Each(ctx, sink, k.Keys.Index(), "", func(page []deadletter.Letter) error {
 		for i := range page {
 			l := &page[i]

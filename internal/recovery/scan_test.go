@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -36,7 +36,7 @@ func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	began := time.Now()
 	w.grab(t, w.rdb, 10)
 	w.settle(t)
-	require.NoError(t, w.rdb.XTrimMaxLen(t.Context(), w.space.Shard(0).Events(), 0).Err())
+	require.NoError(t, w.rdb.XTrimMaxLen(t.Context(), w.store.Shard(0).Keys.Events(), 0).Err())
 	topic := &asked{topic{10}, make(chan time.Time, 1)}
 	w.rec = w.recoverer(func(c *recovery.Config) { c.Topic = topic })
 	w.restart(t, "")
@@ -76,7 +76,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
-	topic := &slow{w.server.Client(t), w.space.Shard(0).Lock("recover")}
+	topic := &slow{w.server.Client(t), w.store.Shard(0).Keys.Lock("recover")}
 	w.rec = w.recoverer(func(c *recovery.Config) { c.Topic, c.Lease = topic, time.Second })
 	w.restart(t, "")
 	w.opens(t)
@@ -105,8 +105,8 @@ func TestLostLeaseEndsTheLook(t *testing.T) {
 	}, "the shard is frozen for long enough")
 	go func() { ended <- w.rec.Tend(t.Context(), 0) }()
 	<-looking
-	require.NoError(t, w.rdb.Set(t.Context(), w.space.Shard(0).Lock("recover"), "another", time.Minute).Err())
-	require.ErrorIs(t, <-ended, lock.ErrLost)
+	require.NoError(t, w.rdb.Set(t.Context(), w.store.Shard(0).Keys.Lock("recover"), "another", time.Minute).Err())
+	require.ErrorIs(t, <-ended, shards.ErrLockLost)
 	head, err := w.shard().Head(t.Context())
 	require.NoError(t, err)
 	require.True(t, head.Frozen)
@@ -127,6 +127,6 @@ func TestRefundedCampaignsAreNotLookedUp(t *testing.T) {
 	_, err = w.shard().Refunded(t.Context(), "over")
 	require.NoError(t, err)
 	w.restart(t, "")
-	w.rdb.AddHook(away(w.space.Shard(0).Campaign("over")))
+	w.rdb.AddHook(away(w.store.Shard(0).Keys.Campaign("over")))
 	w.opens(t)
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type world struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
-	space  *shards.Layout
+	store  *shards.Store
 	ledger *ledger.Ledger
 	rec    *recovery.Recoverer
 	logs   *observer.ObservedLogs
@@ -65,7 +64,7 @@ func setupOf(t *testing.T, n int) *world {
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
 	var err error
-	w.space, err = shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: n})
+	w.store, err = shards.Of(w.rdb, hongbao.Space{Prefix: "hb", Shards: n})
 	require.NoError(t, err)
 	ctx := t.Context()
 	cfg := ledger.Config{
@@ -79,8 +78,8 @@ func setupOf(t *testing.T, n int) *world {
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
 	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(ctx, w.rdb, w.space, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
-	token, err := shardstest.Token(ctx, w.rdb, w.space.Shard(0))
+	require.NoError(t, w.store.Found(ctx, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
+	token, err := shardstest.Token(ctx, w.store.Shard(0))
 	require.NoError(t, err)
 	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, ledger.ShardState{Epoch: 1, Token: token}))
 	w.fund(t, id, 0)
@@ -94,7 +93,7 @@ func setupOf(t *testing.T, n int) *world {
 // recoverer gives a recoverer of the world, with a change.
 func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
 	cfg := recovery.Config{
-		Redis: w.rdb, Space: w.space, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"},
+		Store: w.store, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"},
 		Log: w.log, Gather: 300 * time.Millisecond,
 	}
 	change(&cfg)
@@ -137,7 +136,7 @@ func (w *world) load(t *testing.T, id string) {
 	require.True(t, found)
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: w.rdb, Space: w.space.Space, Chunk: 1000})
+	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c.Spec, plan, c.Hash, nil))
 }
@@ -145,21 +144,21 @@ func (w *world) load(t *testing.T, id string) {
 // idAt gives the id of a campaign that has its home on a shard.
 func (w *world) idAt(shard int) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("wide-%d", i); w.space.Home(id).Index() == shard {
+		if id := fmt.Sprintf("wide-%d", i); w.store.Home(id).Index() == shard {
 			return id
 		}
 	}
 }
 
 // loses has Redis lose all of a shard.
-func (w *world) loses(t *testing.T, k shards.Keys) {
+func (w *world) loses(t *testing.T, k *shards.Shard) {
 	t.Helper()
-	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Meta(), "meta")+"*").Result()
+	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Keys.Meta(), "meta")+"*").Result()
 	require.NoError(t, err)
 	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
 }
 
-func (w *world) shard() *shards.Shard { return shards.Of(w.rdb, w.space.Shard(0)) }
+func (w *world) shard() *shards.Shard { return w.store.Shard(0) }
 
 // grab has n new users grab, by a client that has seen nothing or by the one of this process.
 func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
@@ -174,7 +173,7 @@ func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int
 		w.user++
 		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%d", w.user), RequestID: "r"})
 	}
-	answers, err := shards.Of(rdb, w.space.Shard(0)).Grab(t.Context(), call, nil)
+	answers, err := w.store.Over(rdb).Shard(0).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
 	return answers
 }

@@ -16,15 +16,15 @@ func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
 	w := setupOf(t, 2)
 	wide := w.idAt(0)
 	w.fundOver(t, wide, 0, 2)
-	places := w.space.Places(wide, 2)
+	places := w.store.Places(wide, 2)
 	w.loses(t, places[0])
 	w.accepts(t)
 
-	known, err := shards.PlacesOf(t.Context(), w.rdb, w.space, wide)
+	known, err := w.store.Campaign(wide).Places(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, places, known)
 	for j, want := range []hongbao.Outcome{hongbao.OutcomeFrozen, hongbao.OutcomeGranted} {
-		answers, err := shards.Of(w.rdb, places[j]).Grab(t.Context(), &shards.GrabCall{Campaign: wide, MaxBacklog: 1e6,
+		answers, err := places[j].Grab(t.Context(), &shards.GrabCall{Campaign: wide, MaxBacklog: 1e6,
 			Grabs: []*hongbao.Grab{{Campaign: wide, User: "u", RequestID: "r"}}}, nil)
 		require.NoError(t, err)
 		require.Equal(t, want, answers[0].Outcome)

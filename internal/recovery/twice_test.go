@@ -29,7 +29,7 @@ func TestRestartAgainAndAgain(t *testing.T) {
 			seqs[a.Receipts[0].Seq] = true
 		}
 		if i == 4 { // the shard came to the last seq but one before a boundary
-			require.NoError(t, w.rdb.HSet(t.Context(), w.space.Shard(0).Meta(), "seq", 9*shards.ChunkEvents-2).Err())
+			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seq", 9*shards.ChunkEvents-2).Err())
 		}
 		w.restart(t, "")
 		w.opens(t)
@@ -55,12 +55,11 @@ func TestOpenRefusesAnEmptyRange(t *testing.T) {
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	for _, last := range []int64{0, 9, 10} {
-		_, err = w.shard().Reopen(t.Context(), w.space,
-			&shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: last, Known: 10})
+		_, err = w.shard().Reopen(t.Context(), &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: last, Known: 10})
 		require.ErrorContains(t, err, "HBRANGE", last)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	}
-	n, err := w.rdb.XLen(t.Context(), w.space.Shard(0).Events()).Result()
+	n, err := w.rdb.XLen(t.Context(), w.store.Shard(0).Keys.Events()).Result()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n, "nothing was written")
 }
@@ -69,20 +68,20 @@ func TestOpenRefusesAnEmptyRange(t *testing.T) {
 // letter in each sink.
 func (w *world) emptyOpening(t *testing.T) {
 	t.Helper()
-	ctx, k := t.Context(), w.space.Shard(0)
-	seq, err := w.rdb.HGet(ctx, k.Meta(), "seq").Int64()
+	ctx, k := t.Context(), w.store.Shard(0)
+	seq, err := w.rdb.HGet(ctx, k.Keys.Meta(), "seq").Int64()
 	require.NoError(t, err)
-	was, err := w.rdb.HGet(ctx, k.Meta(), "skipped").Result()
+	was, err := w.rdb.HGet(ctx, k.Keys.Meta(), "skipped").Result()
 	require.NoError(t, err)
 	text := fmt.Sprintf("epoch - %d 3 1700000000000\n%d %d", seq+1, seq, seq)
-	entry, err := w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Events(), Values: []any{"2", text}}).Result()
+	entry, err := w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Keys.Events(), Values: []any{"2", text}}).Result()
 	require.NoError(t, err)
-	require.NoError(t, w.rdb.HSet(ctx, k.Meta(), "epoch", 3, "skipped", fmt.Sprintf("%s,%d-%d", was, seq+1, seq)).Err())
+	require.NoError(t, w.rdb.HSet(ctx, k.Keys.Meta(), "epoch", 3, "skipped", fmt.Sprintf("%s,%d-%d", was, seq+1, seq)).Err())
 	state, err := w.ledger.Shard(ctx, 0)
 	require.NoError(t, err)
 	require.NoError(t, w.ledger.SetShard(ctx, 0, 2, ledger.ShardState{Epoch: 3, Token: state.Token}))
 	for _, sink := range []string{"balance", "kafka"} {
-		require.NoError(t, w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Dead(sink), Values: []any{
+		require.NoError(t, w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Keys.Dead(sink), Values: []any{
 			"v", "1", "group", sink, "entry", entry, "seq", "0", "grant", "", "class", "permanent",
 			"reason", "entry " + entry + " can't be read", "attempts", "1", "first", "1", "last", "1", "entry.2", text,
 		}}).Err())
@@ -98,7 +97,7 @@ func TestWorkerRepairsAnEmptyOpening(t *testing.T) {
 	w.restart(t, "")
 	w.opens(t)
 	w.emptyOpening(t)
-	other := w.space.Shard(0).Dead("kafka")
+	other := w.store.Shard(0).Keys.Dead("kafka")
 	require.NoError(t, w.rdb.XAdd(t.Context(),
 		&redis.XAddArgs{Stream: other, Values: []any{"seq", 0, "entry.1", "grant rain forged"}}).Err())
 	answers := w.grab(t, w.rdb, 1)
@@ -113,7 +112,7 @@ func TestWorkerRepairsAnEmptyOpening(t *testing.T) {
 		return err == nil && len(skipped) == 1
 	}, "the invalid range is gone")
 	for sink, left := range map[string]int64{"balance": 0, "kafka": 1} {
-		require.Equal(t, left, w.rdb.XLen(t.Context(), w.space.Shard(0).Dead(sink)).Val(), sink)
+		require.Equal(t, left, w.rdb.XLen(t.Context(), w.store.Shard(0).Keys.Dead(sink)).Val(), sink)
 		log, err := w.shard().ResolvedLetters(t.Context(), sink, "-", "+", 10)
 		require.NoError(t, err)
 		require.Len(t, log, 1)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -63,14 +62,14 @@ func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
 // verdict asks everybody about a shard. It changes nothing, but it freezes a shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
-	k := r.cfg.Space.Shard(shard)
-	z, err := shards.Of(r.cfg.Redis, k).Freeze(ctx)
+	k := r.cfg.Store.Shard(shard)
+	z, err := k.Freeze(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
 		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}}
-	if v.Unrecorded, _, err = shards.Of(r.cfg.Redis, k).Unrecorded(ctx); err != nil || !z.Frozen {
+	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
 		return v, err
 	}
 	if err := r.checkServer(ctx, v); err != nil {
@@ -84,7 +83,7 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	if r.cfg.Check == nil {
 		return nil
 	}
-	node, err := shards.NodeOf(ctx, r.cfg.Redis, r.cfg.Space.Shard(v.Shard))
+	node, err := r.cfg.Store.Shard(v.Shard).Node(ctx)
 	if err != nil {
 		return err
 	}
@@ -145,7 +144,7 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 // LastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
 // where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
 func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
-	at, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(shard)).LastEntry(ctx)
+	at, err := r.cfg.Store.Shard(shard).LastEntry(ctx)
 	if err != nil || at.IsZero() {
 		return time.Time{}, err
 	}
@@ -168,7 +167,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 		for i := range page {
 			c := &page[i]
 			after = c.Spec.ID
-			if !r.cfg.Space.Has(after, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
+			if !r.cfg.Store.Has(after, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
 				continue // Redis has the close of a refunded one, and grants no more of it
 			}
 			if err := r.askCampaign(ctx, v, c); err != nil {
@@ -184,7 +183,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 // askCampaign compares a campaign of the ledger with the shard's part of it in Redis.
 func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
-	state, dealt, err := shards.Of(r.cfg.Redis, r.cfg.Space.Shard(v.Shard)).CampaignState(ctx, id)
+	state, dealt, err := r.cfg.Store.Shard(v.Shard).CampaignState(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -218,11 +217,11 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
 		return "", nil
 	}
-	for _, k := range r.cfg.Space.Places(c.Spec.ID, c.Spec.Places()) {
+	for _, k := range r.cfg.Store.Places(c.Spec.ID, c.Spec.Places()) {
 		if v.silent[k.Index()] {
 			continue
 		}
-		state, _, err := shards.Of(r.cfg.Redis, k).CampaignState(ctx, c.Spec.ID)
+		state, _, err := k.CampaignState(ctx, c.Spec.ID)
 		if hongbao.IsOutage(err) && ctx.Err() == nil && k.Index() != v.Shard {
 			v.silent[k.Index()] = true
 			continue
@@ -230,7 +229,7 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 		if err != nil {
 			return "", err
 		}
-		if state != "" && state != campaigns.Loading {
+		if state != "" && state != shards.StateLoading {
 			return fmt.Sprintf("Redis has lost it here: on shard %d it is %s", k.Index(), state), nil
 		}
 	}
@@ -257,7 +256,7 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 		return "Redis does not have it: it has lost it, unless it was never loaded"
 	case state == "":
 		return "" // it was never loaded, or can be loaded again: nobody was granted anything
-	case state == campaigns.Closed || state == campaigns.Refunded:
+	case state == shards.StateClosed || state == shards.StateRefunded:
 		return ""
 	case refunded:
 		return "the ledger has refunded it, and Redis says that it is " + state

@@ -28,7 +28,7 @@ func (w *world) process(t *testing.T) *process {
 // watch has the process look at the servers until the test ends.
 func (p *process) watch(t *testing.T) {
 	t.Helper()
-	watch := &shards.Watch{Redis: p.rdb, Layout: p.w.space, Every: 10 * time.Millisecond,
+	watch := &shards.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -42,13 +42,13 @@ func (p *process) watch(t *testing.T) {
 // soldOut has the process ask for a packet of a campaign that has none left: it learns how far the shard is.
 func (p *process) soldOut(t *testing.T) {
 	t.Helper()
-	k := p.w.space.Shard(0)
-	stock, err := p.w.rdb.LRange(t.Context(), k.Stock(id), 0, -1).Result()
+	k := p.w.store.Shard(0)
+	stock, err := p.w.rdb.LRange(t.Context(), k.Keys.Stock(id), 0, -1).Result()
 	require.NoError(t, err)
-	require.NoError(t, p.w.rdb.Del(t.Context(), k.Stock(id)).Err())
+	require.NoError(t, p.w.rdb.Del(t.Context(), k.Keys.Stock(id)).Err())
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeSoldOut: 1}, outcomes(p.w.grab(t, p.rdb, 1)))
 	for _, packet := range stock {
-		require.NoError(t, p.w.rdb.RPush(t.Context(), k.Stock(id), packet).Err())
+		require.NoError(t, p.w.rdb.RPush(t.Context(), k.Keys.Stock(id), packet).Err())
 	}
 }
 
@@ -64,7 +64,7 @@ func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 		},
 		"it read the head": func(t *testing.T, p *process) {
 			p.w.grab(t, p.w.server.Client(t), 50)
-			_, err := shards.Of(p.rdb, p.w.space.Shard(0)).Head(t.Context())
+			_, err := p.w.store.Over(p.rdb).Shard(0).Head(t.Context())
 			require.NoError(t, err)
 		},
 	} {
@@ -170,7 +170,7 @@ func TestNoLateWitness(t *testing.T) {
 	p := w.process(t)
 	w.grab(t, p.rdb, 50)
 	w.restart(t, old)
-	_, err := shards.Of(p.rdb, w.space.Shard(0)).Freeze(t.Context())
+	_, err := w.store.Over(p.rdb).Shard(0).Freeze(t.Context())
 	require.NoError(t, err)
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())

@@ -40,7 +40,7 @@ func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	if w.opts.DryRun || w.shard[shard].failed {
 		return nil
 	}
-	return shards.Of(w.Redis, w.Space.Shard(shard)).Replayed(context.WithoutCancel(ctx), w.Name, next)
+	return w.Store.Shard(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
 // note changes the report and tells of it.
@@ -54,10 +54,10 @@ func (w *run) note(change func(*Report)) {
 }
 
 func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
-	k := w.Space.Shard(shard)
-	doneOf := shards.Of(w.Redis, k).Done
+	k := w.Store.Shard(shard)
+	doneOf := k.Done
 	if w.DoneSink != DoneSink(w.Name) {
-		doneOf = shards.Of(w.Redis, k).GroupDone
+		doneOf = k.GroupDone
 	}
 	done, err := doneOf(ctx, w.DoneSink, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 }
 
 // marked sets the done bits of what was delivered, unless the handler does.
-func (w *run) marked(ctx context.Context, k shards.Keys, grants []hongbao.Grant) error {
+func (w *run) marked(ctx context.Context, k *shards.Shard, grants []hongbao.Grant) error {
 	if w.Marks {
 		return nil
 	}
@@ -145,12 +145,12 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 }
 
 // mark sets a sink's done bits.
-func mark(ctx context.Context, w *run, k shards.Keys, sink string, grants []hongbao.Grant) error {
+func mark(ctx context.Context, w *run, k *shards.Shard, sink string, grants []hongbao.Grant) error {
 	var events []stream.SeqRange
 	for i := range grants {
 		events = shards.AppendSeq(events, grants[i].Seq)
 	}
-	_, err := shards.Of(w.Redis, k).Ack(ctx, sink, events, nil)
+	_, err := k.Ack(ctx, sink, events, nil)
 	return err
 }
 

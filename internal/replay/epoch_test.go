@@ -18,7 +18,7 @@ func (w *world) opensAnew(t *testing.T) {
 	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
 		for shard := range deadlettertest.Shards {
 			if calls == 2 {
-				require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(shard).Meta(), "epoch", 2).Err())
+				require.NoError(t, w.Redis.HSet(t.Context(), w.Store.Shard(shard).Keys.Meta(), "epoch", 2).Err())
 			}
 		}
 		return nil
@@ -41,7 +41,7 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	require.ErrorContains(t, err, "start it again under this name to go on")
 	require.False(t, report.Finished)
 	require.Equal(t, 2, w.Target.Calls, "the fault fired")
-	done, err := shards.Of(w.Redis, w.Layout.Shard(0)).Done(t.Context(), replay.DoneSink("copy"),
+	done, err := w.Store.Shard(0).Done(t.Context(), replay.DoneSink("copy"),
 		stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.True(t, done.Has(20))

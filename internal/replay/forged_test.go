@@ -17,7 +17,7 @@ import (
 // forge writes an entry of one or two grants to a thief under an id; "*" for the next one.
 func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 	t.Helper()
-	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Layout.Shard(0).Events(), ID: id,
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Store.Shard(0).Keys.Events(), ID: id,
 		Values: testkit.Entry(1, "grant", "rain", seq, epoch, deadlettertest.Began, lines)}).Err())
 }
 
@@ -69,7 +69,7 @@ func TestRealEntriesAreNotForged(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 100)
-	require.NoError(t, w.Redis.HSet(t.Context(), w.Layout.Shard(0).Meta(), "epoch", 2).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), w.Store.Shard(0).Keys.Meta(), "epoch", 2).Err())
 	cfg := w.config("copy")
 	cfg.Parallel = 1
 	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {

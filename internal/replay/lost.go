@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/shards"
@@ -36,22 +34,22 @@ type lostShard struct {
 
 // FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not
 // lost. It must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
-func FindLost(ctx context.Context, rdb redis.UniversalClient, space *shards.Layout, sink string) (*Lost, error) {
-	l := &Lost{shards: make([]lostShard, space.Len())}
-	letters := deadletter.New(rdb, space)
+func FindLost(ctx context.Context, store *shards.Store, sink string) (*Lost, error) {
+	l := &Lost{shards: make([]lostShard, store.Len())}
+	letters := deadletter.New(store)
 	for i := range l.shards {
-		k, at := space.Shard(i), &l.shards[i]
+		k, at := store.Shard(i), &l.shards[i]
 		at.seen = map[int64]uint64{}
 		var err error
-		if at.last, err = shards.Of(rdb, k).LastSeq(ctx); err != nil {
+		if at.last, err = k.LastSeq(ctx); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.last > 0 {
-			if at.done, err = shards.Of(rdb, k).GroupDone(ctx, sink, stream.SeqRange{First: 1, Last: at.last}); err != nil {
+			if at.done, err = k.GroupDone(ctx, sink, stream.SeqRange{First: 1, Last: at.last}); err != nil {
 				return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 			}
 		}
-		if at.skipped, err = shards.Of(rdb, k).Skipped(ctx); err != nil {
+		if at.skipped, err = k.Skipped(ctx); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 		if at.aside, err = letters.Seqs(ctx, sink, i); err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -26,7 +25,7 @@ func newReceipts(sink string, n int) *receipts {
 // of gives such grants among seqs, in their order. It reads the receipts once a shard, and only if the sink has not
 // finished some of the seqs.
 func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.SeqRange) ([]hongbao.Grant, error) {
-	k := shards.Of(s.rdb, s.space.Shard(shard))
+	k := s.store.Shard(shard)
 	done, err := k.GroupDone(ctx, c.sink, seqs)
 	if err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.Seq
 
 // read reads the receipts of a shard.
 func (c *receipts) read(ctx context.Context, s *source, shard int) error {
-	k := shards.Of(s.rdb, s.space.Shard(shard))
+	k := s.store.Shard(shard)
 	head, err := k.Head(ctx)
 	if err != nil {
 		return err
@@ -59,7 +58,7 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	aside, err := deadletter.New(s.rdb, s.space).Seqs(ctx, c.sink, shard)
+	aside, err := deadletter.New(s.store).Seqs(ctx, c.sink, shard)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -21,13 +20,13 @@ import (
 // tell writes the receipts of grants, as the grabs did.
 func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
-	k := w.Layout.Shard(shard)
+	k := w.Store.Shard(shard)
 	for _, seq := range seqs {
 		g := deadlettertest.Grant(shard, seq)
-		require.NoError(t, w.Redis.HSet(t.Context(), k.Campaign(g.Campaign), "from", deadlettertest.Began).Err())
-		has := w.Redis.HGet(t.Context(), k.Receipts(g.Campaign), g.User).Val()
+		require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Campaign(g.Campaign), "from", deadlettertest.Began).Err())
+		has := w.Redis.HGet(t.Context(), k.Keys.Receipts(g.Campaign), g.User).Val()
 		one := fmt.Sprintf("\n%d %d %d %d %s", g.Packet, g.Amount, g.Seq, g.Time.UnixMilli()-deadlettertest.Began, g.RequestID)
-		require.NoError(t, w.Redis.HSet(t.Context(), k.Receipts(g.Campaign), g.User, strings.TrimPrefix(has+one, "\n")).Err())
+		require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Receipts(g.Campaign), g.User, strings.TrimPrefix(has+one, "\n")).Err())
 	}
 }
 
@@ -35,7 +34,7 @@ func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
 func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	for _, seq := range seqs {
-		require.EqualValues(t, 1, w.Redis.XDel(t.Context(), w.Layout.Shard(shard).Events(),
+		require.EqualValues(t, 1, w.Redis.XDel(t.Context(), w.Store.Shard(shard).Keys.Events(),
 			fmt.Sprintf("%d-%d", deadlettertest.Began+seq/5, seq)).Val())
 	}
 	w.ledger.grants[shard] = slices.DeleteFunc(w.ledger.grants[shard],
@@ -45,7 +44,7 @@ func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 // done tells which of the seqs the sink has finished.
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
-	bits, err := shards.Of(w.Redis, w.Layout.Shard(shard)).Done(t.Context(), sink,
+	bits, err := w.Store.Shard(shard).Done(t.Context(), sink,
 		stream.SeqRange{First: 1, Last: w.Seq[shard]})
 	require.NoError(t, err)
 	for _, seq := range seqs {
@@ -71,12 +70,12 @@ func TestReceiptsAfterLedger(t *testing.T) {
 		deadletter.Decider{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Resolved)
-	k := shards.Of(w.Redis, w.Layout.Shard(0))
+	k := w.Store.Shard(0)
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
 	// the letters' bits are no longer what keeps them away
-	require.NoError(t, w.Redis.Del(t.Context(), w.Layout.Shard(0).Done("kafka", 0)).Err())
+	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(0).Keys.Done("kafka", 0)).Err())
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 
@@ -116,7 +115,7 @@ func TestEntriesFromReceipts(t *testing.T) {
 	twin := deadlettertest.Grant(0, 5)
 	twin.User = "twin"
 	w.ledger.add(twin)
-	entries, err := (&replay.Entries{Redis: w.Redis, Space: w.Layout, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2",
+	entries, err := (&replay.Entries{Store: w.Store, Ledger: &w.ledger}).Entries(t.Context(), 0, "0-2",
 		"0-7")
 	require.NoError(t, err)
 	var seqs []int64
@@ -128,7 +127,7 @@ func TestEntriesFromReceipts(t *testing.T) {
 		seqs = append(seqs, e.Seq)
 	}
 	require.Equal(t, []int64{2, 3, 4, 5, 7}, seqs)
-	none, err := (&replay.Entries{Redis: w.Redis, Space: w.Layout}).Entries(t.Context(), 0, "0-5", "0-7")
+	none, err := (&replay.Entries{Store: w.Store}).Entries(t.Context(), 0, "0-5", "0-7")
 	require.NoError(t, err)
 	require.Empty(t, none)
 }
@@ -138,11 +137,11 @@ func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 20)
-	k := w.Layout.Shard(0)
+	k := w.Store.Shard(0)
 	w.trim(t, 0, 21)
-	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(),
+	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(),
 		Values: testkit.Entry(1, "grant", "rain", 131, 3, deadlettertest.Began, "500 1 u1 - -")}).Err())
-	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64,71-130").Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64,71-130").Err())
 	shard := 0
 	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &shard}})
 	require.True(t, report.Finished)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
@@ -20,8 +19,7 @@ import (
 
 // Config of one replay.
 type Config struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	// Ledger is where trimmed grants are read; nil if the deployment has none.
 	Ledger Ledger
 	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
@@ -57,7 +55,7 @@ func (c *Config) check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	need(c.Redis != nil && c.Space != nil, "Redis and Space are required")
+	need(c.Store != nil, "Store is required")
 	err := hongbao.CheckCampaignID(DoneSink(c.Name))
 	need(c.Name != "" && err == nil, "Name %.80q: after \"replay-\" it must be like a campaign's id: %w", c.Name, err)
 	need(c.Target != "", "Target is empty")
@@ -106,7 +104,7 @@ type Covers struct {
 // Run replays until all that the replay covers was looked at, or ctx ends, or it can't go on. The report is given in
 // any case but a refusal; what failed is in it and is no error of Run.
 func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
-	err := opts.Filter.check(r.cfg.Space.Len())
+	err := opts.Filter.check(r.cfg.Store.Len())
 	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
 		err = errors.Join(err, fmt.Errorf("dead letters of %.80q: %w", opts.Dead, e))
 	}
@@ -114,13 +112,13 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "replay %s: %w", r.cfg.Name, err)
 	}
 	w := &run{
-		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Redis, r.cfg.Space),
-		source: source{rdb: r.cfg.Redis, space: r.cfg.Space, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
-			receipts: newReceipts(r.cfg.Sink, r.cfg.Space.Len()), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
-		shard: make([]shardRun, r.cfg.Space.Len()),
+		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Store),
+		source: source{store: r.cfg.Store, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
+			receipts: newReceipts(r.cfg.Sink, r.cfg.Store.Len()), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
+		shard: make([]shardRun, r.cfg.Store.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
-			Last: make([]int64, r.cfg.Space.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
+			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
 		},
 	}
 	if err := w.begin(ctx); err != nil {
@@ -162,16 +160,16 @@ func (w *run) begin(ctx context.Context) error {
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "write down what it covers: %w", err)
 	}
-	for shard := range w.Space.Len() {
+	for shard := range w.Store.Len() {
 		if !w.opts.Filter.onShard(shard) {
 			continue
 		}
-		head, err := shards.Of(w.Redis, w.Space.Shard(shard)).Head(ctx)
+		head, err := w.Store.Shard(shard).Head(ctx)
 		if err != nil {
 			return err
 		}
 		w.shard[shard].epoch = head.Epoch
-		has, err := w.beginShard(shards.WithEpoch(ctx, head.Epoch), w.Space.Shard(shard), string(text))
+		has, err := w.beginShard(shards.WithEpoch(ctx, head.Epoch), w.Store.Shard(shard), string(text))
 		if err != nil {
 			return err
 		}
@@ -187,7 +185,7 @@ func (w *run) begin(ctx context.Context) error {
 			}
 			continue
 		}
-		n, err := w.Redis.XLen(ctx, w.Space.Shard(shard).Dead(w.opts.Dead)).Result()
+		n, err := w.Store.Redis().XLen(ctx, w.Store.Shard(shard).Keys.Dead(w.opts.Dead)).Result()
 		if err != nil {
 			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, shards.Classify(err))
 		}
@@ -214,16 +212,16 @@ func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
 	return nil
 }
 
-func (w *run) beginShard(ctx context.Context, k shards.Keys, text string) (shards.Replay, error) {
+func (w *run) beginShard(ctx context.Context, k *shards.Shard, text string) (shards.Replay, error) {
 	wanted := w.opts.Filter.Seqs.Last
 	if !w.opts.DryRun {
-		return shards.Of(w.Redis, k).BeginReplay(ctx, w.Name, text, wanted)
+		return k.BeginReplay(ctx, w.Name, text, wanted)
 	}
-	has, found, err := shards.Of(w.Redis, k).LookUpReplay(ctx, w.Name)
+	has, found, err := k.LookUpReplay(ctx, w.Name)
 	if err != nil || found {
 		return has, err
 	}
-	last, err := shards.Of(w.Redis, k).LastSeq(ctx)
+	last, err := k.LastSeq(ctx)
 	if wanted > 0 {
 		last = min(last, wanted)
 	}
@@ -234,7 +232,7 @@ func (w *run) beginShard(ctx context.Context, k shards.Keys, text string) (shard
 func (w *run) shards(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(w.Parallel)
-	for shard := range w.Space.Len() {
+	for shard := range w.Store.Len() {
 		if !w.opts.Filter.onShard(shard) {
 			continue
 		}

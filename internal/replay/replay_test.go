@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -23,7 +22,7 @@ func TestStreamThenLedger(t *testing.T) {
 	w := setup(t)
 	w.Add(t, 300)
 	w.trim(t, 0, 101)
-	require.NoError(t, w.Redis.Del(t.Context(), w.Layout.Shard(1).Events()).Err()) // all of it
+	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(1).Keys.Events()).Err()) // all of it
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.True(t, report.Finished)
 	require.Equal(t, w.events(all), w.Target.Copies)
@@ -69,21 +68,21 @@ func TestGapsAreTold(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 50)
-	k := w.Layout.Shard(0)
-	require.NoError(t, w.Redis.XDel(t.Context(), k.Events(), "1700000000002-10", "1700000000002-11").Err()) // seqs 10 and 11
+	k := w.Store.Shard(0)
+	require.NoError(t, w.Redis.XDel(t.Context(), k.Keys.Events(), "1700000000002-10", "1700000000002-11").Err()) // seqs 10 and 11
 	// 10 is not settled
 	w.ledger.grants[0] = append(w.ledger.grants[0][:9:9], w.ledger.grants[0][10:]...)
 	w.BuryEntry(t, "x", "1")
 	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "1", "what ever")).Err())
 	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "1", "close rain 51 1 1700000100000\n1 2 3 4")).Err())
-	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 51).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 51).Err())
 	report := w.run(t, w.config("copy"), replay.Options{})
 	want := w.events(func(g *hongbao.Grant) bool { return g.EventID() != "0-10" })
 	require.Equal(t, want, w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 98, FromLedger: 1, NotFound: 1, Unreadable: 1}, report.Counts)
 
 	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "4", "new words")).Err())
-	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "seq", 60).Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 60).Err())
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)
 	_, err = r.Run(t.Context(), replay.Options{})
@@ -322,7 +321,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	w := setup(t)
 	w.Add(t, 50)
 	for shard := range deadlettertest.Shards {
-		_, err := shards.Of(w.Redis, w.Layout.Shard(shard)).Ack(t.Context(), "kafka",
+		_, err := w.Store.Shard(shard).Ack(t.Context(), "kafka",
 			[]stream.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
@@ -331,7 +330,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	report := w.run(t, cfg, replay.Options{})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.Target.Copies)
 	require.Equal(t, int64(82), report.Before)
-	done, err := shards.Of(w.Redis, w.Layout.Shard(0)).Done(t.Context(), "kafka", stream.SeqRange{First: 21, Last: 21})
+	done, err := w.Store.Shard(0).Done(t.Context(), "kafka", stream.SeqRange{First: 21, Last: 21})
 	require.NoError(t, err)
 	require.False(t, done.Has(21))
 }

@@ -37,13 +37,13 @@ func setup(t *testing.T) *world {
 // trim removes the entries before a seq from a shard's stream.
 func (w *world) trim(t *testing.T, shard int, seq int64) {
 	t.Helper()
-	require.NoError(t, w.Redis.XTrimMinID(t.Context(), w.Layout.Shard(shard).Events(),
+	require.NoError(t, w.Redis.XTrimMinID(t.Context(), w.Store.Shard(shard).Keys.Events(),
 		fmt.Sprintf("%d-%d", deadlettertest.Began+seq/5, seq)).Err())
 }
 
 func (w *world) config(name string) replay.Config {
 	return replay.Config{
-		Redis: w.Redis, Space: w.Layout, Ledger: &w.ledger, Name: name, Target: "test",
+		Store: w.Store, Ledger: &w.ledger, Name: name, Target: "test",
 		DoneSink: replay.DoneSink(name), Parallel: 2,
 		Options: delivery.Options{Handler: w.Target, BatchGrants: 20, Patience: 10 * time.Second},
 	}
@@ -101,6 +101,6 @@ func (w *world) events(pick func(g *hongbao.Grant) bool) map[string]int {
 
 func all(*hongbao.Grant) bool { return true }
 
-func newEntry(k shards.Keys, values ...any) *redis.XAddArgs {
-	return &redis.XAddArgs{Stream: k.Events(), Values: values}
+func newEntry(k *shards.Shard, values ...any) *redis.XAddArgs {
+	return &redis.XAddArgs{Stream: k.Keys.Events(), Values: values}
 }

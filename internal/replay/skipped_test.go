@@ -9,7 +9,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -17,7 +16,7 @@ import (
 // lose opens shard 0 anew behind n events that Redis has lost and the ledger has paid, and writes ten more grants.
 func (w *world) lose(t *testing.T, n int64) {
 	t.Helper()
-	k, from := w.Layout.Shard(0), w.Seq[0]+1
+	k, from := w.Store.Shard(0), w.Seq[0]+1
 	for seq := from; seq < from+n; seq++ {
 		w.ledger.add(deadlettertest.Grant(0, seq))
 	}
@@ -26,7 +25,7 @@ func (w *world) lose(t *testing.T, n int64) {
 	entry := newEntry(k, testkit.Entry(2, "epoch", "-", from, 2, g.Time.UnixMilli(), fmt.Sprint(w.Seq[0], " ", from+n-1))...)
 	entry.ID = fmt.Sprintf("%d-%d", deadlettertest.Began+w.Seq[0]/5, w.Seq[0])
 	require.NoError(t, w.Redis.XAdd(t.Context(), entry).Err())
-	require.NoError(t, w.Redis.HSet(t.Context(), k.Meta(), "epoch", 2, "seq", w.Seq[0], "skipped",
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "epoch", 2, "seq", w.Seq[0], "skipped",
 		fmt.Sprintf("%d-%d", from, w.Seq[0])).Err())
 	w.Add(t, 10)
 }
@@ -46,12 +45,12 @@ func TestLostOfAnAcceptedLoss(t *testing.T) {
 				if marked {
 					done[0].Last = w.Seq[0] - 10
 				}
-				_, err := shards.Of(w.Redis, w.Layout.Shard(0)).Ack(t.Context(), "kafka", done, nil)
+				_, err := w.Store.Shard(0).Ack(t.Context(), "kafka", done, nil)
 				require.NoError(t, err)
 				if trimmed {
 					w.trim(t, 0, w.Seq[0]-5)
 				}
-				lost, err := replay.FindLost(t.Context(), w.Redis, w.Layout, "kafka")
+				lost, err := replay.FindLost(t.Context(), w.Store, "kafka")
 				require.NoError(t, err)
 				for _, seq := range []int64{1, 2, 4, 5, 6, 7, 8, 9, 10, 12} {
 					g := deadlettertest.Grant(0, seq)

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -34,8 +32,7 @@ type part struct {
 // source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what
 // neither has.
 type source struct {
-	rdb      redis.UniversalClient
-	space    *shards.Layout
+	store    *shards.Store
 	ledger   Ledger    // may be nil
 	page     int       // grants at once
 	receipts *receipts // nil: it does not read receipts
@@ -47,14 +44,14 @@ type source struct {
 // each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
 // is filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
-	k := s.space.Shard(shard)
+	k := s.store.Shard(shard)
 	from, err := s.seek(ctx, k, seqs.First)
 	if err != nil {
 		return err
 	}
 	count := 50
 	for next := seqs.First; next <= seqs.Last; {
-		raw, err := shards.Of(s.rdb, k).Range(ctx, from, "+", count)
+		raw, err := k.Range(ctx, from, "+", count)
 		if err != nil {
 			return err
 		}
@@ -64,7 +61,7 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 		from = "(" + raw[len(raw)-1].ID
 		var read Counts // the seqs of what is not real, if it has any, become a gap
 		var entries []stream.Entry
-		if entries, read.Unreadable, read.Forged, err = shards.Of(s.rdb, k).Decode(ctx, raw); err != nil {
+		if entries, read.Unreadable, read.Forged, err = k.Decode(ctx, raw); err != nil {
 			return err
 		}
 		before := next
@@ -180,7 +177,7 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 		return nil
 	}
 	p.events += seqs.Len()
-	skipped, err := shards.Of(s.rdb, s.space.Shard(shard)).Skipped(ctx)
+	skipped, err := s.store.Shard(shard).Skipped(ctx)
 	if err != nil {
 		return err
 	}
@@ -211,7 +208,7 @@ func seqOfLedgerID(id string) (int64, bool) {
 }
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it.
-func (s *source) seek(ctx context.Context, k shards.Keys, seq int64) (string, error) {
+func (s *source) seek(ctx context.Context, k *shards.Shard, seq int64) (string, error) {
 	f, err := s.search(ctx, k, func(e *stream.Entry) bool { return e.Seq <= seq })
 	if err != nil || f.last == nil {
 		return "-", err
@@ -225,7 +222,7 @@ func (s *source) seek(ctx context.Context, k shards.Keys, seq int64) (string, er
 type found struct{ first, last, next *stream.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
-func (s *source) search(ctx context.Context, k shards.Keys, before func(*stream.Entry) bool) (f found, err error) {
+func (s *source) search(ctx context.Context, k *shards.Shard, before func(*stream.Entry) bool) (f found, err error) {
 	if f.first, err = s.probe(ctx, k, "-"); err != nil || f.first == nil {
 		return f, err
 	}
@@ -233,7 +230,7 @@ func (s *source) search(ctx context.Context, k shards.Keys, before func(*stream.
 		f.next = f.first
 		return f, nil
 	}
-	ends, err := s.rdb.XRevRangeN(ctx, k.Events(), "+", "-", 1).Result()
+	ends, err := s.store.Redis().XRevRangeN(ctx, k.Keys.Events(), "+", "-", 1).Result()
 	if err != nil || len(ends) == 0 {
 		return found{}, shards.Classify(err)
 	}
@@ -255,12 +252,12 @@ func (s *source) search(ctx context.Context, k shards.Keys, before func(*stream.
 }
 
 // probe gives the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
-func (s *source) probe(ctx context.Context, k shards.Keys, id string) (*stream.Entry, error) {
-	raw, err := shards.Of(s.rdb, k).Range(ctx, id, "+", 1)
+func (s *source) probe(ctx context.Context, k *shards.Shard, id string) (*stream.Entry, error) {
+	raw, err := k.Range(ctx, id, "+", 1)
 	if err != nil {
 		return nil, err
 	}
-	real, _, _, err := shards.Of(s.rdb, k).Decode(ctx, raw)
+	real, _, _, err := k.Decode(ctx, raw)
 	if err != nil || len(real) == 0 {
 		return nil, err
 	}
@@ -278,8 +275,7 @@ func msOf(id string) int64 {
 
 // Entries gives the publisher what it needs to build a batch of a replay again. It may be used at once.
 type Entries struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	// Ledger may be nil: then grants that came from it are found among the receipts only.
 	Ledger Ledger
 }
@@ -290,7 +286,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
 	if !made || !alsoMade {
-		return (&shards.Reader{Redis: e.Redis, Layout: e.Space}).Entries(ctx, shard, firstID, lastID)
+		return e.Store.Entries(ctx, shard, firstID, lastID)
 	}
 	var out []stream.Entry
 	missing := map[int64]bool{} // seqs that the ledger does not have
@@ -316,7 +312,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	}
 	if err == nil && len(missing) > 0 {
 		var granted map[int64]hongbao.Grant
-		granted, err = shards.Of(e.Redis, e.Space.Shard(shard)).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
+		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
 		for _, g := range granted {
 			_ = add(g) // it gives no error
 		}

@@ -37,7 +37,7 @@ func (s *source) within(ctx context.Context, shard int, seqs stream.SeqRange, fr
 // high on was not.
 func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, when time.Time) (low, high int64,
 	err error) {
-	f, err := s.search(ctx, s.space.Shard(shard), func(e *stream.Entry) bool { return e.Time.Before(when) })
+	f, err := s.search(ctx, s.store.Shard(shard), func(e *stream.Entry) bool { return e.Time.Before(when) })
 	if err != nil {
 		return 0, 0, err
 	}

@@ -23,16 +23,16 @@ func (nobody) Handle(context.Context, []hongbao.Grant) []error { return nil }
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Options: delivery.Options{Rate: math.NaN(), Patience: -1}})
-	for _, name := range []string{"Redis and Space", "Handler", "Name", "Target", "DoneSink", "BatchGrants", "Rate",
+	for _, name := range []string{"Store", "Handler", "Name", "Target", "DoneSink", "BatchGrants", "Rate",
 		"Parallel", "Patience"} {
 		require.ErrorContains(t, err, name)
 	}
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-	space, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 2})
-	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
-	r, err := New(Config{Redis: rdb, Space: space, Name: "x", Target: "t", DoneSink: "d", Parallel: 1,
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 2})
+	require.NoError(t, err)
+	r, err := New(Config{Store: st, Name: "x", Target: "t", DoneSink: "d", Parallel: 1,
 		Options: delivery.Options{Handler: nobody{}, BatchGrants: 1}})
 	require.NoError(t, err)
 	nine := 9

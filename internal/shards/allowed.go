@@ -57,7 +57,7 @@ func needed() []string {
 // Denied names the commands that Hongbao needs and that the connection's user may not run on the shard's keys, and the
 // shard's node as Server.Addr does. It changes nothing.
 func (k *Shard) Denied(ctx context.Context) (addr string, denied []string, err error) {
-	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	node, err := k.Node(ctx)
 	if err != nil {
 		return "", nil, err
 	}

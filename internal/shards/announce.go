@@ -59,7 +59,7 @@ func refusedAnnouncement(a *Announcement, why, state string, newest int64) error
 	case why == "missing":
 		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: %w", a.Generation, a.Campaign,
 			ErrNotInRedis)
-	case state == stateFrozen:
+	case state == StateFrozen:
 		return LostError(a.Campaign)
 	case why == "state":
 		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: it is %s, and only one that "+

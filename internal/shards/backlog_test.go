@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // A bound above a thousand is looked at once in a thousandth of it: no shard holds more events above it, however the
@@ -26,7 +25,7 @@ func TestBacklogIsLookedAtSeldom(t *testing.T) {
 			users++
 			c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", users)})
 		}
-		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), c, nil)
+		answers, err := b.k.Grab(t.Context(), c, nil)
 		require.NoError(t, err)
 		for _, a := range answers {
 			if a.Outcome == hongbao.OutcomeGranted {
@@ -45,6 +44,6 @@ func TestBacklogIsLookedAtSeldom(t *testing.T) {
 	for range 3 {
 		require.Zero(t, grab(1), "this one would come to a multiple of 20")
 	}
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "finished", 21).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "finished", 21).Err())
 	require.Equal(t, 2, grab(5), "of 19 above the bound 21 are finished")
 }

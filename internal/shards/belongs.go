@@ -14,23 +14,22 @@ import (
 // Broken if it belongs to another deployment or was founded with another number of shards, ErrFrozen if it is not
 // there. Only then the key of the prefix is asked, which may lie on another server: one that is away is no matter of
 // this shard. It writes nothing.
-func AskBelongs(ctx context.Context, rdb redis.UniversalClient, pipe redis.Pipeliner, layout *Layout,
-	k Keys) (judge func(deployment string) error) {
+func (k *Shard) AskBelongs(ctx context.Context, pipe redis.Pipeliner) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
-	meta := pipe.HMGet(ctx, k.Meta(), fields...)
+	meta := pipe.HMGet(ctx, k.Keys.Meta(), fields...)
 	return func(deployment string) error {
 		if err := meta.Err(); err != nil {
-			return fmt.Errorf("read %s: %w", k.Meta(), Classify(err))
+			return fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 		}
-		key, has := k.Meta(), meta.Val()
+		key, has := k.Keys.Meta(), meta.Val()
 		if has[0] == nil {
 			var err error
-			key = layout.Deployment()
-			if has, err = rdb.HMGet(ctx, key, fields...).Result(); err != nil {
+			key = k.store.Deployment()
+			if has, err = k.rdb.HMGet(ctx, key, fields...).Result(); err != nil {
 				return fmt.Errorf("read %s: %w", key, Classify(err))
 			}
 		}
-		for at, want := range []string{deployment, strconv.Itoa(layout.Len())} {
+		for at, want := range []string{deployment, strconv.Itoa(k.store.Len())} {
 			if text, _ := has[at].(string); has[0] != nil && text != want {
 				return differs(key, fields[at], text, want)
 			}
@@ -39,7 +38,7 @@ func AskBelongs(ctx context.Context, rdb redis.UniversalClient, pipe redis.Pipel
 			return nil
 		}
 		if has[0] != nil {
-			key = k.Meta()
+			key = k.Keys.Meta()
 		}
 		return hongbao.Outagef(hongbao.ClassTransient,
 			"%w: redis key %s is not there: this Redis has lost it, or redis.addrs or deployment.key_prefix names "+

@@ -27,11 +27,11 @@ func TestDoneBits(t *testing.T) {
 	b := setup(t)
 	b.group(t, "kafka")
 	rapid.Check(t, func(rt *rapid.T) {
-		layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+		st, err := shards.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 		require.NoError(rt, err)
-		k := layout.Shard(0)
-		require.NoError(rt, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
-		require.NoError(rt, b.rdb.HSet(t.Context(), k.Meta(), "seq", 1<<30).Err())
+		k := st.Shard(0)
+		require.NoError(rt, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+		require.NoError(rt, b.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 1<<30).Err())
 		want := map[int64]bool{}
 		for range rapid.IntRange(1, 6).Draw(rt, "acks") {
 			runs := []stream.SeqRange{}
@@ -42,13 +42,13 @@ func TestDoneBits(t *testing.T) {
 					want[seq] = true
 				}
 			}
-			acked, err := shards.Of(b.rdb, k).Ack(t.Context(), "kafka", runs, nil)
+			acked, err := k.Ack(t.Context(), "kafka", runs, nil)
 			require.NoError(rt, err)
 			require.Zero(rt, acked)
 		}
 		for range 4 {
 			r := near(rt)
-			got, err := shards.Of(b.rdb, k).Done(t.Context(), "kafka", r)
+			got, err := k.Done(t.Context(), "kafka", r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
 				require.Equal(rt, want[seq], got.Has(seq), "seq %d of %v", seq, r)
@@ -56,10 +56,10 @@ func TestDoneBits(t *testing.T) {
 		}
 		var count int64
 		for chunk := range int64(3) {
-			n, err := b.rdb.BitCount(t.Context(), k.Done("kafka", chunk), nil).Result()
+			n, err := b.rdb.BitCount(t.Context(), k.Keys.Done("kafka", chunk), nil).Result()
 			require.NoError(rt, err)
 			count += n
-			size, err := b.rdb.StrLen(t.Context(), k.Done("kafka", chunk)).Result()
+			size, err := b.rdb.StrLen(t.Context(), k.Keys.Done("kafka", chunk)).Result()
 			require.NoError(rt, err)
 			require.LessOrEqual(rt, size, int64(shards.ChunkEvents/8))
 		}
@@ -74,15 +74,15 @@ func TestAckEntries(t *testing.T) {
 	ids := b.events(t, "rain", 2, 1, 1)
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 9)
-	acked, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
+	acked, err := b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
 	require.NoError(t, err)
 	require.Equal(t, 2, acked)
-	acked, err = shards.Of(b.rdb, b.k).Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 4}}, ids)
+	acked, err = b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 4}}, ids)
 	require.NoError(t, err)
 	require.Equal(t, 1, acked, "two were acked before")
 	require.Empty(t, b.owners(t, "kafka"))
 
-	other, err := shards.Of(b.rdb, b.k).Done(ctx, "balance", stream.SeqRange{First: 1, Last: 4})
+	other, err := b.k.Done(ctx, "balance", stream.SeqRange{First: 1, Last: 4})
 	require.NoError(t, err)
 	require.False(t, other.Has(1), "each sink has bits of its own")
 
@@ -90,7 +90,7 @@ func TestAckEntries(t *testing.T) {
 	for i := range many {
 		many[i] = "1-1"
 	}
-	acked, err = shards.Of(b.rdb, b.k).Ack(ctx, "kafka", nil, many)
+	acked, err = b.k.Ack(ctx, "kafka", nil, many)
 	require.NoError(t, err)
 	require.Zero(t, acked)
 }

@@ -126,7 +126,7 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 	if len(reply) != 3 || reply[0] != "refused" {
 		return nil
 	}
-	if reply[1] == stateFrozen {
+	if reply[1] == StateFrozen {
 		return LostError(campaign)
 	}
 	switch reply[2] {

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -18,7 +17,7 @@ func TestLoadChunks(t *testing.T) {
 	ctx := t.Context()
 	load := func(first int64, hash string, amounts ...hongbao.Amount) shards.LoadState {
 		t.Helper()
-		at, err := shards.Of(b.rdb, b.k).LoadChunk(ctx,
+		at, err := b.k.LoadChunk(ctx,
 			&shards.Chunk{Campaign: "rain", Hash: hash, Before: first - 1, First: first, Amounts: amounts})
 		require.NoError(t, err)
 		return at
@@ -26,30 +25,30 @@ func TestLoadChunks(t *testing.T) {
 	require.Equal(t, shards.LoadState{}, load(1, "h", 2, 4), "it was not begun")
 	fields := []string{"packets", "4", "total", "10", "from", "1", "to", "2", "user_campaign", "1", "fact_names", ""}
 	call := &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields}
-	at, err := shards.Of(b.rdb, b.k).CreateCampaign(ctx, call)
+	at, err := b.k.CreateCampaign(ctx, call)
 	require.NoError(t, err)
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, at)
 	require.EqualValues(t, 0, load(3, "h", 3, 1).Loaded, "a chunk too early")
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, load(1, "other", 9, 9), "another plan")
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded)
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
-	err = shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaigns.Open, campaigns.Loading)
+	err = b.k.SetState(ctx, "rain", shards.StateOpen, shards.StateLoading)
 	require.ErrorContains(t, err, "not all its packets")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
 	call.Hash = "other"
-	at, err = shards.Of(b.rdb, b.k).CreateCampaign(ctx, call)
+	at, err = b.k.CreateCampaign(ctx, call)
 	require.NoError(t, err)
 	require.Equal(t, shards.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it tells whose plan is there")
 	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)
-	stock, err := b.rdb.LRange(ctx, b.k.Stock("rain"), 0, -1).Result()
+	stock, err := b.rdb.LRange(ctx, b.k.Keys.Stock("rain"), 0, -1).Result()
 	require.NoError(t, err)
 	require.Equal(t, "1 2 2 4 3 3 4 1", strings.Join(stock, " "))
-	f, err := shards.Of(b.rdb, b.k).CampaignFields(ctx, "rain")
+	f, err := b.k.CampaignFields(ctx, "rain")
 	require.NoError(t, err)
 	require.Equal(t, []string{"4", "10", "0", "0"},
 		[]string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
-	sums, err := b.rdb.LRange(ctx, b.k.Sums("rain", 1), 0, -1).Result()
+	sums, err := b.rdb.LRange(ctx, b.k.Keys.Sums("rain", 1), 0, -1).Result()
 	require.NoError(t, err)
 	require.Equal(t, []string{"2 6", "4 10"}, sums, "what the place had got with each chunk")
 }
@@ -58,13 +57,13 @@ func TestLoadNoticesForeignStock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "1:1").Err())
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Keys.Stock("rain"), "1:1").Err())
 	before := b.dump(t)
 	require.ErrorContains(t, begin(ctx, b), "HBLEFTOVER")
 	require.Empty(t, differ(before, b.dump(t)))
-	require.NoError(t, b.rdb.Del(ctx, b.k.Stock("rain")).Err())
+	require.NoError(t, b.rdb.Del(ctx, b.k.Keys.Stock("rain")).Err())
 	require.NoError(t, begin(ctx, b))
-	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "1:1").Err())
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Keys.Stock("rain"), "1:1").Err())
 	before = b.dump(t)
 	err := chunk(ctx, b)
 	require.ErrorContains(t, err, "HBSTOCK")
@@ -76,18 +75,18 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	set := func(to, from string) error { return shards.Of(b.rdb, b.k).SetState(ctx, "rain", to, from) }
-	require.ErrorContains(t, set(campaigns.Paused, campaigns.Open), "not in Redis")
+	set := func(to, from string) error { return b.k.SetState(ctx, "rain", to, from) }
+	require.ErrorContains(t, set(shards.StatePaused, shards.StateOpen), "not in Redis")
 	require.NoError(t, begin(ctx, b))
-	require.ErrorContains(t, set(campaigns.Paused, campaigns.Open), "is loading")
+	require.ErrorContains(t, set(shards.StatePaused, shards.StateOpen), "is loading")
 	require.NoError(t, chunk(ctx, b))
 	for range 2 { // a repeat is no error
-		require.NoError(t, set(campaigns.Open, campaigns.Loading))
+		require.NoError(t, set(shards.StateOpen, shards.StateLoading))
 	}
-	require.NoError(t, set(campaigns.Paused, campaigns.Open))
-	require.NoError(t, set(campaigns.Paused, campaigns.Open))
-	require.ErrorContains(t, set(campaigns.Open, campaigns.Loading), "is paused")
-	require.NoError(t, set(campaigns.Open, campaigns.Paused))
+	require.NoError(t, set(shards.StatePaused, shards.StateOpen))
+	require.NoError(t, set(shards.StatePaused, shards.StateOpen))
+	require.ErrorContains(t, set(shards.StateOpen, shards.StateLoading), "is paused")
+	require.NoError(t, set(shards.StateOpen, shards.StatePaused))
 }
 
 // A shard that was never founded takes nothing, and decides nothing.
@@ -95,11 +94,11 @@ func TestShardThatWasNeverFounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	require.NoError(t, b.rdb.Del(ctx, b.k.Meta(), b.layout.Deployment()).Err())
-	answers, err := shards.Of(b.rdb, b.k).Grab(ctx, call("rain", "u1"), nil)
+	require.NoError(t, b.rdb.Del(ctx, b.k.Keys.Meta(), b.store.Deployment()).Err())
+	answers, err := b.k.Grab(ctx, call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeFrozen, answers[0].Outcome)
-	_, trimErr := shards.Of(b.rdb, b.k).TrimEvents(ctx, shards.Trim{Limit: 1, MaxEvents: 1})
+	_, trimErr := b.k.TrimEvents(ctx, shards.Trim{Limit: 1, MaxEvents: 1})
 	for name, err := range map[string]error{"trim": trimErr, "begin": begin(ctx, b)} {
 		require.ErrorIs(t, err, shards.ErrFrozen, name)
 		require.True(t, hongbao.IsOutage(err), name)
@@ -138,11 +137,11 @@ func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 5))
 	b.grab(t, "rain", "u1")
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
-	require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err())
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Meta()).Err())
 	before := b.dump(t)
-	err := shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"})
+	err := b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
-	require.ErrorContains(t, err, b.k.Meta())
+	require.ErrorContains(t, err, b.k.Keys.Meta())
 	require.Empty(t, differ(before, b.dump(t)))
 }

@@ -21,18 +21,18 @@ func pendingAndReached(t *testing.T, b *bundle) {
 func pendingCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"reclaim": {
-			keys: func(b *bundle) []string { return append(events(b), b.k.Sink("kafka"), b.k.Lead("kafka")) }, prep: pending,
+			keys: func(b *bundle) []string { return append(events(b), b.k.Keys.Sink("kafka"), b.k.Keys.Lead("kafka")) }, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				call := shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Lead: time.Minute,
 					Backoff: []time.Duration{0}}
-				_, err := shards.Of(b.rdb, b.k).Reclaim(ctx, call)
+				_, err := b.k.Reclaim(ctx, call)
 				return err
 			},
 		},
 		"renew": {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{b.id(ctx, 0)})
+				_, err := b.k.Renew(ctx, "kafka", "w1", []string{b.id(ctx, 0)})
 				return err
 			},
 		},
@@ -40,7 +40,7 @@ func pendingCases() map[string]scriptCase {
 			keys: events, prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
 				list := []shards.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}}
-				_, err := shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1", list)
+				_, err := b.k.Park(ctx, "kafka", "w1", list)
 				return err
 			},
 		},
@@ -48,40 +48,42 @@ func pendingCases() map[string]scriptCase {
 			grows: true,
 			keys:  events,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).CreateGroup(ctx, "kafka")
+				_, err := b.k.CreateGroup(ctx, "kafka")
 				return err
 			},
 		},
 		"raise_done_floor": {
-			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Done("kafka", 0)} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Done("kafka", 0)} },
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).RaiseDoneFloor(ctx, 0, 1, []string{"kafka"})
+				return b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"})
 			},
 		},
 		"remove_idle_consumers": {
 			keys: events,
 			prep: func(t *testing.T, b *bundle) {
 				pending(t, b)
-				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", "dead").Err())
+				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", "dead").Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).RemoveIdleConsumers(ctx, "kafka", "w1", 0)
+				_, err := b.k.RemoveIdleConsumers(ctx, "kafka", "w1", 0)
 				return err
 			},
 		},
 		"ack": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Events()) },
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Events()) },
 			prep: pendingAndReached,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, []string{b.id(ctx, 0)})
+				_, err := b.k.Ack(ctx, "kafka", ranges, []string{b.id(ctx, 0)})
 				return err
 			},
 		},
 		"dead_letter": {
-			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Dead("kafka"), b.k.Done("kafka", 0)} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Events(), b.k.Keys.Dead("kafka"), b.k.Keys.Done("kafka", 0)}
+			},
 			prep: pending,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, shards.Letter{
+				_, err := b.k.DeadLetter(ctx, shards.Letter{
 					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
 					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
 				})

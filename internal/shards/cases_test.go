@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/stream"
@@ -35,7 +34,7 @@ func claimCall(id, owner string) *shards.ClaimCall {
 }
 
 func (b *bundle) doneKeys(first ...string) []string {
-	return append(first, b.k.Done("kafka", 0), b.k.Done("kafka", 1))
+	return append(first, b.k.Keys.Done("kafka", 0), b.k.Keys.Done("kafka", 1))
 }
 
 // pending leaves two entries with worker w1 of group kafka.
@@ -48,7 +47,7 @@ func pending(t *testing.T, b *bundle) {
 // deadLetter leaves one dead letter of group kafka, of seq 3.
 func deadLetter(t *testing.T, b *bundle) {
 	pending(t, b)
-	written, err := shards.Of(b.rdb, b.k).DeadLetter(t.Context(), shards.Letter{
+	written, err := b.k.DeadLetter(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent,
 		Reason: "too large", Attempts: 3,
 		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
@@ -59,42 +58,42 @@ func deadLetter(t *testing.T, b *bundle) {
 
 func claimed(t *testing.T, b *bundle) {
 	reachedRanges(t, b)
-	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	_, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 }
 
 func reachedRanges(t *testing.T, b *bundle) { b.reached(t, 2*shards.ChunkEvents) }
 
-func events(b *bundle) []string { return []string{b.k.Events()} }
-func claims(b *bundle) []string { return []string{b.k.Claims("kafka")} }
+func events(b *bundle) []string { return []string{b.k.Keys.Events()} }
+func claims(b *bundle) []string { return []string{b.k.Keys.Claims("kafka")} }
 
 func begin(ctx context.Context, b *bundle) error {
-	_, err := shards.Of(b.rdb, b.k).CreateCampaign(ctx, &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
+	_, err := b.k.CreateCampaign(ctx, &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 		"from", "1", "to", "9", "user_campaign", "1", "packets", "2", "total", "6",
 	}})
 	return err
 }
 
 func chunk(ctx context.Context, b *bundle) error {
-	_, err := shards.Of(b.rdb, b.k).LoadChunk(ctx,
+	_, err := b.k.LoadChunk(ctx,
 		&shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
 	return err
 }
 
 func putCodes(ctx context.Context, b *bundle) error {
-	_, err := shards.Of(b.rdb, b.k).PutCodes(ctx,
+	_, err := b.k.PutCodes(ctx,
 		&shards.CodesChunk{Campaign: "rain", Hash: "h", First: 1, Codes: []string{"A1", "B2"}})
 	return err
 }
 
 // keep notes that the ledger has every decision of the shard.
 func keep(ctx context.Context, b *bundle) error {
-	all, errs := shards.NewControls(ctx, b.rdb, b.layout)
+	all, errs := b.store.NewControls(ctx)
 	if errs[b.k.Index()] != nil {
 		return errs[b.k.Index()]
 	}
 	for i := range all[b.k.Index()] {
-		if err := shards.Of(b.rdb, b.k).ControlKept(ctx, &all[b.k.Index()][i]); err != nil {
+		if err := b.k.ControlKept(ctx, &all[b.k.Index()][i]); err != nil {
 			return err
 		}
 	}
@@ -102,7 +101,7 @@ func keep(ctx context.Context, b *bundle) error {
 }
 
 func (b *bundle) id(ctx context.Context, at int) string {
-	rows, err := b.rdb.XRange(ctx, b.k.Events(), "-", "+").Result()
+	rows, err := b.rdb.XRange(ctx, b.k.Keys.Events(), "-", "+").Result()
 	if err != nil || at >= len(rows) {
 		return "1-1" // the stream holds another type
 	}
@@ -131,38 +130,38 @@ func grabCases() map[string]scriptCase {
 	}
 	return map[string]scriptCase{
 		"receipts": {
-			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Receipts("rain")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain")} },
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
 				b.grab(t, "rain", "u1")
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Receipts(ctx, "rain", call("rain", "u1", "u2").Grabs, nil)
+				_, err := b.k.Receipts(ctx, "rain", call("rain", "u1", "u2").Grabs, nil)
 				return err
 			},
 		},
 		"winners": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Receipts("rain"), b.k.Stock("rain")}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Stock("rain")}
 			},
 			prep: emptied,
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Winners(ctx, "rain", b.revision(ctx), func(string) {})
+				return b.k.Winners(ctx, "rain", b.revision(ctx), func(string) {})
 			},
 		},
 		"put_filter": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Filter("rain")} },
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Filter("rain")} },
 			prep:  emptied,
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).PutFilter(ctx, filterPart(b.revision(ctx), "0", "x"))
+				return b.k.PutFilter(ctx, filterPart(b.revision(ctx), "0", "x"))
 			},
 		},
 		"grab": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
-					b.k.Counters("rain", dayOf(spec("rain", 5))), b.k.Counters("rain", "c")}
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
+					b.k.Keys.Counters("rain", dayOf(spec("rain", 5))), b.k.Keys.Counters("rain", "c")}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				c := spec("rain", 5)
@@ -171,7 +170,7 @@ func grabCases() map[string]scriptCase {
 				b.load(t, c)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Grab(ctx, grab(), nil)
+				_, err := b.k.Grab(ctx, grab(), nil)
 				return err
 			},
 		},
@@ -180,11 +179,11 @@ func grabCases() map[string]scriptCase {
 
 // dayOf names the hash that counts for the present day of a campaign.
 func dayOf(c hongbao.Campaign) string {
-	zone, err := campaigns.Transitions(c)
+	zone, err := shards.Transitions(c)
 	if err != nil {
 		panic(err)
 	}
-	day, _ := campaigns.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
+	day, _ := shards.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
 	return fmt.Sprint("d", day)
 }
 
@@ -192,47 +191,49 @@ func dayOf(c hongbao.Campaign) string {
 func shardCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"found": {
-			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events()} },
-			prep: func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Meta()).Err()) },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Events()} },
+			prep: func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Meta()).Err()) },
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Found(ctx, b.rdb, b.layout, shards.FoundCall{Deployment: "test"})
+				return b.store.Found(ctx, shards.FoundCall{Deployment: "test"})
 			},
 		},
 		"freeze": {
 			ages: true,
-			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
 			prep: func(t *testing.T, b *bundle) {
-				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "opened", "another").Err())
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "opened", "another").Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Freeze(ctx)
+				_, err := b.k.Freeze(ctx)
 				return err
 			},
 		},
 		"replicas": {
-			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).RaiseReplicas(ctx, 2)
+				return b.k.RaiseReplicas(ctx, 2)
 			},
 		},
 		"unskip": {
-			keys: func(b *bundle) []string { return []string{b.k.Meta()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
 			prep: func(t *testing.T, b *bundle) {
-				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "skipped", "2-3,65536-65535").Err())
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "skipped", "2-3,65536-65535").Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Unskip(ctx)
+				return b.k.Unskip(ctx)
 			},
 		},
 		"open": {
-			keys: func(b *bundle) []string { return []string{b.k.Meta(), b.k.Events(), b.k.Claims("kafka")} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Claims("kafka")}
+			},
 			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				token, err := shardstest.Token(ctx, b.rdb, b.k)
+				token, err := shardstest.Token(ctx, b.k)
 				if err != nil {
 					return err
 				}
-				_, err = shards.Of(b.rdb, b.k).Reopen(ctx, b.layout, &shards.Reopening{
+				_, err = b.k.Reopen(ctx, &shards.Reopening{
 					Was: shards.Frozen{Seq: 2 * shards.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*shards.ChunkEvents - 1,
 					Known: 5, Sinks: []string{"kafka"},
 				})
@@ -248,15 +249,15 @@ func loadCases() map[string]scriptCase {
 		"create_campaign": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"),
-					b.k.Counters("rain", "c"), b.k.Codes("rain"), b.k.Sums("rain", 1), b.k.Filter("rain")}
+				return []string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
+					b.k.Keys.Counters("rain", "c"), b.k.Keys.Codes("rain"), b.k.Keys.Sums("rain", 1), b.k.Keys.Filter("rain")}
 			},
 			call: begin,
 		},
 		"load": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Sums("rain", 1)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
 			call: chunk,
@@ -264,27 +265,29 @@ func loadCases() map[string]scriptCase {
 		"announce": {
 			grows: true,
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.StockOf("rain", 2), b.k.Sums("rain", 2)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.StockOf("rain", 2), b.k.Keys.Sums("rain", 2)}
 			},
 			prep: func(t *testing.T, b *bundle) { b.load(t, spec("rain", 5)) },
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Announce(ctx, announcement(b, 5, 50))
+				return b.k.Announce(ctx, announcement(b, 5, 50))
 			},
 		},
 		"codes": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Codes("rain")} },
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Codes("rain")} },
 			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
 			call:  putCodes,
 		},
 		"state": {
-			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Controls()} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Controls()}
+			},
 			prep: func(t *testing.T, b *bundle) {
 				require.NoError(t, begin(t.Context(), b))
 				require.NoError(t, chunk(t.Context(), b))
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).SetState(ctx, "rain", campaigns.Open, campaigns.Loading)
+				return b.k.SetState(ctx, "rain", shards.StateOpen, shards.StateLoading)
 			},
 		},
 	}
@@ -295,51 +298,51 @@ func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Meta(), b.k.Events(), b.k.Campaign("rain"), b.k.Receipts("rain"), b.k.Stock("rain"),
-					b.k.Sums("rain", 1)}
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Stock("rain"),
+					b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
 				b.grab(t, "rain", "u1", "u2")
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Close(ctx, "rain", true, 0)
+				_, err := b.k.Close(ctx, "rain", true, 0)
 				return err
 			},
 		},
 		"refunded": {
-			keys: func(b *bundle) []string { return []string{b.k.Campaign("rain"), b.k.Refunded()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded()} },
 			prep: func(t *testing.T, b *bundle) { b.closed(t, "rain", 5, 2) },
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Refunded(ctx, "rain")
+				_, err := b.k.Refunded(ctx, "rain")
 				return err
 			},
 		},
 		"end_lost": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Refunded(), b.k.Stock("rain"), b.k.Sums("rain", 1)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded(), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
-				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", campaigns.Frozen).Err())
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", shards.StateFrozen).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Loaded: 5,
+				return b.k.EndLost(ctx, &shards.LostCampaign{ID: "rain", Packets: 5, Total: 15, Loaded: 5,
 					LoadedAmount: 15, Granted: 2, GrantedAmount: 6})
 			},
 		},
 		"purge_campaign": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Receipts("rain"), b.k.Counters("rain", "c"),
-					b.k.Codes("rain"), b.k.Refunded(), b.k.Filter("rain"), b.k.Sums("rain", 1)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Counters("rain", "c"),
+					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)
-				_, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+				_, err := b.k.Refunded(t.Context(), "rain")
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).PurgeCampaign(ctx, "rain", 0)
+				_, err := b.k.PurgeCampaign(ctx, "rain", 0)
 				return err
 			},
 		},
@@ -351,58 +354,60 @@ func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"resolve_letter": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Dead("kafka"), b.k.Resolved("kafka")} },
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.Resolved("kafka")} },
 			prep:  deadLetter,
 			call: func(ctx context.Context, b *bundle) error {
 				id := "1-1"
-				if rows, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
+				if rows, err := b.rdb.XRange(ctx, b.k.Keys.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
 					id = rows[0].ID
 				}
-				_, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx,
+				_, err := b.k.ResolveLetter(ctx,
 					&shards.Decision{Sink: "kafka", Letter: id, What: shards.Dropped, By: "ann", Why: "a test"})
 				return err
 			},
 		},
 		"expire_letters": {
-			keys: func(b *bundle) []string { return []string{b.k.Resolved("kafka")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Resolved("kafka")} },
 			prep: func(t *testing.T, b *bundle) {
-				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Resolved("kafka"), ID: "5-1",
+				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Resolved("kafka"), ID: "5-1",
 					Values: []string{"letter", "4-1", "decision", shards.Requeued, "by", "ann", "why", "x"}}).Err())
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).ExpireLetters(ctx, &shards.OldLetters{Sink: "kafka", Age: time.Hour, Limit: 9})
+				_, err := b.k.ExpireLetters(ctx, &shards.OldLetters{Sink: "kafka", Age: time.Hour, Limit: 9})
 				return err
 			},
 		},
 		"replay": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Replay("r1"), b.k.Meta()} },
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Replay("r1"), b.k.Keys.Meta()} },
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r1", "{}", 0)
+				_, err := b.k.BeginReplay(ctx, "r1", "{}", 0)
 				return err
 			},
 		},
 		"replayed": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Replay("r1")} },
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Replay("r1")} },
 			prep: func(t *testing.T, b *bundle) {
-				_, err := shards.Of(b.rdb, b.k).BeginReplay(t.Context(), "r1", "{}", 0)
+				_, err := b.k.BeginReplay(t.Context(), "r1", "{}", 0)
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Replayed(ctx, "r1", 5)
+				return b.k.Replayed(ctx, "r1", 5)
 			},
 		},
 		"trim": {
 			ages: true,
-			keys: func(b *bundle) []string { return []string{b.k.Events(), b.k.Meta(), b.k.Done("kafka", 0)} },
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Events(), b.k.Keys.Meta(), b.k.Keys.Done("kafka", 0)}
+			},
 			prep: func(t *testing.T, b *bundle) {
 				pending(t, b)
-				_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, []string{b.id(t.Context(), 0)})
+				_, err := b.k.Ack(t.Context(), "kafka", nil, []string{b.id(t.Context(), 0)})
 				require.NoError(t, err)
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).TrimEvents(ctx,
+				_, err := b.k.TrimEvents(ctx,
 					shards.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
 				return err
 			},
@@ -414,7 +419,7 @@ func keepCases() map[string]scriptCase {
 func claimCases() map[string]scriptCase {
 	once := func(step string) func(context.Context, *bundle) error {
 		return func(ctx context.Context, b *bundle) error {
-			_, err := shards.Of(b.rdb, b.k).Once(ctx, &shards.OnceCall{
+			_, err := b.k.Once(ctx, &shards.OnceCall{
 				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
 			})
 			return err
@@ -422,44 +427,44 @@ func claimCases() map[string]scriptCase {
 	}
 	return map[string]scriptCase{
 		"claim": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka"), b.k.Meta()) },
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Claims("kafka"), b.k.Keys.Meta()) },
 			prep: reachedRanges,
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).Claim(ctx, claimCall("c1", "w1"))
+				_, err := b.k.Claim(ctx, claimCall("c1", "w1"))
 				return err
 			},
 		},
 		"complete": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Claims("kafka")) },
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Claims("kafka")) },
 			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
 			},
 		},
 		"release": {
 			keys: claims, prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return shards.Of(b.rdb, b.k).Release(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return b.k.Release(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
 			},
 		},
 		"once": {
 			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Once("sms", "m1")} },
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Once("sms", "m1")} },
 			call:  once("claim"),
 		},
 		"rate": {
 			ages: true,
-			keys: func(b *bundle) []string { return []string{b.k.Rate("kafka")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Rate("kafka")} },
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).Turn(ctx, &shards.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
+				_, _, err := b.k.Turn(ctx, &shards.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
 					Most: time.Hour})
 				return err
 			},
 		},
 		"lock": {
-			keys: func(b *bundle) []string { return []string{b.k.Lock("close")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Lock("close")} },
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+				_, _, err := b.k.TakeLock(ctx, lock("w1"))
 				return err
 			},
 		},
@@ -471,25 +476,25 @@ func controlCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"sink": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Sink("kafka"), b.k.Controls(), b.k.SinkCampaigns("kafka")}
+				return []string{b.k.Keys.Sink("kafka"), b.k.Keys.Controls(), b.k.Keys.SinkCampaigns("kafka")}
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := shards.Of(b.rdb, b.k).PauseSink(ctx, "kafka", "ann", "the bank is closed")
+				_, _, err := b.k.PauseSink(ctx, "kafka", "ann", "the bank is closed")
 				return err
 			},
 		},
 		"restore": {
-			keys: func(b *bundle) []string { return []string{b.k.SinkCampaigns("kafka"), b.k.Sink("kafka")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.SinkCampaigns("kafka"), b.k.Keys.Sink("kafka")} },
 			call: func(ctx context.Context, b *bundle) error {
-				_, err := shards.Of(b.rdb, b.k).RestoreControl(ctx, &stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka",
+				_, err := b.k.RestoreControl(ctx, &stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka",
 					Campaign: "rain", Value: "1", By: "ann", Why: "test", Rev: 7})
 				return err
 			},
 		},
 		"kept": {
-			keys: func(b *bundle) []string { return []string{b.k.Controls()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Controls()} },
 			prep: func(t *testing.T, b *bundle) {
-				_, _, err := shards.Of(b.rdb, b.k).PauseSink(t.Context(), "kafka", "ann", "the bank is closed")
+				_, _, err := b.k.PauseSink(t.Context(), "kafka", "ann", "the bank is closed")
 				require.NoError(t, err)
 			},
 			call: keep,

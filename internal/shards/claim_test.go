@@ -107,7 +107,7 @@ type claimLives struct {
 	claimModel
 	b     *bundle
 	ctx   context.Context
-	k     shards.Keys
+	k     *shards.Shard
 	known []stream.Claim // every claim that anybody ever held: most are fenced
 	made  int
 	losts int
@@ -146,7 +146,7 @@ func (l *claimLives) claims(t *rapid.T) {
 		Events: drawEvents(t), Payload: rapid.SampledFrom([]string{"", "a\nb 1-2\n", "\x00\xff"}).Draw(t, "payload"),
 	}
 	last := l.fence
-	got, err := shards.Of(l.b.rdb, l.k).Claim(l.ctx, c)
+	got, err := l.k.Claim(l.ctx, c)
 	require.NoError(t, err)
 	want := l.claim(c)
 	byID := func(a, b stream.Claim) int { return strings.Compare(a.ID, b.ID) }
@@ -171,7 +171,7 @@ func (l *claimLives) claims(t *rapid.T) {
 func (l *claimLives) complete(t *rapid.T) {
 	c := l.pick(t)
 	lost := l.lost(&c)
-	if !ended(t, lost || l.valid(&c), shards.Of(l.b.rdb, l.k).Complete(l.ctx, "kafka", &c)) {
+	if !ended(t, lost || l.valid(&c), l.k.Complete(l.ctx, "kafka", &c)) {
 		return
 	}
 	if lost {
@@ -183,7 +183,7 @@ func (l *claimLives) complete(t *rapid.T) {
 
 func (l *claimLives) release(t *rapid.T) {
 	c := l.pick(t)
-	if ended(t, l.valid(&c), shards.Of(l.b.rdb, l.k).Release(l.ctx, "kafka", &c)) {
+	if ended(t, l.valid(&c), l.k.Release(l.ctx, "kafka", &c)) {
 		delete(l.open, c.ID)
 	}
 }
@@ -192,12 +192,12 @@ func (l *claimLives) deletedByHand(t *rapid.T) {
 	if rapid.IntRange(0, 7).Draw(t, "rarely") > 0 {
 		t.Skip("not now")
 	}
-	require.NoError(t, l.b.rdb.Del(l.ctx, l.k.Claims("kafka")).Err())
+	require.NoError(t, l.b.rdb.Del(l.ctx, l.k.Keys.Claims("kafka")).Err())
 	l.fence, l.open = 0, map[string]*modelClaim{}
 }
 
 func (l *claimLives) size(t *rapid.T) {
-	n, err := l.b.rdb.HLen(l.ctx, l.k.Claims("kafka")).Result()
+	n, err := l.b.rdb.HLen(l.ctx, l.k.Keys.Claims("kafka")).Result()
 	require.NoError(t, err)
 	require.EqualValues(t, len(l.open), max(0, n-1), "the claims and #fence")
 }
@@ -207,13 +207,13 @@ func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+		st, err := shards.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 		require.NoError(rt, err)
-		require.NoError(rt, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
-		require.NoError(rt, b.rdb.HSet(t.Context(), layout.Shard(0).Meta(), "seq", 1<<30).Err())
+		require.NoError(rt, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+		require.NoError(rt, b.rdb.HSet(t.Context(), st.Shard(0).Keys.Meta(), "seq", 1<<30).Err())
 		l := &claimLives{
 			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(),
-			k: layout.Shard(0),
+			k: st.Shard(0),
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": l.claims, "complete": l.complete, "release": l.release, "delete": l.deletedByHand, "": l.size,
@@ -221,7 +221,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 		losts += l.losts
 		for chunk := range int64(4) {
 			r := stream.SeqRange{First: chunk * shards.ChunkEvents, Last: (chunk+1)*shards.ChunkEvents - 1}
-			got, err := shards.Of(b.rdb, l.k).Done(l.ctx, "kafka", r)
+			got, err := l.k.Done(l.ctx, "kafka", r)
 			require.NoError(rt, err)
 			for seq := r.First; seq <= r.Last; seq++ {
 				if got.Has(seq) != l.done[seq] {
@@ -248,7 +248,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 		}, false},
 		"its events were claimed": {func(t *testing.T, b *bundle) { grant(t, b, "c9", ranges[0]) }, true},
 		"a claim can't be read": {func(t *testing.T, b *bundle) {
-			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c9", "garbage").Err())
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Claims("kafka"), "c9", "garbage").Err())
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,14 +258,14 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			for i := range 3 { // so that the fence has risen
 				grant(t, b, fmt.Sprintf("c%d", i), stream.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
 			}
-			a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("mine", "w1"))
+			a, err := b.k.Claim(t.Context(), claimCall("mine", "w1"))
 			require.NoError(t, err)
 			require.True(t, a.Granted())
-			require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims("kafka")).Err())
+			require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Claims("kafka")).Err())
 			c.meanwhile(t, b)
 			mine := stream.Claim{ID: "mine", Fence: a.Fence, Events: ranges}
 			before := b.dump(t)
-			err = shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine)
+			err = b.k.Complete(t.Context(), "kafka", &mine)
 			if c.fenced {
 				require.ErrorIs(t, err, stream.ErrFenced)
 				require.Empty(t, differ(before, b.dump(t)))
@@ -273,9 +273,9 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			}
 			require.NoError(t, err)
 			after := b.dump(t)
-			require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &mine), "a repeat")
+			require.NoError(t, b.k.Complete(t.Context(), "kafka", &mine), "a repeat")
 			require.Empty(t, differ(after, b.dump(t)))
-			again, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("again", "w1"))
+			again, err := b.k.Claim(t.Context(), claimCall("again", "w1"))
 			require.NoError(t, err)
 			require.Equal(t, ranges, again.Done)
 		})
@@ -286,7 +286,7 @@ func grant(t *testing.T, b *bundle, id string, events stream.SeqRange) {
 	t.Helper()
 	call := claimCall(id, "w2")
 	call.Events = []stream.SeqRange{events}
-	a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), call)
+	a, err := b.k.Claim(t.Context(), call)
 	require.NoError(t, err)
 	require.True(t, a.Granted())
 }
@@ -296,16 +296,16 @@ func TestClaimRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.reached(t, 2*shards.ChunkEvents)
-	first, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	first, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 	require.True(t, first.Granted())
-	again, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	again, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, []stream.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
-	require.ErrorIs(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka",
+	require.ErrorIs(t, b.k.Complete(t.Context(), "kafka",
 		&stream.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), stream.ErrFenced)
-	require.NoError(t, shards.Of(b.rdb, b.k).Complete(t.Context(), "kafka", &again.Open[0]))
-	done, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c2", "w1"))
+	require.NoError(t, b.k.Complete(t.Context(), "kafka", &again.Open[0]))
+	done, err := b.k.Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, ranges, done.Done)
 }
@@ -315,9 +315,9 @@ func TestClaimGarbled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.reached(t, 2*shards.ChunkEvents)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Claims("kafka"), "c0", "garbage").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Claims("kafka"), "c0", "garbage").Err())
 	before := b.dump(t)
-	_, err := shards.Of(b.rdb, b.k).Claim(t.Context(), claimCall("c1", "w1"))
+	_, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // To the stream a clock that was set back by an hour (F60) looks like a last id that is an hour ahead. Grabs go on, and
@@ -23,10 +21,10 @@ func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	now, err := b.rdb.Time(t.Context()).Result()
 	require.NoError(t, err)
 	ahead := now.Add(time.Hour).UnixMilli()
-	require.NoError(t, b.rdb.Do(t.Context(), "XSETID", b.k.Events(), fmt.Sprintf("%d-7", ahead)).Err())
+	require.NoError(t, b.rdb.Do(t.Context(), "XSETID", b.k.Keys.Events(), fmt.Sprintf("%d-7", ahead)).Err())
 	b.grab(t, "rain", "u2")
 	b.grab(t, "rain", "u3")
-	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), fmt.Sprintf("(%d-7", ahead), "+")
+	entries, err := b.k.Entries(t.Context(), fmt.Sprintf("(%d-7", ahead), "+")
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	for i := range entries {

@@ -106,7 +106,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 	if !ok {
 		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
-	if state == stateFrozen {
+	if state == StateFrozen {
 		return stream.Entry{}, LostError(campaign)
 	}
 	if values[1] == nil {
@@ -153,7 +153,7 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 
 // DueToRetire lists up to count campaigns of the shard that were refunded at least grace ago, by its server's clock.
 func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int) ([]string, error) {
-	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	node, err := k.Node(ctx)
 	if err != nil {
 		return nil, err
 	}

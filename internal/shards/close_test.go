@@ -25,7 +25,7 @@ func (b *bundle) closed(t *testing.T, id string, packets int64, granted int) str
 	for i := range granted {
 		b.grab(t, id, []string{"u1/r1", "u2/r2", "u3/r3"}[i])
 	}
-	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true, 0)
+	e, err := b.k.Close(t.Context(), id, true, 0)
 	require.NoError(t, err)
 	return e
 }
@@ -36,33 +36,33 @@ func TestCloseEndsACampaign(t *testing.T) {
 	b.load(t, spec("rain", 5))
 	first := b.grab(t, "rain", "u1/r1", "u2/r2")
 	before := b.dump(t)
-	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false, 0)
+	_, err := b.k.Close(t.Context(), "rain", false, 0)
 	require.ErrorContains(t, err, "its window is open until")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Empty(t, differ(before, b.dump(t)))
-	_, err = shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
+	_, err = b.k.CloseOf(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrNotClosed)
 
-	e, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
+	e, err := b.k.Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
 	amount := first[0].Receipts[0].Amount + first[1].Receipts[0].Amount
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: amount, Left: 3, LeftAmount: 50 - amount}, e.Close)
 	require.EqualValues(t, 3, e.Seq)
-	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	entries, err := b.k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	e.ID = entries[1].ID
 	require.Equal(t, e, entries[1], "the entry tells what the call answered")
 
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
+	answers, err := b.k.Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
 	require.NoError(t, err)
 	require.Equal(t, first[0].Receipts, answers[0].Receipts, "a repeat gets its receipt")
 	require.Equal(t, hongbao.OutcomeEnded, answers[1].Outcome)
 
 	after := b.dump(t)
-	again, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false, 0) // the window does not matter any more
+	again, err := b.k.Close(t.Context(), "rain", false, 0) // the window does not matter any more
 	require.NoError(t, err)
-	stored, err := shards.Of(b.rdb, b.k).CloseOf(t.Context(), "rain")
+	stored, err := b.k.CloseOf(t.Context(), "rain")
 	require.NoError(t, err)
 	e.ID = ""
 	require.Equal(t, e, again)
@@ -82,35 +82,35 @@ func TestCloseRefuses(t *testing.T) {
 		"loading": {func(b *bundle) { require.NoError(t, begin(t.Context(), b)) }, "never opened", hongbao.ClassPermanent},
 		"frozen": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
-			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "frozen", "1").Err())
 		}, "frozen", hongbao.ClassTransient},
 		"a stock that does not fit": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
-			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Stock("rain"), "6 1").Err())
+			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Keys.Stock("rain"), "6 1").Err())
 		}, "HBSTOCK", hongbao.ClassBroken},
 		"a packet that left the stock by hand": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
 			b.grab(t, "rain", "u1/r1", "u2/r2")
-			require.NoError(t, b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err())
+			require.NoError(t, b.rdb.RPop(t.Context(), b.k.Keys.Stock("rain")).Err())
 		}, "the stock lacks 3 of 5 packets, and 2 users have receipts, at most 1 each", hongbao.ClassBroken},
 		"a receipt that is gone": {func(b *bundle) {
 			b.load(t, spec("rain", 5))
 			b.grab(t, "rain", "u1/r1", "u2/r2")
-			require.NoError(t, b.rdb.HDel(t.Context(), b.k.Receipts("rain"), "u1").Err())
+			require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Receipts("rain"), "u1").Err())
 		}, "the stock lacks 2 of 5 packets, and 1 users have receipts, at most 1 each", hongbao.ClassBroken},
 		"a receipt from nowhere, several allowed": {func(b *bundle) {
 			c := spec("rain", 5)
 			c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}}
 			b.load(t, c)
 			b.grab(t, "rain", "u1/r1")
-			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Receipts("rain"), "u2", "5 1 2 3 r").Err())
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Receipts("rain"), "u2", "5 1 2 3 r").Err())
 		}, "the stock lacks 1 of 5 packets, and 2 users have receipts, at most 2 each", hongbao.ClassBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setupOn(t, b.rdb)
 			c.prep(b)
 			before := b.dump(t)
-			_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
+			_, err := b.k.Close(t.Context(), "rain", true, 0)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, c.class, hongbao.ClassOf(err))
 			require.Empty(t, differ(before, b.dump(t)))
@@ -125,9 +125,9 @@ func TestClosedBeforeItsWindow(t *testing.T) {
 	c := spec("rain", 5)
 	c.From, c.To = c.From.Add(2*time.Hour), c.To.Add(2*time.Hour)
 	b.load(t, c)
-	_, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
+	_, err := b.k.Close(t.Context(), "rain", true, 0)
 	require.NoError(t, err)
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
+	answers, err := b.k.Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeEnded, answers[0].Outcome)
 }
@@ -141,15 +141,15 @@ func TestConcurrentCloses(t *testing.T) {
 	got := make([]stream.Entry, 10)
 	for i := range got {
 		group.Go(func() error {
-			_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
+			_, err := b.k.Grab(t.Context(), call("rain", grabber(i, 0), grabber(i, 1), grabber(i, 2)), nil)
 			if err == nil {
-				got[i], err = shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
+				got[i], err = b.k.Close(t.Context(), "rain", true, 0)
 			}
 			return err
 		})
 	}
 	require.NoError(t, group.Wait())
-	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	entries, err := b.k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	last := entries[len(entries)-1]
 	require.Equal(t, stream.EntryClose, last.Kind)
@@ -171,53 +171,53 @@ func TestRefundedAndRetired(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("snow", 3))
-	_, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "snow")
+	_, err := b.k.Refunded(t.Context(), "snow")
 	require.ErrorIs(t, err, shards.ErrNotClosed)
-	_, err = shards.Of(b.rdb, b.k).Refunded(t.Context(), "none")
+	_, err = b.k.Refunded(t.Context(), "none")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
-	_, err = shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "snow", 0)
+	_, err = b.k.PurgeCampaign(t.Context(), "snow", 0)
 	require.ErrorContains(t, err, "it is open, only a refunded one")
 
 	closed := b.closed(t, "rain", 5, 2)
-	held, err := shards.Of(b.rdb, b.k).UserHeld(t.Context(), "rain", "u1")
+	held, err := b.k.UserHeld(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, held.Receipts, 1)
-	none, err := shards.Of(b.rdb, b.k).UserHeld(t.Context(), "rain", "u9")
+	none, err := b.k.UserHeld(t.Context(), "rain", "u9")
 	require.NoError(t, err)
 	require.Empty(t, none.Receipts)
-	at, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+	at, err := b.k.Refunded(t.Context(), "rain")
 	require.NoError(t, err)
-	again, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+	again, err := b.k.Refunded(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, at, again)
-	same, err := shards.Of(b.rdb, b.k).Close(t.Context(), "rain", false, 0)
+	same, err := b.k.Close(t.Context(), "rain", false, 0)
 	require.NoError(t, err)
 	require.Equal(t, closed, same)
 
-	left, err := shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "rain", time.Hour)
+	left, err := b.k.PurgeCampaign(t.Context(), "rain", time.Hour)
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour.Minutes(), left.Minutes(), 1)
-	due, err := shards.Of(b.rdb, b.k).DueToRetire(t.Context(), time.Hour, 10)
+	due, err := b.k.DueToRetire(t.Context(), time.Hour, 10)
 	require.NoError(t, err)
 	require.Empty(t, due)
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		due, err = shards.Of(b.rdb, b.k).DueToRetire(t.Context(), 0, 10)
+		due, err = b.k.DueToRetire(t.Context(), 0, 10)
 		return err == nil && len(due) == 1
 	}, "its grace is over")
 	require.Equal(t, []string{"rain"}, due)
 	for range 2 {
-		left, err = shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "rain", 0)
+		left, err = b.k.PurgeCampaign(t.Context(), "rain", 0)
 		require.NoError(t, err)
 		require.Zero(t, left)
 	}
-	for _, key := range []string{b.k.Campaign("rain"), b.k.Stock("rain"), b.k.Sums("rain", 1), b.k.Receipts("rain"),
-		b.k.Counters("rain", "c"),
-		b.k.Refunded()} {
+	for _, key := range []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1), b.k.Keys.Receipts("rain"),
+		b.k.Keys.Counters("rain", "c"),
+		b.k.Keys.Refunded()} {
 		n, err := b.rdb.Exists(t.Context(), key).Result()
 		require.NoError(t, err)
 		require.Zero(t, n, key)
 	}
-	_, err = shards.Of(b.rdb, b.k).UserHeld(t.Context(), "rain", "u1")
+	_, err = b.k.UserHeld(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 }
 
@@ -225,19 +225,19 @@ func TestLockHasOneOwner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	taken, _, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+	taken, _, err := b.k.TakeLock(ctx, lock("w1"))
 	require.NoError(t, err)
 	require.True(t, taken)
-	taken, _, err = shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w1"))
+	taken, _, err = b.k.TakeLock(ctx, lock("w1"))
 	require.NoError(t, err)
 	require.True(t, taken, "a repeat whose answer was lost")
-	taken, held, err := shards.Of(b.rdb, b.k).TakeLock(ctx, lock("w2"))
+	taken, held, err := b.k.TakeLock(ctx, lock("w2"))
 	require.NoError(t, err)
 	require.False(t, taken)
 	require.Positive(t, held)
 	for _, own := range []func(string) (bool, error){
-		func(w string) (bool, error) { return shards.Of(b.rdb, b.k).RenewLock(ctx, lock(w)) },
-		func(w string) (bool, error) { return shards.Of(b.rdb, b.k).ReleaseLock(ctx, lock(w)) },
+		func(w string) (bool, error) { return b.k.RenewLock(ctx, lock(w)) },
+		func(w string) (bool, error) { return b.k.ReleaseLock(ctx, lock(w)) },
 	} {
 		mine, err := own("w2")
 		require.NoError(t, err)
@@ -246,10 +246,10 @@ func TestLockHasOneOwner(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, mine)
 	}
-	gone, err := shards.Of(b.rdb, b.k).RenewLock(ctx, lock("w1"))
+	gone, err := b.k.RenewLock(ctx, lock("w1"))
 	require.NoError(t, err)
 	require.False(t, gone, "a released lock can't be renewed")
-	_, _, err = shards.Of(b.rdb, b.k).TakeLock(ctx, &shards.LockCall{Name: "a b", Token: "w1", Lease: time.Minute})
+	_, _, err = b.k.TakeLock(ctx, &shards.LockCall{Name: "a b", Token: "w1", Lease: time.Minute})
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
@@ -257,7 +257,7 @@ func TestGroupFinished(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	finished := func(seq int64) (int64, bool) {
-		n, exists, err := shards.Of(b.rdb, b.k).GroupFinished(t.Context(), "balance", seq)
+		n, exists, err := b.k.GroupFinished(t.Context(), "balance", seq)
 		require.NoError(t, err)
 		return n, exists
 	}
@@ -273,12 +273,12 @@ func TestGroupFinished(t *testing.T) {
 	raw := b.read(t, "balance", "w1", 2)
 	n, _ = finished(e.Seq)
 	require.Zero(t, n, "delivered and pending")
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "balance", nil, []string{raw[0].ID})
+	_, err := b.k.Ack(t.Context(), "balance", nil, []string{raw[0].ID})
 	require.NoError(t, err)
 	n, _ = finished(e.Seq)
 	require.EqualValues(t, 1, n)
 	for _, r := range append(raw[1:], b.read(t, "balance", "w1", 9)...) {
-		_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "balance", nil, []string{r.ID})
+		_, err = b.k.Ack(t.Context(), "balance", nil, []string{r.ID})
 		require.NoError(t, err)
 	}
 	n, _ = finished(e.Seq)
@@ -290,12 +290,12 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.group(t, "balance")
-	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(),
+	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Events(),
 		Values: testkit.Entry(1, "grant", "rain", 1<<40, 1, 1700000000000, "77 9 thief - -")}).Err())
 	e := b.closed(t, "rain", 5, 3)
 	raw := b.read(t, "balance", "w1", 1)
 	require.Len(t, raw, 1, "the forged one is pending, nothing else was delivered")
-	n, exists, err := shards.Of(b.rdb, b.k).GroupFinished(t.Context(), "balance", e.Seq)
+	n, exists, err := b.k.GroupFinished(t.Context(), "balance", e.Seq)
 	require.NoError(t, err)
 	require.True(t, exists)
 	require.Zero(t, n)

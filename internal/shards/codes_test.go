@@ -10,7 +10,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -25,7 +24,7 @@ func TestPutCodes(t *testing.T) {
 	}
 	put := func(first int64, hash string, codes ...string) shards.LoadState {
 		t.Helper()
-		at, err := shards.Of(b.rdb, b.k).PutCodes(ctx,
+		at, err := b.k.PutCodes(ctx,
 			&shards.CodesChunk{Campaign: "rain", Hash: hash, First: first, Codes: codes})
 		require.NoError(t, err)
 		return at
@@ -36,10 +35,10 @@ func TestPutCodes(t *testing.T) {
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h"}, put(1, "h"), "it only asks")
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h", Loaded: 2001}, put(1, "h", codes[:2001]...))
 	require.Equal(t, shards.LoadState{State: "loading", Hash: "h", Loaded: 2345}, put(1001, "h", codes[1000:]...))
-	got, err := shards.Of(b.rdb, b.k).Codes(ctx, "rain", []int64{2345, 9999, 1, 1001})
+	got, err := b.k.Codes(ctx, "rain", []int64{2345, 9999, 1, 1001})
 	require.NoError(t, err)
 	require.Equal(t, []string{"C2345", "", "C1", "C1001"}, got)
-	got, err = shards.Of(b.rdb, b.k).Codes(ctx, "rain", nil)
+	got, err = b.k.Codes(ctx, "rain", nil)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -47,22 +46,22 @@ func TestPutCodes(t *testing.T) {
 func TestLeftoverCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Codes("rain"), "1", "A1").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Codes("rain"), "1", "A1").Err())
 	require.ErrorContains(t, begin(t.Context(), b), "HBLEFTOVER")
 }
 
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := shards.Of(b.rdb, b.k).Terms(t.Context(), "rain")
+	_, _, err := b.k.Terms(t.Context(), "rain")
 	require.ErrorIs(t, err, shards.ErrNotInRedis)
 	b.load(t, spec("rain", 5))
-	currency, codes, err := shards.Of(b.rdb, b.k).Terms(t.Context(), "rain")
+	currency, codes, err := b.k.Terms(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Equal(t, "CNY", currency)
 	require.False(t, codes)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), shards.CodesField, "1").Err())
-	_, codes, err = shards.Of(b.rdb, b.k).Terms(t.Context(), "rain")
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), shards.CodesField, "1").Err())
+	_, codes, err = b.k.Terms(t.Context(), "rain")
 	require.NoError(t, err)
 	require.True(t, codes)
 }
@@ -73,13 +72,13 @@ func TestFillCodes(t *testing.T) {
 	require.NoError(t, begin(t.Context(), b))
 	require.NoError(t, putCodes(t.Context(), b))
 	one, two := []hongbao.Receipt{{Packet: 2}}, []hongbao.Receipt{{Packet: 1}, {Packet: 2}}
-	missing, err := shards.Of(b.rdb, b.k).FillCodes(t.Context(), "rain", one, two)
+	missing, err := b.k.FillCodes(t.Context(), "rain", one, two)
 	require.NoError(t, err)
 	require.Equal(t, []error{nil, nil}, missing)
 	require.Equal(t, []hongbao.Receipt{{Packet: 2, Code: "B2"}}, one)
 	require.Equal(t, []hongbao.Receipt{{Packet: 1, Code: "A1"}, {Packet: 2, Code: "B2"}}, two)
 	one = []hongbao.Receipt{{Packet: 2}}
-	missing, err = shards.Of(b.rdb, b.k).FillCodes(t.Context(), "rain", []hongbao.Receipt{{Packet: 1}, {Packet: 3}}, one)
+	missing, err = b.k.FillCodes(t.Context(), "rain", []hongbao.Receipt{{Packet: 1}, {Packet: 3}}, one)
 	require.NoError(t, err)
 	require.NoError(t, missing[1], "the other list has its codes")
 	require.Equal(t, "B2", one[0].Code)
@@ -103,13 +102,13 @@ func TestLoadWithCodes(t *testing.T) {
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
 	stopAt, stored := int64(0), int64(50)
-	cfg := campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 7}
+	cfg := shards.LoaderConfig{Chunk: 7}
 	load := func() error {
-		store, err := campaigns.New(cfg)
+		loader, err := b.store.Loader(cfg)
 		require.NoError(t, err)
-		return store.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
+		return loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 	}
-	require.ErrorContains(t, load(), "give Config.Codes")
+	require.ErrorContains(t, load(), "give LoaderConfig.Codes")
 	cfg.Codes = func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
 		require.Equal(t, "rain", id)
 		if after == stopAt {
@@ -121,22 +120,22 @@ func TestLoadWithCodes(t *testing.T) {
 		return codes, nil
 	}
 	state := func() string {
-		return b.rdb.HGet(ctx, b.k.Campaign("rain"), "state").Val()
+		return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "state").Val()
 	}
 	for ; stopAt < 50; stopAt += 7 {
 		require.ErrorIs(t, load(), stop)
-		require.Equal(t, stopAt, b.rdb.HLen(ctx, b.k.Codes("rain")).Val())
-		require.Equal(t, campaigns.Loading, state())
+		require.Equal(t, stopAt, b.rdb.HLen(ctx, b.k.Keys.Codes("rain")).Val())
+		require.Equal(t, shards.StateLoading, state())
 	}
 	stored = 49
 	err = load()
 	require.ErrorContains(t, err, "packet 50 has none in the ledger")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-	require.Zero(t, b.rdb.LLen(ctx, b.k.Stock("rain")).Val(), "codes come first")
+	require.Zero(t, b.rdb.LLen(ctx, b.k.Keys.Stock("rain")).Val(), "codes come first")
 	stored = 50
 	require.NoError(t, load())
-	require.Equal(t, campaigns.Open, state())
-	whole := b.rdb.HGetAll(ctx, b.k.Codes("rain")).Val()
+	require.Equal(t, shards.StateOpen, state())
+	whole := b.rdb.HGetAll(ctx, b.k.Keys.Codes("rain")).Val()
 	require.Len(t, whole, 50)
 	require.Equal(t, "C31", whole["31"])
 
@@ -144,14 +143,14 @@ func TestLoadWithCodes(t *testing.T) {
 	cfg.Codes = func(context.Context, string, int64, int) ([]string, error) { return nil, stop }
 	require.NoError(t, load(), "nothing is missing, nobody is asked")
 	require.Empty(t, differ(before, b.dump(t)))
-	require.NoError(t, b.rdb.HDel(ctx, b.k.Codes("rain"), "1", "31").Err())
+	require.NoError(t, b.rdb.HDel(ctx, b.k.Keys.Codes("rain"), "1", "31").Err())
 	stopAt = -1
 	cfg.Codes = func(_ context.Context, _ string, after int64, _ int) ([]string, error) {
 		return []string{fmt.Sprint("C", after+1)}, nil
 	}
 	require.NoError(t, load())
-	require.Equal(t, whole, b.rdb.HGetAll(ctx, b.k.Codes("rain")).Val())
-	require.NoError(t, b.rdb.HSet(ctx, b.k.Codes("rain"), "51", "X").Err())
+	require.Equal(t, whole, b.rdb.HGetAll(ctx, b.k.Keys.Codes("rain")).Val())
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Codes("rain"), "51", "X").Err())
 	require.ErrorContains(t, load(), "something else writes there")
 
 	c.Packets, c.Total = 51, 510
@@ -165,11 +164,11 @@ func TestRetireTakesCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.closed(t, "rain", 5, 2)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Codes("rain"), "1", "A1").Err())
-	_, err := shards.Of(b.rdb, b.k).Refunded(t.Context(), "rain")
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Codes("rain"), "1", "A1").Err())
+	_, err := b.k.Refunded(t.Context(), "rain")
 	require.NoError(t, err)
-	left, err := shards.Of(b.rdb, b.k).PurgeCampaign(t.Context(), "rain", 0)
+	left, err := b.k.PurgeCampaign(t.Context(), "rain", 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
-	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Codes("rain"), b.k.Campaign("rain")).Val())
+	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Keys.Codes("rain"), b.k.Keys.Campaign("rain")).Val())
 }

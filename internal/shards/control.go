@@ -23,11 +23,11 @@ type NewControl struct {
 
 // NewControls asks all shards for the decisions that the ledger does not have yet, at once. There is a list or an error
 // for each.
-func NewControls(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([][]NewControl, []error) {
-	pipe := rdb.Pipeline()
-	answers := make([]*redis.MapStringStringCmd, layout.Len())
+func (s *Store) NewControls(ctx context.Context) ([][]NewControl, []error) {
+	pipe := s.rdb.Pipeline()
+	answers := make([]*redis.MapStringStringCmd, s.Len())
 	for i := range answers {
-		answers[i] = pipe.HGetAll(ctx, layout.Shard(i).Controls())
+		answers[i] = pipe.HGetAll(ctx, s.shards[i].Keys.Controls())
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	all, errs := make([][]NewControl, len(answers)), make([]error, len(answers))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
@@ -17,9 +16,9 @@ import (
 func TestRestoreControl(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ctx, k := t.Context(), shards.Of(b.rdb, b.k)
+	ctx, k := t.Context(), b.k
 	b.load(t, spec("rain", 5))
-	state := func() string { return b.rdb.HGet(ctx, b.k.Campaign("rain"), "state").Val() }
+	state := func() string { return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "state").Val() }
 	restore := func(c stream.Control) bool {
 		t.Helper()
 		restored, err := k.RestoreControl(ctx, &c)
@@ -27,13 +26,13 @@ func TestRestoreControl(t *testing.T) {
 		return restored
 	}
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	paused := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: campaigns.Paused, By: "ann", Rev: ahead}
+	paused := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: shards.StatePaused, By: "ann", Rev: ahead}
 	require.True(t, restore(paused))
 	require.False(t, restore(paused))
-	require.Equal(t, campaigns.Paused, state())
-	require.NoError(t, k.SetState(ctx, "rain", campaigns.Open, campaigns.Paused))
+	require.Equal(t, shards.StatePaused, state())
+	require.NoError(t, k.SetState(ctx, "rain", shards.StateOpen, shards.StatePaused))
 	require.False(t, restore(paused), "the resume is later, whatever the clock says")
-	require.Equal(t, campaigns.Open, state())
+	require.Equal(t, shards.StateOpen, state())
 
 	_, _, err := k.PauseSink(ctx, "kafka", "ann", "w")
 	require.NoError(t, err)
@@ -42,7 +41,7 @@ func TestRestoreControl(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.Paused)
 	// An earlier build pauses and resumes without a rev: the time says that its decision is the last one.
-	key := b.k.Sink("kafka")
+	key := b.k.Keys.Sink("kafka")
 	require.NoError(t, b.rdb.HSet(ctx, key, "paused", "1", "by", "old", "at", c.At.UnixMilli()+60_000).Err())
 	c, err = k.SinkControl(ctx, "kafka")
 	require.NoError(t, err)
@@ -60,8 +59,8 @@ func TestRestoreControl(t *testing.T) {
 
 	paused.Campaign = "gone"
 	require.False(t, restore(paused))
-	require.Zero(t, b.rdb.Exists(ctx, b.k.Campaign("gone")).Val(), "no hash that is not whole")
-	require.NoError(t, b.rdb.HSet(ctx, b.k.Campaign("rain"), "state", "closed").Err())
+	require.Zero(t, b.rdb.Exists(ctx, b.k.Keys.Campaign("gone")).Val(), "no hash that is not whole")
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "state", "closed").Err())
 	paused.Campaign, paused.Rev = "rain", 2*ahead
 	require.False(t, restore(paused))
 	require.Equal(t, "closed", state())
@@ -71,10 +70,10 @@ func TestRestoreControl(t *testing.T) {
 func TestControlKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ctx, k := t.Context(), shards.Of(b.rdb, b.k)
+	ctx, k := t.Context(), b.k
 	waiting := func() []shards.NewControl {
 		t.Helper()
-		all, errs := shards.NewControls(ctx, b.rdb, b.layout)
+		all, errs := b.store.NewControls(ctx)
 		require.NoError(t, errs[b.k.Index()])
 		return all[b.k.Index()]
 	}

@@ -64,7 +64,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 // campaign still has tells nothing.
 func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
 	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
-	if err != nil || fields["state"] == stateFrozen || granted >= holders && granted <= holders*hold {
+	if err != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold {
 		return nil //nolint:nilerr // whoever needs the field tells that it can't be read
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -19,12 +18,12 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 	b := setup(t)
 	for granted := range 13 {
 		b := setupOn(t, b.rdb)
-		k := shards.Of(b.rdb, b.k)
+		k := b.k
 		c := spec("rain", 12)
 		seed := campaign.NewSeed()
 		plan, err := campaign.NewPlan(c, seed)
 		require.NoError(t, err)
-		s, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 5}) // 5, 5 and 2
+		s, err := b.store.Loader(shards.LoaderConfig{Chunk: 5}) // 5, 5 and 2
 		require.NoError(t, err)
 		require.NoError(t, s.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 		var sum hongbao.Amount
@@ -49,12 +48,12 @@ func TestSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, plant := range map[string]func(b *bundle) error{
-		"gone":           func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Sums("rain", 1)).Err() },
-		"no numbers":     func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Sums("rain", 1), "x").Err() },
-		"a longer stock": func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Stock("rain"), "6 1", "7 1").Err() },
-		"a packet taken": func(b *bundle) error { return b.rdb.RPop(t.Context(), b.k.Stock("rain")).Err() },
+		"gone":           func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Keys.Sums("rain", 1)).Err() },
+		"no numbers":     func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.Sums("rain", 1), "x").Err() },
+		"a longer stock": func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.Stock("rain"), "6 1", "7 1").Err() },
+		"a packet taken": func(b *bundle) error { return b.rdb.RPop(t.Context(), b.k.Keys.Stock("rain")).Err() },
 		"a receipt made": func(b *bundle) error {
-			return b.rdb.HSet(t.Context(), b.k.Receipts("rain"), "u1", "5 1 1 1 r").Err()
+			return b.rdb.HSet(t.Context(), b.k.Keys.Receipts("rain"), "u1", "5 1 1 1 r").Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,9 +61,9 @@ func TestSumsThatDoNotFit(t *testing.T) {
 			b.load(t, spec("rain", 5))
 			require.NoError(t, plant(b))
 			before := b.dump(t)
-			_, err := shards.Of(b.rdb, b.k).CampaignFields(t.Context(), "rain")
+			_, err := b.k.CampaignFields(t.Context(), "rain")
 			require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
-			_, err = shards.Of(b.rdb, b.k).Close(t.Context(), "rain", true, 0)
+			_, err = b.k.Close(t.Context(), "rain", true, 0)
 			require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 			require.Empty(t, differ(before, b.dump(t)))
 		})

@@ -28,24 +28,24 @@ func TestDead(t *testing.T) {
 	}
 	stranger := letter(0, true)
 	stranger.Consumer = "w2"
-	written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, stranger)
+	written, err := b.k.DeadLetter(ctx, stranger)
 	require.NoError(t, err)
 	require.False(t, written, "w2 does not have the entry")
 	for _, want := range []bool{true, false} {
-		written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(0, false))
+		written, err = b.k.DeadLetter(ctx, letter(0, false))
 		require.NoError(t, err)
 		require.Equal(t, want, written)
 	}
 	require.Contains(t, b.owners(t, "kafka"), ids[0], "grant 2 is left")
-	written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(1, true))
+	written, err = b.k.DeadLetter(ctx, letter(1, true))
 	require.NoError(t, err)
 	require.True(t, written)
 	require.Empty(t, b.owners(t, "kafka"))
-	written, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, letter(1, true))
+	written, err = b.k.DeadLetter(ctx, letter(1, true))
 	require.NoError(t, err)
 	require.False(t, written)
 
-	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	letters, err := b.rdb.XRange(ctx, b.k.Keys.Dead("kafka"), "-", "+").Result()
 	require.NoError(t, err)
 	require.Len(t, letters, 2)
 	v := letters[1].Values
@@ -56,7 +56,7 @@ func TestDead(t *testing.T) {
 		head[5]}, " ") + "\n" + shards.GrantLine(&e.Grants[1])},
 		[]any{v["group"], v["entry"], v["seq"], v["class"], v["attempts"], v["entry.3"]})
 	require.Len(t, v["reason"], shards.MaxReason)
-	done, err := shards.Of(b.rdb, b.k).Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
+	done, err := b.k.Done(ctx, "kafka", stream.SeqRange{First: 1, Last: 3})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true, false}, []bool{done.Has(1), done.Has(2), done.Has(3)})
 }
@@ -66,17 +66,17 @@ func TestDeadWholeEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	require.NoError(t, b.rdb.Do(ctx, "XADD", b.k.Events(), "*", "v", "1", "junk", "a\nb\x00").Err())
+	require.NoError(t, b.rdb.Do(ctx, "XADD", b.k.Keys.Events(), "*", "v", "1", "junk", "a\nb\x00").Err())
 	b.group(t, "kafka")
 	raw := b.read(t, "kafka", "w1", 9)
 	letter := shards.Letter{Group: "kafka", Consumer: "w1", EntryID: raw[0].ID, Last: true, Class: hongbao.ClassPermanent,
 		Reason: "no", Attempts: 1}
 	for _, want := range []bool{true, false} {
-		written, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, letter)
+		written, err := b.k.DeadLetter(ctx, letter)
 		require.NoError(t, err)
 		require.Equal(t, want, written)
 	}
-	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	letters, err := b.rdb.XRange(ctx, b.k.Keys.Dead("kafka"), "-", "+").Result()
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	require.Equal(t, "a\nb\x00", letters[0].Values["entry.junk"])
@@ -95,11 +95,11 @@ func TestDeadLettersOfALargeEntry(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Grants, stream.MaxEntryGrants)
 	for i := range e.Grants {
-		_, err := shards.Of(b.rdb, b.k).DeadLetter(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: e.ID,
+		_, err := b.k.DeadLetter(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: e.ID,
 			Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent, Reason: "no", Attempts: 1})
 		require.NoError(t, err)
 	}
-	letters, err := b.rdb.XRange(ctx, b.k.Dead("kafka"), "-", "+").Result()
+	letters, err := b.rdb.XRange(ctx, b.k.Keys.Dead("kafka"), "-", "+").Result()
 	require.NoError(t, err)
 	require.Len(t, letters, len(e.Grants))
 	for i, l := range letters {

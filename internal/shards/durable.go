@@ -42,7 +42,7 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if at, ok := ctx.Deadline(); ok && at.Before(end) {
 		end = at
 	}
-	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	node, err := k.Node(ctx)
 	if err != nil {
 		return err
 	}

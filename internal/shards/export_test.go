@@ -1,11 +1,9 @@
 package shards
 
-import "github.com/redis/go-redis/v9"
-
-// States is how many states the process keeps for a shard.
-func States(keys Keys) (n int) {
-	states.Range(func(at, _ any) bool {
-		if at.(place).keys == keys {
+// Stores is how many stores the process keeps for a space.
+func Stores(of *Store) (n int) {
+	stores.Range(func(at, _ any) bool {
+		if at.(clientSpace).space == of.Space() {
 			n++
 		}
 		return true
@@ -13,5 +11,5 @@ func States(keys Keys) (n int) {
 	return n
 }
 
-// Seen is the highest seq that the process has seen of a shard by a client.
-func Seen(rdb redis.UniversalClient, keys Keys) int64 { return stateOf(rdb, keys).seen.Load() }
+// Seen is the highest seq that the process has seen of a shard by its client.
+func Seen(k *Shard) int64 { return k.state.seen.Load() }

@@ -143,16 +143,16 @@ func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, 
 
 // WantFilter asks the workers for a filter of a campaign's winners. Whoever still wants it after a second asks again:
 // each attempt to build it takes the wish away.
-func WantFilter(ctx context.Context, rdb redis.Cmdable, l *Layout, campaign, revision string) error {
-	if err := rdb.HSet(ctx, l.FiltersWanted(), campaign, revision).Err(); err != nil {
-		return fmt.Errorf("ask for a filter of the winners of campaign %s: %w", campaign, Classify(err))
+func (c Campaign) WantFilter(ctx context.Context, revision string) error {
+	if err := c.store.rdb.HSet(ctx, c.store.filtersWanted(), c.id, revision).Err(); err != nil {
+		return fmt.Errorf("ask for a filter of the winners of campaign %s: %w", c.id, Classify(err))
 	}
 	return nil
 }
 
 // WantedFilters gives the campaigns whose filters are wanted, each with its revision.
-func WantedFilters(ctx context.Context, rdb redis.Cmdable, l *Layout) (map[string]string, error) {
-	wanted, err := rdb.HGetAll(ctx, l.FiltersWanted()).Result()
+func (s *Store) WantedFilters(ctx context.Context) (map[string]string, error) {
+	wanted, err := s.rdb.HGetAll(ctx, s.filtersWanted()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("ask which filters are wanted: %w", Classify(err))
 	}
@@ -160,9 +160,9 @@ func WantedFilters(ctx context.Context, rdb redis.Cmdable, l *Layout) (map[strin
 }
 
 // UnwantFilter takes the wish for a campaign's filter away.
-func UnwantFilter(ctx context.Context, rdb redis.Cmdable, l *Layout, campaign string) error {
-	if err := rdb.HDel(ctx, l.FiltersWanted(), campaign).Err(); err != nil {
-		return fmt.Errorf("note that a filter of campaign %s was tried: %w", campaign, Classify(err))
+func (c Campaign) UnwantFilter(ctx context.Context) error {
+	if err := c.store.rdb.HDel(ctx, c.store.filtersWanted(), c.id).Err(); err != nil {
+		return fmt.Errorf("note that a filter of campaign %s was tried: %w", c.id, Classify(err))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func emptied(t *testing.T, b *bundle) {
 
 // revision is what campaign rain goes by.
 func (b *bundle) revision(ctx context.Context) string {
-	return b.rdb.HGet(ctx, b.k.Campaign("rain"), "revision").Val() // none if the key is of another type
+	return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "revision").Val() // none if the key is of another type
 }
 
 func filterPart(revision, name, text string) *shards.FilterPart {
@@ -47,7 +47,7 @@ func TestWinners(t *testing.T) {
 		b.grab(t, "rain", fmt.Sprint("u", i))
 		want[fmt.Sprint("u", i)] = true
 	}
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	n, err := k.CountWinners(t.Context(), "rain", b.revision(t.Context()))
 	require.NoError(t, err)
 	require.EqualValues(t, packets, n)
@@ -65,23 +65,23 @@ func TestWinnersAreNotFinal(t *testing.T) {
 		change func(b *bundle) error
 		why    string
 	}{
-		"missing": {func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Campaign("rain")).Err() }, "missing"},
+		"missing": {func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Keys.Campaign("rain")).Err() }, "missing"},
 		"paused": {func(b *bundle) error {
-			return b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", "paused").Err()
+			return b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "paused").Err()
 		}, "paused"},
 		"another plan": {func(b *bundle) error {
-			return b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "revision", "another").Err()
+			return b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "revision", "another").Err()
 		}, "revision"},
-		"packets": {func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Stock("rain"), "9 1").Err() }, "packets"},
+		"packets": {func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.Stock("rain"), "9 1").Err() }, "packets"},
 		"announced": {func(b *bundle) error {
-			return shards.Of(b.rdb, b.k).Announce(t.Context(), announcement(b, 5, 50))
+			return b.k.Announce(t.Context(), announcement(b, 5, 50))
 		}, "revision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setupOn(t, b.rdb)
 			emptied(t, b)
-			revision, k := b.revision(t.Context()), shards.Of(b.rdb, b.k)
+			revision, k := b.revision(t.Context()), b.k
 			require.NoError(t, c.change(b))
 			_, err := k.CountWinners(t.Context(), "rain", revision)
 			require.ErrorIs(t, err, shards.ErrNotFinal)
@@ -98,16 +98,16 @@ func TestWinnersOfGenerations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	emptied(t, b)
-	k, ctx := shards.Of(b.rdb, b.k), t.Context()
+	k, ctx := b.k, t.Context()
 	require.NoError(t, k.Announce(ctx, announcement(b, 4, 40)))
 	second := b.revision(ctx)
 	_, err := k.CountWinners(ctx, "rain", second)
 	require.ErrorContains(t, err, "(dealing)")
-	require.NoError(t, b.rdb.HSet(ctx, b.k.Campaign("rain"), "dealt", 2).Err())
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "dealt", 2).Err())
 	n, err := k.CountWinners(ctx, "rain", second)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n)
-	require.NoError(t, b.rdb.RPush(ctx, b.k.Stock("rain"), "9 1").Err())
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Keys.Stock("rain"), "9 1").Err())
 	_, err = k.CountWinners(ctx, "rain", second)
 	require.ErrorContains(t, err, "(packets)")
 	for _, revision := range []string{"h.x", "h.1", "h.65"} {
@@ -121,7 +121,7 @@ func TestPutFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	emptied(t, b)
-	k, ctx := shards.Of(b.rdb, b.k), t.Context()
+	k, ctx := b.k, t.Context()
 	revision := b.revision(ctx)
 	put := func(by, name, text string) error {
 		p := filterPart(revision, name, text)
@@ -142,9 +142,9 @@ func TestPutFilter(t *testing.T) {
 	require.False(t, found, "the older filter is none any more")
 	require.ErrorIs(t, put("w1", shards.FilterHead, "h"), shards.ErrOvertaken)
 	require.NoError(t, put("w2", shards.FilterHead, "h2"))
-	require.NoError(t, b.rdb.HSet(ctx, b.k.Campaign("rain"), "revision", "another").Err())
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "revision", "another").Err())
 	require.ErrorIs(t, put("w2", shards.FilterHead, "h3"), shards.ErrNotFinal)
-	require.NoError(t, b.rdb.HSet(ctx, b.k.Campaign("rain"), "revision", revision, "state", "closed").Err())
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "revision", revision, "state", "closed").Err())
 	require.ErrorIs(t, put("w2", "0", "c"), shards.ErrNotFinal)
 }
 
@@ -152,7 +152,7 @@ func TestPutFilter(t *testing.T) {
 func TestFilterIsALeftover(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Filter("rain"), "by", "w1").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Filter("rain"), "by", "w1").Err())
 	require.ErrorContains(t, begin(t.Context(), b), "HBLEFTOVER")
 }
 
@@ -161,14 +161,14 @@ func TestWantedFilters(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	for _, id := range []string{"rain", "snow"} {
-		require.NoError(t, shards.WantFilter(ctx, b.rdb, b.layout, id, "of "+id))
+		require.NoError(t, b.store.Campaign(id).WantFilter(ctx, "of "+id))
 	}
-	wanted, err := shards.WantedFilters(ctx, b.rdb, b.layout)
+	wanted, err := b.store.WantedFilters(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{"rain", "snow"}, slices.Sorted(maps.Keys(wanted)))
 	require.Equal(t, "of snow", wanted["snow"])
-	require.NoError(t, shards.UnwantFilter(ctx, b.rdb, b.layout, "rain"))
-	wanted, err = shards.WantedFilters(ctx, b.rdb, b.layout)
+	require.NoError(t, b.store.Campaign("rain").UnwantFilter(ctx))
+	wanted, err = b.store.WantedFilters(ctx)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"snow": "of snow"}, wanted)
 }

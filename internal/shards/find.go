@@ -18,13 +18,13 @@ type Place struct {
 }
 
 // FindCampaigns finds the campaigns of which Redis has any key on the shards. It goes over all keys of each server once.
-func FindCampaigns(ctx context.Context, rdb redis.UniversalClient, on ...Keys) (map[Place]bool, error) {
+func (s *Store) FindCampaigns(ctx context.Context, on ...*Shard) (map[Place]bool, error) {
 	heads := map[string]int{}
 	for _, k := range on {
-		heads[k.Campaign("")] = k.Index()
+		heads[k.Keys.Campaign("")] = k.Index()
 	}
 	found := map[Place]bool{}
-	err := eachKey(ctx, rdb, "*}:c:*", func(key string) {
+	err := eachKey(ctx, s.rdb, "*}:c:*", func(key string) {
 		head, id, _ := strings.Cut(key, "}:c:")
 		if shard, ok := heads[head+"}:c:"]; ok {
 			id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
@@ -67,7 +67,7 @@ func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) boo
 	if err != nil {
 		return nil, err
 	}
-	places, err := FindCampaigns(ctx, k.rdb, k.Keys)
+	places, err := k.store.FindCampaigns(ctx, k)
 	if err != nil {
 		return nil, err
 	}

@@ -65,21 +65,20 @@ type FoundCall struct {
 // deployment, founding or number of shards, and a shard that has lost its meta but not its stream.
 //
 // It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
-func Found(ctx context.Context, rdb redis.UniversalClient, layout *Layout, c FoundCall) error {
+func (s *Store) Found(ctx context.Context, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
-	if err := m.Put(ctx, rdb, layout); err != nil {
+	if err := s.PutMark(ctx, m); err != nil {
 		return err
 	}
-	for i := range layout.Len() {
+	for i, k := range s.shards {
 		epoch := int64(1)
 		if c.Epochs != nil {
 			epoch = c.Epochs[i]
 		}
-		k := layout.Shard(i)
-		server, err := serverOf(ctx, rdb, k)
+		server, err := k.server(ctx)
 		if err == nil {
-			err = m.put(ctx, rdb, layout, []string{k.Meta(), k.Events()},
+			err = s.putMark(ctx, m, []string{k.Keys.Meta(), k.Keys.Events()},
 				[]any{seqField, 0, epochField, epoch, "finished", 0, openedField, server.RunID, "shard", i, historyField,
 					server.ReplID})
 		}
@@ -90,21 +89,21 @@ func Found(ctx context.Context, rdb redis.UniversalClient, layout *Layout, c Fou
 	return nil
 }
 
-// Put marks the prefix, and no shard.
-func (m Mark) Put(ctx context.Context, rdb redis.UniversalClient, layout *Layout) error {
-	return m.put(ctx, rdb, layout, []string{layout.Deployment()},
+// PutMark marks the prefix, and no shard.
+func (s *Store) PutMark(ctx context.Context, m Mark) error {
+	return s.putMark(ctx, m, []string{s.Deployment()},
 		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
-// put marks the first key; the second one is a shard's stream.
-func (m Mark) put(ctx context.Context, rdb redis.Scripter, layout *Layout, keys []string, fields []any) error {
-	reply, err := foundScript.runPlain(ctx, rdb, keys, append([]any{m.Deployment, layout.Len(), m.Founding}, fields...))
+// putMark marks the first key; the second one is a shard's stream.
+func (s *Store) putMark(ctx context.Context, m Mark, keys []string, fields []any) error {
+	reply, err := foundScript.runPlain(ctx, s.rdb, keys, append([]any{m.Deployment, s.Len(), m.Founding}, fields...))
 	switch {
 	case err != nil:
 		return err
 	case len(reply) == 3 && reply[0] == "differs":
 		return differs(keys[0], reply[1], reply[2], map[string]string{
-			deploymentField: m.Deployment, shardsField: strconv.Itoa(layout.Len()), foundingField: m.Founding}[reply[1]])
+			deploymentField: m.Deployment, shardsField: strconv.Itoa(s.Len()), foundingField: m.Founding}[reply[1]])
 	case len(reply) == 1 && reply[0] == "lost":
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
@@ -124,8 +123,8 @@ func differs(key, field, has, want string) error {
 		key, field, has, want, what)
 }
 
-func serverOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (Server, error) {
-	node, err := NodeOf(ctx, rdb, k)
+func (k *Shard) server(ctx context.Context) (Server, error) {
+	node, err := k.Node(ctx)
 	if err != nil {
 		return Server{}, err
 	}
@@ -137,21 +136,20 @@ func serverOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (Server, e
 }
 
 // ReadMark tells whose the prefix is; false if it is nobody's.
-func ReadMark(ctx context.Context, rdb redis.UniversalClient, layout *Layout) (m Mark, shards int, found bool,
-	err error) {
-	has, err := rdb.HGetAll(ctx, layout.Deployment()).Result()
+func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, err error) {
+	has, err := s.rdb.HGetAll(ctx, s.Deployment()).Result()
 	if err != nil {
-		return Mark{}, 0, false, fmt.Errorf("read %s: %w", layout.Deployment(), Classify(err))
+		return Mark{}, 0, false, fmt.Errorf("read %s: %w", s.Deployment(), Classify(err))
 	}
 	if len(has) == 0 {
 		return Mark{}, 0, false, nil
 	}
-	if err := checkSchema(layout.Deployment(), has); err != nil {
+	if err := checkSchema(s.Deployment(), has); err != nil {
 		return Mark{}, 0, false, err
 	}
 	shards, err = strconv.Atoi(has[shardsField])
 	if err != nil {
-		return Mark{}, 0, false, differs(layout.Deployment(), shardsField, has[shardsField], strconv.Itoa(layout.Len()))
+		return Mark{}, 0, false, differs(s.Deployment(), shardsField, has[shardsField], strconv.Itoa(s.Len()))
 	}
 	return Mark{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
 }
@@ -177,8 +175,8 @@ func checkSchema(key string, has map[string]string) error {
 
 // ReadShards tells what each shard was founded as; nil for one that is not there. The error names those whose server
 // does not answer; what the others said comes with it.
-func ReadShards(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]*Founded, error) {
-	out, away, err := readShards(ctx, rdb, layout)
+func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
+	out, away, err := s.readShards(ctx)
 	if err != nil {
 		return out, fmt.Errorf("read the meta of %s: %w", numbers(away), err)
 	}
@@ -194,12 +192,11 @@ func numbers(list []int) string {
 }
 
 // readShards reads the metas. away are the shards whose server does not answer, err says why of the first one.
-func readShards(ctx context.Context, rdb redis.UniversalClient,
-	layout *Layout) (out []*Founded, away []int, err error) {
-	pipe := rdb.Pipeline()
-	cmds := make([]*redis.SliceCmd, layout.Len())
+func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err error) {
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.SliceCmd, s.Len())
 	for i := range cmds {
-		cmds[i] = pipe.HMGet(ctx, layout.Shard(i).Meta(), deploymentField, foundingField, epochField, openedField,
+		cmds[i] = pipe.HMGet(ctx, s.shards[i].Keys.Meta(), deploymentField, foundingField, epochField, openedField,
 			shardsField)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -215,11 +212,11 @@ func readShards(ctx context.Context, rdb redis.UniversalClient,
 		if v[0] == nil && v[2] == nil {
 			continue
 		}
-		text := func(j int) string { s, _ := v[j].(string); return s }
+		text := func(j int) string { t, _ := v[j].(string); return t }
 		epoch, failed := strconv.ParseInt(text(2), 10, 64)
 		if failed != nil {
 			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
-				"find out who can write to Redis", layout.Shard(i).Meta(), text(2))
+				"find out who can write to Redis", s.shards[i].Keys.Meta(), text(2))
 		}
 		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
 	}
@@ -230,17 +227,16 @@ func readShards(ctx context.Context, rdb redis.UniversalClient,
 // missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
 // nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what
 // needs them fails, the others go on.
-func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
-	deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
-	m, n, found, err := ReadMark(ctx, rdb, layout)
-	all, silent, failed := readShards(ctx, rdb, layout)
-	_, cluster := rdb.(*redis.ClusterClient)
+func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
+	m, n, found, err := s.ReadMark(ctx)
+	all, silent, failed := s.readShards(ctx)
+	_, cluster := s.rdb.(*redis.ClusterClient)
 	if some := cluster && len(silent) < len(all) && hongbao.IsOutage(failed); some {
 		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
 			failed)
 		failed = nil
 		if hongbao.IsOutage(err) { // the prefix is marked on the same node: each shard says the same of itself
-			m, n, found, err = markOf(layout, all)
+			m, n, found, err = s.markOf(all)
 		}
 	}
 	switch {
@@ -249,16 +245,16 @@ func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 	case !found:
 		return m, away, hongbao.Errorf(hongbao.ClassBroken,
 			"%w: this Redis has no deployment under redis key %s. If redis.addrs and deployment.key_prefix name the right "+
-				"one, Redis has lost it: %s", ErrNotFounded, layout.Deployment(), afterLoss)
+				"one, Redis has lost it: %s", ErrNotFounded, s.Deployment(), afterLoss)
 	case m.Deployment != deployment:
-		return m, away, differs(layout.Deployment(), deploymentField, m.Deployment, deployment)
-	case n != layout.Len():
-		return m, away, differs(layout.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(layout.Len()))
+		return m, away, differs(s.Deployment(), deploymentField, m.Deployment, deployment)
+	case n != s.Len():
+		return m, away, differs(s.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(s.Len()))
 	case failed != nil:
 		return m, away, fmt.Errorf("read the meta of %s: %w", numbers(silent), failed)
 	}
 	for i, has := range all {
-		switch key := layout.Shard(i).Meta(); {
+		switch key := s.shards[i].Keys.Meta(); {
 		case has == nil && slices.Contains(silent, i):
 		case has == nil:
 			return m, away, hongbao.Errorf(hongbao.ClassBroken,
@@ -272,13 +268,13 @@ func Open(ctx context.Context, rdb redis.UniversalClient, layout *Layout,
 }
 
 // markOf is what the first shard that is there says of all.
-func markOf(layout *Layout, all []*Founded) (m Mark, shards int, found bool, err error) {
+func (s *Store) markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
 	for i, has := range all {
 		if has == nil {
 			continue
 		}
 		if shards, err = strconv.Atoi(has.shards); err != nil {
-			err = differs(layout.Shard(i).Meta(), shardsField, has.shards, strconv.Itoa(layout.Len()))
+			err = differs(s.shards[i].Keys.Meta(), shardsField, has.shards, strconv.Itoa(s.Len()))
 		}
 		return has.Mark, shards, true, err
 	}

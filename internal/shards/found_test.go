@@ -13,14 +13,14 @@ import (
 func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	before := b.dump(t)
-	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "other"}), `deployment is "test"`)
-	more, err := shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 2})
+	require.ErrorContains(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "other"}), `deployment is "test"`)
+	more, err := shards.Of(b.rdb, hongbao.Space{Prefix: b.prefix, Shards: 2})
 	require.NoError(t, err)
-	same := more.Shard(0).Meta() == b.k.Meta()
+	same := more.Shard(0).Keys.Meta() == b.k.Keys.Meta()
 	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
-	require.ErrorContains(t, shards.Found(t.Context(), b.rdb, more, shards.FoundCall{Deployment: "test"}), `shards is "1"`)
+	require.ErrorContains(t, more.Found(t.Context(), shards.FoundCall{Deployment: "test"}), `shards is "1"`)
 	require.Equal(t, before, b.dump(t))
 }
 
@@ -38,12 +38,12 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 				continue
 			}
 			prefix := testkit.Prefix(t)
-			first, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: from})
+			first, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: from})
 			require.NoError(t, err)
-			second, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: to})
+			second, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: to})
 			require.NoError(t, err)
-			require.NoError(t, shards.Found(t.Context(), rdb, first, shards.FoundCall{Deployment: "d"}))
-			require.ErrorContains(t, shards.Found(t.Context(), rdb, second, shards.FoundCall{Deployment: "d"}),
+			require.NoError(t, first.Found(t.Context(), shards.FoundCall{Deployment: "d"}))
+			require.ErrorContains(t, second.Found(t.Context(), shards.FoundCall{Deployment: "d"}),
 				"belongs to something else", "%d, then %d shards", from, to)
 		}
 	}
@@ -56,27 +56,27 @@ func TestOpenWritesNothing(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: prefix, Shards: 3})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 3})
 	require.NoError(t, err)
-	b := &bundle{rdb: rdb, layout: layout, prefix: prefix, k: layout.Shard(1)}
+	b := &bundle{rdb: rdb, store: st, prefix: prefix, k: st.Shard(1)}
 	refused := func(part string) {
 		t.Helper()
 		before := b.dump(t)
-		_, _, err := shards.Open(t.Context(), rdb, layout, "prod")
+		_, _, err := st.Open(t.Context(), "prod")
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 		require.ErrorContains(t, err, part)
 		require.Equal(t, before, b.dump(t))
 	}
 	refused("run `hongbao recover`")
-	require.NoError(t, shards.Found(t.Context(), rdb, layout,
+	require.NoError(t, st.Found(t.Context(),
 		shards.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)
-	m, _, err := shards.Open(t.Context(), rdb, layout, "prod")
+	m, _, err := st.Open(t.Context(), "prod")
 	require.NoError(t, err)
 	require.Equal(t, shards.Mark{Deployment: "prod", Founding: "abc"}, m)
 	require.Equal(t, before, b.dump(t))
 
-	meta, err := rdb.HGetAll(t.Context(), b.k.Meta()).Result()
+	meta, err := rdb.HGetAll(t.Context(), b.k.Keys.Meta()).Result()
 	require.NoError(t, err)
 	info, err := rdb.InfoMap(t.Context(), "server", "replication").Result()
 	require.NoError(t, err)
@@ -91,24 +91,24 @@ func TestOpenWritesNothing(t *testing.T) {
 		return func() { require.NoError(t, rdb.HSet(t.Context(), key, field, was).Err()) }
 	}
 	for _, c := range []struct{ key, field, value, part string }{
-		{layout.Deployment(), "deployment", "staging", `its deployment is "staging"`},
-		{layout.Deployment(), "shards", "4", `its shards is "4"`},
-		{layout.Deployment(), "shards", "four", `its shards is "four"`},
-		{layout.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
-		{layout.Deployment(), "lowest", "2", "upgrade this program"},
-		{b.k.Meta(), "founding", "xyz", `its founding is "xyz"`},
-		{b.k.Meta(), "epoch", "x", "no number"},
+		{st.Deployment(), "deployment", "staging", `its deployment is "staging"`},
+		{st.Deployment(), "shards", "4", `its shards is "4"`},
+		{st.Deployment(), "shards", "four", `its shards is "four"`},
+		{st.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
+		{st.Deployment(), "lowest", "2", "upgrade this program"},
+		{b.k.Keys.Meta(), "founding", "xyz", `its founding is "xyz"`},
+		{b.k.Keys.Meta(), "epoch", "x", "no number"},
 	} {
 		back := change(c.key, c.field, c.value)
 		refused(c.part)
 		back()
 	}
-	back := change(layout.Deployment(), "schema", "7")
-	_, _, err = shards.Open(t.Context(), rdb, layout, "prod")
+	back := change(st.Deployment(), "schema", "7")
+	_, _, err = st.Open(t.Context(), "prod")
 	require.NoError(t, err, "a newer layout is no reason for an older build to stop, until its lowest version says so")
 	back()
-	require.NoError(t, rdb.Del(t.Context(), b.k.Meta()).Err())
+	require.NoError(t, rdb.Del(t.Context(), b.k.Keys.Meta()).Err())
 	refused("Redis has lost shard 1")
-	require.NoError(t, rdb.Del(t.Context(), layout.Deployment()).Err())
+	require.NoError(t, rdb.Del(t.Context(), st.Deployment()).Err())
 	refused("`hongbao recover`")
 }

@@ -204,7 +204,7 @@ type Reopening struct {
 
 // Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat
 // answers the same.
-func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool, error) {
+func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
 		keys = append(keys, k.Keys.Claims(sink))
@@ -239,7 +239,7 @@ func (k *Shard) Reopen(ctx context.Context, layout *Layout, o *Reopening) (bool,
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))
 	}
-	args = append(args, deploymentField, o.Mark.Deployment, shardsField, layout.Len(), foundingField, o.Mark.Founding,
+	args = append(args, deploymentField, o.Mark.Deployment, shardsField, k.store.Len(), foundingField, o.Mark.Founding,
 		"shard", k.Keys.Index())
 	reply, err := openScript.runPlain(ctx, conn, keys, args)
 	if err != nil {

@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // announcement is that of rain's second generation, which brings the place to so many packets.
 func announcement(b *bundle, share int64, amount hongbao.Amount) *shards.Announcement {
-	hash := b.rdb.HGet(context.Background(), b.k.Campaign("rain"), "hash").Val()
+	hash := b.rdb.HGet(context.Background(), b.k.Keys.Campaign("rain"), "hash").Val()
 	return &shards.Announcement{Campaign: "rain", Hash: hash, Generation: 2, Plan: "p2", Packets: share, Total: amount,
 		Share: share, ShareAmount: amount}
 }
@@ -25,7 +24,7 @@ func announcement(b *bundle, share int64, amount hongbao.Amount) *shards.Announc
 func TestTopUpOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ctx, k := t.Context(), shards.Of(b.rdb, b.k)
+	ctx, k := t.Context(), b.k
 	b.load(t, spec("rain", 1))
 	c := call("rain", "u1/r1")
 	ask := func(generation int64, users ...string) hongbao.Answer {
@@ -77,7 +76,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.NoError(t, err)
 	_, err = k.PurgeCampaign(ctx, "rain", 0)
 	require.NoError(t, err)
-	keys, err := b.rdb.Keys(ctx, b.k.Campaign("rain")+"*").Result()
+	keys, err := b.rdb.Keys(ctx, b.k.Keys.Campaign("rain")+"*").Result()
 	require.NoError(t, err)
 	require.Empty(t, keys)
 }
@@ -86,7 +85,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	b.load(t, spec("rain", 1))
 	shows := func(want bool, when string) {
 		t.Helper()
@@ -127,7 +126,7 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 func TestEmptyGenerationOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	b.load(t, spec("rain", 1))
 	a := announcement(b, 1, 10)
 	require.NoError(t, k.Announce(t.Context(), a))
@@ -139,7 +138,7 @@ func TestEmptyGenerationOfAPlace(t *testing.T) {
 	for range 2 {
 		at, err := k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: a.Hash, Generation: 2, Before: 1, First: 2})
 		require.NoError(t, err)
-		require.Equal(t, shards.LoadState{State: campaigns.Open, Hash: a.Hash, Loaded: 1, Dealt: 2}, at)
+		require.Equal(t, shards.LoadState{State: shards.StateOpen, Hash: a.Hash, Loaded: 1, Dealt: 2}, at)
 	}
 	answers, err = k.Grab(t.Context(), c, nil)
 	require.NoError(t, err)
@@ -151,7 +150,7 @@ func TestAnnounceRefuses(t *testing.T) {
 	b := setup(t)
 	state := func(s string) func(*bundle, *shards.Announcement) {
 		return func(b *bundle, _ *shards.Announcement) {
-			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", s).Err())
+			require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", s).Err())
 		}
 	}
 	for name, c := range map[string]struct {
@@ -173,15 +172,15 @@ func TestAnnounceRefuses(t *testing.T) {
 			hongbao.ClassConflict},
 		"less than it has": {func(_ *bundle, a *shards.Announcement) { a.Share = 4 }, "HBSTOCK", hongbao.ClassBroken},
 		"another plan of the generation": {func(b *bundle, a *shards.Announcement) {
-			require.NoError(t, shards.Of(b.rdb, b.k).Announce(t.Context(), a))
+			require.NoError(t, b.k.Announce(t.Context(), a))
 			a.Plan = "other"
 		}, "another plan", hongbao.ClassConflict},
 		"before the last one is dealt": {func(b *bundle, a *shards.Announcement) {
-			require.NoError(t, shards.Of(b.rdb, b.k).Announce(t.Context(), a))
+			require.NoError(t, b.k.Announce(t.Context(), a))
 			a.Generation = 3
 		}, "when that one is dealt", hongbao.ClassPermanent},
 		"a stock that nobody dealt": {func(b *bundle, _ *shards.Announcement) {
-			require.NoError(t, b.rdb.RPush(t.Context(), b.k.StockOf("rain", 2), "9 9").Err())
+			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Keys.StockOf("rain", 2), "9 9").Err())
 		}, "HBLEFTOVER", hongbao.ClassBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +189,7 @@ func TestAnnounceRefuses(t *testing.T) {
 			a := announcement(b, 7, 70)
 			c.prep(b, a)
 			before := b.dump(t)
-			err := shards.Of(b.rdb, b.k).Announce(t.Context(), a)
+			err := b.k.Announce(t.Context(), a)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, c.class, hongbao.ClassOf(err))
 			require.Empty(t, differ(before, b.dump(t)))
@@ -204,10 +203,10 @@ func TestLoadRefusesAnotherSum(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 1))
 	a := announcement(b, 2, 20)
-	require.NoError(t, shards.Of(b.rdb, b.k).Announce(t.Context(), a))
+	require.NoError(t, b.k.Announce(t.Context(), a))
 	before := b.dump(t)
 	for _, amounts := range [][]hongbao.Amount{{11}, {5, 5}} {
-		_, err := shards.Of(b.rdb, b.k).LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: a.Hash, Generation: 2,
+		_, err := b.k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: a.Hash, Generation: 2,
 			Before: 1, First: 2, Amounts: amounts})
 		require.ErrorContains(t, err, "HBSTOCK")
 		require.Empty(t, differ(before, b.dump(t)))
@@ -218,19 +217,19 @@ func TestLoadRefusesAnotherSum(t *testing.T) {
 func TestOnePlaceOfSeveral(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	fields := []string{"from", "1", "to", "9999999999998", "user_campaign", "2", "user_day", "", "user_hour", "",
 		"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", "3", "total", "9"}
 	create := &shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields, Places: 2, Place: 1, Share: 1,
 		ShareAmount: 4}
 	_, err := k.CreateCampaign(t.Context(), create)
 	require.NoError(t, err)
-	require.ErrorContains(t, k.SetState(t.Context(), "rain", campaigns.Open, campaigns.Loading), "not all its packets")
+	require.ErrorContains(t, k.SetState(t.Context(), "rain", shards.StateOpen, shards.StateLoading), "not all its packets")
 	at, err := k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 2, Step: 2,
 		Amounts: []hongbao.Amount{4}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, at.Loaded)
-	require.NoError(t, k.SetState(t.Context(), "rain", campaigns.Open, campaigns.Loading))
+	require.NoError(t, k.SetState(t.Context(), "rain", shards.StateOpen, shards.StateLoading))
 	granted := b.grab(t, "rain", "u1/r1")[0]
 	require.EqualValues(t, 2, granted.Receipts[0].Packet)
 

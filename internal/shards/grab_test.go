@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -56,7 +55,7 @@ func TestGrabAgainstModel(t *testing.T) {
 
 type history struct {
 	b      *bundle
-	k      shards.Keys
+	k      *shards.Shard
 	r      *rand.Rand
 	m      *model
 	users  int
@@ -73,11 +72,11 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 		b: b, r: rand.New(rand.NewPCG(seed, 1)), seen: map[hongbao.Outcome]int{}, limits: map[hongbao.Limit]bool{},
 		name: fmt.Sprintf("history %d", seed),
 	}
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: fmt.Sprintf("%s-%d", b.prefix, seed), Shards: 1})
+	st, err := shards.Of(b.rdb, hongbao.Space{Prefix: fmt.Sprintf("%s-%d", b.prefix, seed), Shards: 1})
 	require.NoError(t, err)
-	h.b = &bundle{rdb: b.rdb, layout: layout, k: layout.Shard(0)}
+	h.b = &bundle{rdb: b.rdb, store: st, k: st.Shard(0)}
 	h.k = h.b.k
-	require.NoError(t, shards.Found(t.Context(), b.rdb, layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	c := h.spec()
 	h.users = 1 + h.r.IntN(60)
 	h.m, err = newModel(c, h.b.load(t, c))
@@ -87,7 +86,7 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	}
 	if h.r.IntN(2) == 0 { // the scripts look no further at the other places
 		h.m.places = 3
-		require.NoError(t, b.rdb.HSet(t.Context(), h.k.Campaign(c.ID), "places", h.m.places, "place", 0).Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), h.k.Keys.Campaign(c.ID), "places", h.m.places, "place", 0).Err())
 	}
 	return h
 }
@@ -137,17 +136,17 @@ func (h *history) past(t *testing.T) {
 	}
 	id := m.spec.ID
 	for user := range m.receipts {
-		pipe.HSet(t.Context(), h.k.Receipts(id), user, m.stored(user))
+		pipe.HSet(t.Context(), h.k.Keys.Receipts(id), user, m.stored(user))
 	}
 	for hash, counts := range m.counters {
 		for field, n := range counts {
-			pipe.HSet(t.Context(), h.k.Counters(id, hash), field, n)
+			pipe.HSet(t.Context(), h.k.Keys.Counters(id, hash), field, n)
 		}
 	}
 	m.events = nil
-	pipe.LTrim(t.Context(), h.k.Stock(id), m.granted, -1)
+	pipe.LTrim(t.Context(), h.k.Keys.Stock(id), m.granted, -1)
 	m.finished = m.seq - h.r.Int64N(m.seq+1)
-	pipe.HSet(t.Context(), h.k.Meta(), "seq", m.seq, "finished", m.finished)
+	pipe.HSet(t.Context(), h.k.Keys.Meta(), "seq", m.seq, "finished", m.finished)
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
 }
@@ -193,7 +192,7 @@ func (h *history) play(t *testing.T) {
 			c.Terms = h.terms
 		}
 		var err error
-		answers, err = shards.Of(h.b.rdb, h.k).Grab(t.Context(), c, answers)
+		answers, err = h.k.Grab(t.Context(), c, answers)
 		require.NoError(t, err, h.name)
 		h.terms = c.Terms
 		require.Len(t, answers, n)
@@ -241,34 +240,34 @@ func (h *history) held(n int) [][]time.Time {
 
 // disturb is what else happens to a campaign between calls.
 func (h *history) disturb(t *testing.T) {
-	ctx, m, shard := t.Context(), h.m, shards.Of(h.b.rdb, h.k)
+	ctx, m, shard := t.Context(), h.m, h.k
 	switch h.r.IntN(16) {
 	case 7, 8:
 		h.announce(t)
 	case 9, 10:
 		h.deal(t)
 	case 0:
-		if m.state == campaigns.Open && !m.frozen {
-			require.NoError(t, shard.SetState(ctx, m.spec.ID, campaigns.Paused, campaigns.Open))
-			m.state = campaigns.Paused
+		if m.state == shards.StateOpen && !m.frozen {
+			require.NoError(t, shard.SetState(ctx, m.spec.ID, shards.StatePaused, shards.StateOpen))
+			m.state = shards.StatePaused
 		}
 	case 1, 2, 3:
 		m.frozen = false
-		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Meta(), "frozen").Err())
-		if m.state == campaigns.Paused {
-			require.NoError(t, shard.SetState(ctx, m.spec.ID, campaigns.Open, campaigns.Paused))
-			m.state = campaigns.Open
+		require.NoError(t, h.b.rdb.HDel(ctx, h.k.Keys.Meta(), "frozen").Err())
+		if m.state == shards.StatePaused {
+			require.NoError(t, shard.SetState(ctx, m.spec.ID, shards.StateOpen, shards.StatePaused))
+			m.state = shards.StateOpen
 		}
 	case 4:
 		m.maxBacklog = 1 + h.r.Int64N(60)
 	case 5:
 		m.maxBacklog = 1e6
 		m.finished = m.seq
-		require.NoError(t, h.b.rdb.HSet(ctx, h.k.Meta(), "finished", m.seq).Err())
+		require.NoError(t, h.b.rdb.HSet(ctx, h.k.Keys.Meta(), "finished", m.seq).Err())
 	case 6:
 		if h.r.IntN(3) == 0 {
 			m.frozen = true
-			require.NoError(t, h.b.rdb.HSet(ctx, h.k.Meta(), "frozen", "1").Err())
+			require.NoError(t, h.b.rdb.HSet(ctx, h.k.Keys.Meta(), "frozen", "1").Err())
 		}
 	}
 }
@@ -290,7 +289,7 @@ func (h *history) announce(t *testing.T) {
 	}
 	a.Packets, a.Total = a.Share, a.ShareAmount
 	for range 2 {
-		require.NoError(t, shards.Of(h.b.rdb, h.k).Announce(t.Context(), a), h.name)
+		require.NoError(t, h.k.Announce(t.Context(), a), h.name)
 	}
 }
 
@@ -308,7 +307,7 @@ func (h *history) deal(t *testing.T) {
 		First: m.numbered + step, Step: step, Amounts: m.coming[:n]}
 	m.deal(n, step)
 	for range 2 {
-		at, err := shards.Of(h.b.rdb, h.k).LoadChunk(t.Context(), c)
+		at, err := h.k.LoadChunk(t.Context(), c)
 		require.NoError(t, err, h.name)
 		require.Equal(t, shards.LoadState{State: m.state, Hash: c.Hash, Loaded: m.loaded, Dealt: m.dealt}, at, h.name)
 	}
@@ -316,7 +315,7 @@ func (h *history) deal(t *testing.T) {
 
 func (h *history) hash(t *testing.T) string {
 	t.Helper()
-	hash, err := h.b.rdb.HGet(t.Context(), h.k.Campaign(h.m.spec.ID), "hash").Result()
+	hash, err := h.b.rdb.HGet(t.Context(), h.k.Keys.Campaign(h.m.spec.ID), "hash").Result()
 	require.NoError(t, err)
 	return hash
 }
@@ -325,7 +324,7 @@ func (h *history) hash(t *testing.T) string {
 func (h *history) stock(t *testing.T) (all []string) {
 	t.Helper()
 	for g := range h.m.newest {
-		stock, err := h.b.rdb.LRange(t.Context(), h.k.StockOf(h.m.spec.ID, g+1), 0, -1).Result()
+		stock, err := h.b.rdb.LRange(t.Context(), h.k.Keys.StockOf(h.m.spec.ID, g+1), 0, -1).Result()
 		require.NoError(t, err)
 		all = append(all, stock...)
 	}
@@ -335,7 +334,7 @@ func (h *history) stock(t *testing.T) (all []string) {
 // conserved: funded = granted + left, in packets and in money, by the stock itself and by the campaign's counts.
 func (h *history) conserved(t *testing.T) {
 	stock := h.stock(t)
-	f, err := shards.Of(h.b.rdb, h.k).CampaignFields(t.Context(), h.m.spec.ID)
+	f, err := h.k.CampaignFields(t.Context(), h.m.spec.ID)
 	require.NoError(t, err)
 	var left int64
 	for _, s := range stock {
@@ -366,32 +365,32 @@ func (h *history) compare(t *testing.T) {
 	}
 	require.Equal(t, want, h.stock(t), h.name)
 
-	receipts, err := h.b.rdb.HGetAll(ctx, h.k.Receipts(id)).Result()
+	receipts, err := h.b.rdb.HGetAll(ctx, h.k.Keys.Receipts(id)).Result()
 	require.NoError(t, err)
 	require.Len(t, receipts, len(m.receipts), h.name)
 	for user, text := range receipts {
 		require.Equal(t, m.stored(user), text, h.name)
 	}
-	hashes, err := h.b.rdb.Keys(ctx, h.k.Counters(id, "*")).Result()
+	hashes, err := h.b.rdb.Keys(ctx, h.k.Keys.Counters(id, "*")).Result()
 	require.NoError(t, err)
 	require.Len(t, hashes, len(m.counters), h.name)
 	for hash, counts := range m.counters {
-		counters, err := h.b.rdb.HGetAll(ctx, h.k.Counters(id, hash)).Result()
+		counters, err := h.b.rdb.HGetAll(ctx, h.k.Keys.Counters(id, hash)).Result()
 		require.NoError(t, err)
 		require.Len(t, counters, len(counts), h.name)
 		for field, n := range counts {
 			require.Equal(t, n, number(t, counters[field]), "%s: %s %s", h.name, hash, field)
 		}
 	}
-	f, err := shards.Of(h.b.rdb, h.k).CampaignFields(ctx, id)
+	f, err := h.k.CampaignFields(ctx, id)
 	require.NoError(t, err)
 	require.Equal(t, []int64{m.granted, int64(m.amount)}, []int64{number(t, f["granted"]), number(t, f["granted_amount"])},
 		h.name)
-	meta, err := h.b.rdb.HGetAll(ctx, h.k.Meta()).Result()
+	meta, err := h.b.rdb.HGetAll(ctx, h.k.Keys.Meta()).Result()
 	require.NoError(t, err)
 	require.Equal(t, m.seq, number(t, meta["seq"]), h.name)
 
-	entries, err := shards.Of(h.b.rdb, h.k).Entries(ctx, "-", "+")
+	entries, err := h.k.Entries(ctx, "-", "+")
 	require.NoError(t, err)
 	var events []hongbao.Grant
 	for _, e := range entries {
@@ -416,7 +415,7 @@ func TestGrabRefusesBadCalls(t *testing.T) {
 	unbounded := call("rain", "u1")
 	unbounded.MaxBacklog = -1
 	for name, c := range map[string]*shards.GrabCall{"none": call("rain"), "129": call("rain", many...), "bound": unbounded} {
-		_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), c, nil)
+		_, err := b.k.Grab(t.Context(), c, nil)
 		require.Error(t, err, name)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
 	}
@@ -431,7 +430,7 @@ func TestGrabFacts(t *testing.T) {
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
 	before := b.dump(t)
-	_, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
+	_, err := b.k.Grab(t.Context(), call("rain", "u1"), nil)
 	var facts *shards.FactsError
 	require.ErrorAs(t, err, &facts)
 	require.Equal(t, "device", facts.Names)
@@ -441,18 +440,18 @@ func TestGrabFacts(t *testing.T) {
 func TestGrabUnknownAndLoading(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1", "u2"), nil)
+	answers, err := b.k.Grab(t.Context(), call("rain", "u1", "u2"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, answers[1].Outcome)
 
-	_, err = shards.Of(b.rdb, b.k).CreateCampaign(t.Context(),
+	_, err = b.k.CreateCampaign(t.Context(),
 		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 			"from", "1", "to", "9", "user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "",
 			"zone", "0:0",
 			"packets", "1", "total", "1",
 		}})
 	require.NoError(t, err)
-	answers, err = shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", "u1"), nil)
+	answers, err = b.k.Grab(t.Context(), call("rain", "u1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeNotStarted, answers[0].Outcome)
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
+	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // model is one place of a plain campaign: what grab.lua must agree with.
 type model struct {
 	spec       hongbao.Campaign
-	zone       []campaigns.Transition
+	zone       []shards.Transition
 	state      string
 	places     int
 	newest     int64            // generation that was announced
@@ -35,12 +35,12 @@ type model struct {
 }
 
 func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
-	zone, err := campaigns.Transitions(c)
+	zone, err := shards.Transitions(c)
 	if err != nil {
 		return nil, err
 	}
 	m := &model{
-		spec: c, zone: zone, state: campaigns.Open, maxBacklog: 1e6, places: 1, newest: 1,
+		spec: c, zone: zone, state: shards.StateOpen, maxBacklog: 1e6, places: 1, newest: 1,
 		stock: map[int64][]hongbao.Receipt{}, receipts: map[string][]hongbao.Receipt{},
 		counters: map[string]map[string]int64{},
 	}
@@ -101,7 +101,7 @@ func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now ti
 // refusal is what the campaign's state and window say to a user who has nothing yet; no outcome if nothing.
 func (m *model) refusal(now time.Time) hongbao.Answer {
 	switch {
-	case m.state == campaigns.Paused && now.Before(m.spec.To):
+	case m.state == shards.StatePaused && now.Before(m.spec.To):
 		return hongbao.Answer{Outcome: hongbao.OutcomePaused, Time: now}
 	case now.Before(m.spec.From):
 		return hongbao.Answer{Outcome: hongbao.OutcomeNotStarted, Starts: m.spec.From, Time: now}
@@ -142,15 +142,15 @@ func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao
 			if l.By != hongbao.ByUser || l.Per != per {
 				continue
 			}
-			bucket, _ := campaigns.Bucket(m.zone, per, now.UnixMilli())
+			bucket, _ := shards.Bucket(m.zone, per, now.UnixMilli())
 			var count int64
 			for _, r := range m.receipts[g.User] {
-				if b, _ := campaigns.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
+				if b, _ := shards.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
 					count++
 				}
 			}
 			for _, at := range held {
-				if b, _ := campaigns.Bucket(m.zone, per, at.UnixMilli()); b == bucket {
+				if b, _ := shards.Bucket(m.zone, per, at.UnixMilli()); b == bucket {
 					count++
 				}
 			}
@@ -172,7 +172,7 @@ func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao
 
 func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	hit := &hongbao.LimitHit{Limit: l}
-	if _, resets := campaigns.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
+	if _, resets := shards.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
 		hit.Resets = time.UnixMilli(resets)
 	}
 	return hit
@@ -187,7 +187,7 @@ func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, 
 		}
 	}
 	bucket := ""
-	if b, _ := campaigns.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
+	if b, _ := shards.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
 		bucket = fmt.Sprint(b)
 	}
 	return fmt.Sprintf("%.1s%s", l.Per, bucket), fmt.Sprintf("%d:%s", position, g.Facts[l.By])

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,7 +15,7 @@ import (
 
 // Held is what a user holds in a campaign by Redis, on one place, and what it depends on whether he may be told.
 type Held struct {
-	Place    Keys
+	Place    *Shard
 	Receipts []hongbao.Receipt // without codes
 	Currency string
 	Codes    bool // the packets have codes
@@ -30,29 +29,28 @@ type Held struct {
 // UserHeld reads what a user holds on one place. ErrNotInRedis (Permanent) if the campaign is not there, with ErrLost
 // as well if Redis has lost something of it and may have lost his receipts: the ledger has them.
 func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
-	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	node, err := k.Node(ctx)
 	if err != nil {
-		return Held{Place: k.Keys}, err
+		return Held{Place: k}, err
 	}
 	list, errs := heldOn(ctx, node, []*Shard{k}, campaign, user)
 	return list[0], errs[0]
 }
 
-// UserHeldOver reads what a user holds in a campaign, on each of its places in their order. If one of them fails there
-// is an error: a caller told of the others alone would miss receipts. list then has what was read.
-func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign, user string) (list []Held,
-	err error) {
-	home, err := Of(rdb, layout.Home(campaign)).UserHeld(ctx, campaign, user)
+// Held reads what a user holds in the campaign, on each of its places in their order. If one of them fails there is an
+// error: a caller told of the others alone would miss receipts. list then has what was read.
+func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error) {
+	home, err := c.Home().UserHeld(ctx, c.id, user)
 	list = []Held{home}
 	if err != nil || home.places == "" {
 		return list, err
 	}
 	n, _ := strconv.Atoi(home.places) // 0 for a text that is no number
-	places, err := layout.checkedPlaces(campaign, n)
+	places, err := c.placesOf(n)
 	if err != nil {
 		return list, err
 	}
-	others, errs := heldOver(ctx, rdb, places[1:], campaign, user)
+	others, errs := c.heldOver(ctx, places[1:], user)
 	for i := range errs {
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("on shard %d, one of %d: %w", others[i].Place.Index(), n, errs[i])
@@ -62,20 +60,15 @@ func UserHeldOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout
 }
 
 // heldOver asks places at once: with one question where there is one server.
-func heldOver(ctx context.Context, rdb redis.UniversalClient, places []Keys, campaign, user string) ([]Held, []error) {
-	of := make([]*Shard, len(places))
-	for i, k := range places {
-		of[i] = Of(rdb, k)
+func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([]Held, []error) {
+	if _, cluster := c.store.rdb.(*redis.ClusterClient); !cluster {
+		return heldOn(ctx, c.store.rdb, places, c.id, user)
 	}
-	if _, cluster := rdb.(*redis.ClusterClient); !cluster {
-		return heldOn(ctx, rdb, of, campaign, user)
-	}
-	list, errs := make([]Held, len(places)), make([]error, len(places))
-	var asking sync.WaitGroup
-	for i, k := range of {
-		asking.Go(func() { list[i], errs[i] = k.UserHeld(ctx, campaign, user) })
-	}
-	asking.Wait()
+	list := make([]Held, len(places))
+	errs := Each(len(places), func(i int) (err error) {
+		list[i], err = places[i].UserHeld(ctx, c.id, user)
+		return err
+	})
 	return list, errs
 }
 
@@ -105,7 +98,7 @@ func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.St
 	fields := p.HMGet(ctx, k.Keys.Campaign(campaign), "from", LostField, "state", CodesField, "currency", "durability",
 		placesField)
 	return func() (Held, error) {
-		h := Held{Place: k.Keys}
+		h := Held{Place: k}
 		err := text.Err()
 		if errors.Is(err, redis.Nil) {
 			err = nil
@@ -125,7 +118,7 @@ func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (H
 	h.Class = hongbao.Durability(class)
 	h.places, _ = v[6].(string)
 	from, there := v[0].(string)
-	switch lost := v[1] != nil || v[2] == stateFrozen; {
+	switch lost := v[1] != nil || v[2] == StateFrozen; {
 	case !there:
 		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	case receipts == "" && lost:

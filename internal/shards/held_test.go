@@ -13,25 +13,25 @@ import (
 )
 
 // over is a deployment of five shards with campaign "rain" of nine packets on three of them; a user may have three.
-func over(t *testing.T) (*redis.Client, *shards.Layout, []shards.Keys) {
+func over(t *testing.T) (*redis.Client, *shards.Store, []*shards.Shard) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	rdb := testkit.Redis(t).Client(t)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 5})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 5})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	c := spec("rain", 9)
 	c.Shards, c.Limits = 3, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}}
-	(&bundle{rdb: rdb, layout: layout}).load(t, c)
-	return rdb, layout, layout.Places("rain", 3)
+	(&bundle{rdb: rdb, store: st}).load(t, c)
+	return rdb, st, st.Places("rain", 3)
 }
 
-func grabOn(t *testing.T, rdb *redis.Client, k shards.Keys, user string, n int) {
+func grabOn(t *testing.T, rdb *redis.Client, k *shards.Shard, user string, n int) {
 	t.Helper()
 	for range n {
-		answers, err := shards.Of(rdb, k).Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+		answers, err := k.Grab(t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 			Grabs: []*hongbao.Grab{{Campaign: "rain", User: user}}}, nil)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
@@ -41,9 +41,9 @@ func grabOn(t *testing.T, rdb *redis.Client, k shards.Keys, user string, n int) 
 // What a user holds is read on every place of the campaign, or not at all.
 func TestUserHeldOverPlaces(t *testing.T) {
 	t.Parallel()
-	rdb, layout, places := over(t)
+	rdb, st, places := over(t)
 	held := func(user string) ([]shards.Held, error) {
-		return shards.UserHeldOver(t.Context(), rdb, layout, "rain", user)
+		return st.Campaign("rain").Held(t.Context(), user)
 	}
 	list, err := held("u1")
 	require.NoError(t, err)
@@ -64,24 +64,24 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	}
 	require.Equal(t, []int64{3, 1, 2}, packets)
 
-	require.NoError(t, rdb.HSet(t.Context(), places[1].Meta(), "frozen", 1).Err())
+	require.NoError(t, rdb.HSet(t.Context(), places[1].Keys.Meta(), "frozen", 1).Err())
 	list, err = held("u1")
 	require.NoError(t, err)
 	require.NoError(t, list[0].Open)
 	require.ErrorIs(t, list[1].Open, shards.ErrFrozen)
-	require.NoError(t, rdb.HDel(t.Context(), places[1].Meta(), "frozen").Err())
+	require.NoError(t, rdb.HDel(t.Context(), places[1].Keys.Meta(), "frozen").Err())
 
-	require.NoError(t, rdb.HSet(t.Context(), places[2].Campaign("rain"), "state", "frozen").Err())
+	require.NoError(t, rdb.HSet(t.Context(), places[2].Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err = held("u2")
 	require.ErrorIs(t, err, shards.ErrLost)
-	require.NoError(t, rdb.Del(t.Context(), places[2].Campaign("rain")).Err())
+	require.NoError(t, rdb.Del(t.Context(), places[2].Keys.Campaign("rain")).Err())
 	list, err = held("u1")
 	require.ErrorIs(t, err, shards.ErrNotInRedis, "the receipts of the others are not all")
 	require.Len(t, list, 3)
-	require.NoError(t, rdb.Set(t.Context(), places[2].Campaign("rain"), "x", 0).Err())
+	require.NoError(t, rdb.Set(t.Context(), places[2].Keys.Campaign("rain"), "x", 0).Err())
 	_, err = held("u1")
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.NoError(t, rdb.HSet(t.Context(), places[0].Campaign("rain"), "places", "many").Err())
+	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Campaign("rain"), "places", "many").Err())
 	_, err = held("u1")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
@@ -89,10 +89,10 @@ func TestUserHeldOverPlaces(t *testing.T) {
 // A campaign is sold out when each of its places is; it is frozen when each of them is.
 func TestWindowOverPlaces(t *testing.T) {
 	t.Parallel()
-	rdb, layout, places := over(t)
+	rdb, st, places := over(t)
 	status := func() string {
 		t.Helper()
-		w, err := shards.WindowOver(t.Context(), rdb, layout, "rain")
+		w, err := st.Campaign("rain").Window(t.Context())
 		require.NoError(t, err)
 		return w.Status()
 	}
@@ -101,13 +101,13 @@ func TestWindowOverPlaces(t *testing.T) {
 		grabOn(t, rdb, k, "u1", 3)
 	}
 	require.Equal(t, "sold_out", status())
-	require.NoError(t, rdb.HSet(t.Context(), places[0].Meta(), "frozen", 1).Err())
+	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Meta(), "frozen", 1).Err())
 	require.Equal(t, "sold_out", status(), "its home is frozen, the others are not")
 	for _, k := range places[1:] {
-		require.NoError(t, rdb.HSet(t.Context(), k.Campaign("rain"), "state", "frozen").Err())
+		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", "frozen").Err())
 	}
 	require.Equal(t, "frozen", status())
-	require.NoError(t, rdb.HDel(t.Context(), places[0].Meta(), "frozen").Err())
-	require.NoError(t, rdb.Del(t.Context(), places[1].Campaign("rain")).Err())
+	require.NoError(t, rdb.HDel(t.Context(), places[0].Keys.Meta(), "frozen").Err())
+	require.NoError(t, rdb.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
 	require.Equal(t, "open", status(), "nobody knows what is left on one of them")
 }

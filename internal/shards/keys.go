@@ -2,8 +2,6 @@ package shards
 
 import (
 	"fmt"
-	"hash/fnv"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,25 +18,26 @@ const MaxShards = 1024
 // ChunkEvents is how many events' done bits one bitmap key holds (8 KiB).
 const ChunkEvents = 1 << 16
 
-// Layout names the keys of a deployment: those of each of its shards.
-type Layout struct {
-	hongbao.Space
-	shards []Keys
-}
-
-// NewLayout lays out the keys of a deployment. The tags depend on prefix and number, so neither may change afterwards.
-func NewLayout(space hongbao.Space) (*Layout, error) {
+// keysOf names the keys of each shard of a deployment. The tags depend on prefix and number, so neither may change
+// afterwards.
+func keysOf(space hongbao.Space) ([]Keys, error) {
 	if p := space.Prefix; p == "" || len(p) > 32 || strings.ContainsAny(p, "{}: \t\r\n") {
 		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", p)
 	}
 	if space.Shards < 1 || space.Shards > MaxShards {
 		return nil, fmt.Errorf("%d shards: want 1 to %d", space.Shards, MaxShards)
 	}
-	l := &Layout{Space: space, shards: make([]Keys, space.Shards)}
+	keys := make([]Keys, space.Shards)
 	for i, tag := range tagsOf(space.Shards) {
-		l.shards[i] = Keys{shard: i, tag: space.Prefix + ":{" + tag + "}:"}
+		keys[i] = Keys{shard: i, tag: space.Prefix + ":{" + tag + "}:"}
 	}
-	return l, nil
+	return keys, nil
+}
+
+// CheckSpace refuses a key prefix and a number of shards that no deployment can have.
+func CheckSpace(space hongbao.Space) error {
+	_, err := keysOf(space)
+	return err
 }
 
 // tagsKnown has the tags by the number of shards: to find a thousand takes a tenth of a second.
@@ -57,21 +56,6 @@ func tagsOf(shards int) []string {
 	tagsKnown.Store(shards, tags)
 	return tags
 }
-
-// Deployment is a hash that marks the prefix as a deployment's, with its number of shards. Its name depends on neither.
-func (l *Layout) Deployment() string { return l.Prefix + ":{deployment}" }
-
-// Journal is a list of entries of the journal that are to be moved to the ledger, the newest first.
-func (l *Layout) Journal() string { return l.Prefix + ":{journal}" }
-
-// FiltersWanted is a hash: campaign to the revision of whose winners a producer wants a filter.
-func (l *Layout) FiltersWanted() string { return l.Prefix + ":{filters}" }
-
-// Len is the number of shards.
-func (l *Layout) Len() int { return len(l.shards) }
-
-// Shard gives the keys of shard i, 0 <= i < Len.
-func (l *Layout) Shard(i int) Keys { return l.shards[i] }
 
 // tag finds the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal parts.
 func tag(i, n int) string {
@@ -213,25 +197,3 @@ func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
 
 // Lock is a string: the token of the lock's owner.
 func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }
-
-// Places are the shards on which a campaign that is dealt over n of them lives, 1 <= n <= Len: evenly spread, beginning
-// at its home. Packet k, of whatever generation, is dealt to place (k-1) mod n.
-func (l *Layout) Places(campaign string, n int) []Keys {
-	home, places := l.Home(campaign).Index(), make([]Keys, n)
-	for j := range places {
-		places[j] = l.shards[(home+j*len(l.shards)/n)%len(l.shards)]
-	}
-	return places
-}
-
-// Has tells whether a shard is one of the n places of a campaign.
-func (l *Layout) Has(campaign string, n, shard int) bool {
-	return slices.Contains(l.Places(campaign, n), l.shards[shard])
-}
-
-// Home is a campaign's first place, where everybody learns how many it has: FNV-1a of its id, modulo the shards.
-func (l *Layout) Home(campaign string) Keys {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(campaign)) // never fails
-	return l.shards[h.Sum32()%uint32(len(l.shards))]
-}

@@ -8,11 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
+
+// nowhere is a client that is never used.
+var nowhere = redis.NewClient(&redis.Options{})
 
 func TestSlotAsRedisComputesIt(t *testing.T) {
 	t.Parallel()
@@ -45,15 +49,15 @@ func TestSlotAsRedisComputesIt(t *testing.T) {
 func TestShardsAreSpreadEvenly(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 16, 64, 1000, MaxShards} {
-		s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: n})
+		s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: n})
 		require.NoError(t, err)
 		require.Equal(t, n, s.Len())
 		for i := range n {
 			k := s.Shard(i)
 			require.Equal(t, i, k.Index())
-			at := slot(k.Meta())
+			at := slot(k.Keys.Meta())
 			require.True(t, at >= i*slots/n && at < (i+1)*slots/n, "shard %d of %d has slot %d", i, n, at)
-			for _, key := range keysOf(t, k) {
+			for _, key := range everyKey(t, k.Keys) {
 				require.Equal(t, at, slot(key), key)
 				require.True(t, strings.HasPrefix(key, "hb:{"), key)
 			}
@@ -61,8 +65,8 @@ func TestShardsAreSpreadEvenly(t *testing.T) {
 	}
 }
 
-// keysOf makes a key by every method of Keys that names one; the names in it hold braces of their own.
-func keysOf(t *testing.T, k Keys) (keys []string) {
+// everyKey makes a key by every method of Keys that names one; the names in it hold braces of their own.
+func everyKey(t *testing.T, k Keys) (keys []string) {
 	t.Helper()
 	v := reflect.ValueOf(k)
 	for name, m := range v.Methods() {
@@ -88,16 +92,17 @@ func keysOf(t *testing.T, k Keys) (keys []string) {
 // The tags are part of what is stored: another build must find the same keys.
 func TestKeysStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
-	s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: 4})
+	s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 4})
 	require.NoError(t, err)
+	k := s.Shard(1).Keys
 	require.Equal(t, []string{"hb:{1.3}:meta", "hb:{1.3}:c:rain:stock", "hb:{1.3}:done:kafka:3", "hb:{1.3}:once:sms:m1"},
-		[]string{s.Shard(1).Meta(), s.Shard(1).Stock("rain"), s.Shard(1).Done("kafka", 3), s.Shard(1).Once("sms", "m1")})
-	require.Equal(t, s.Shard(3), s.Home("rain"))
+		[]string{k.Meta(), k.Stock("rain"), k.Done("kafka", 3), k.Once("sms", "m1")})
+	require.Same(t, s.Shard(3), s.Home("rain"))
 }
 
 func TestHomesAreSpread(t *testing.T) {
 	t.Parallel()
-	s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: 16})
+	s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 16})
 	require.NoError(t, err)
 	count := make([]int, 16)
 	for i := range 16_000 {
@@ -111,10 +116,10 @@ func TestHomesAreSpread(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	indices := func(shards, n int, campaign string) (at []int) {
-		s, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: shards})
+		s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: shards})
 		require.NoError(t, err)
 		places := s.Places(campaign, n)
-		require.Equal(t, s.Home(campaign), places[0])
+		require.Same(t, s.Home(campaign), places[0])
 		for _, k := range places {
 			at = append(at, k.Index())
 		}
@@ -133,24 +138,22 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-func TestNewLayoutRefuses(t *testing.T) {
+func TestCheckSpace(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "a:b", "{", "a}", "a b", "a\n", strings.Repeat("a", 33)} {
-		_, err := NewLayout(hongbao.Space{Prefix: prefix, Shards: 1})
-		require.Error(t, err, "%q", prefix)
+		require.Error(t, CheckSpace(hongbao.Space{Prefix: prefix, Shards: 1}), "%q", prefix)
 	}
 	for _, n := range []int{-1, 0, MaxShards + 1} {
-		_, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: n})
-		require.Error(t, err, n)
+		require.Error(t, CheckSpace(hongbao.Space{Prefix: "hb", Shards: n}), n)
 	}
 }
 
 // A shard's meta without a number of shards belongs to something else, and the error says so.
 func TestMarkOfAMetaWithoutShards(t *testing.T) {
 	t.Parallel()
-	layout, err := NewLayout(hongbao.Space{Prefix: "hb", Shards: 2})
+	st, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 2})
 	require.NoError(t, err)
-	_, _, _, err = markOf(layout, []*Founded{nil, {Mark: Mark{Deployment: "d"}}})
+	_, _, _, err = st.markOf([]*Founded{nil, {Mark: Mark{Deployment: "d"}}})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
-	require.ErrorContains(t, err, layout.Shard(1).Meta()+` belongs to something else: its shards is ""`)
+	require.ErrorContains(t, err, st.Shard(1).Keys.Meta()+` belongs to something else: its shards is ""`)
 }

@@ -26,20 +26,20 @@ type ShardLook struct {
 	Seq   int64
 }
 
-// LookAt asks every server that has shards of the layout, in one round trip each.
-func LookAt(ctx context.Context, rdb redis.UniversalClient, layout *Layout) ([]Look, error) {
-	w := &Watch{Redis: rdb, Layout: layout}
+// Looks asks every server that has shards, in one round trip each.
+func (s *Store) Looks(ctx context.Context) ([]Look, error) {
+	w := &Watch{Store: s}
 	var all []Look
 	var failed []error
 	for node, list := range w.nodes(ctx) {
-		s, err := w.see(ctx, node, list)
+		now, err := w.see(ctx, node, list)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		one := Look{Server: s.server, Address: address(node)}
+		one := Look{Server: now.server, Address: address(node)}
 		for _, i := range list {
-			one.Shards = append(one.Shards, ShardLook{Shard: i, Open: !slices.Contains(s.strange, i), Seq: s.heads[i].Seq})
+			one.Shards = append(one.Shards, ShardLook{Shard: i, Open: !slices.Contains(now.strange, i), Seq: now.heads[i].Seq})
 		}
 		all = append(all, one)
 	}
@@ -58,12 +58,12 @@ func address(node redis.UniversalClient) string {
 
 // Left tells how many packets of each campaign nobody has, on all its places; a campaign that Redis does not have, or
 // has not whole, is left out.
-func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaigns []string) (map[string]int64, error) {
+func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64, error) {
 	asks := make([]leftAsk, len(campaigns))
 	for i, id := range campaigns {
-		asks[i] = leftAsk{id, layout.Home(id)}
+		asks[i] = leftAsk{id, s.Home(id).Keys}
 	}
-	homes, err := askLeft(ctx, rdb, asks)
+	homes, err := askLeft(ctx, s.rdb, asks)
 	if err != nil {
 		return nil, err
 	}
@@ -71,16 +71,16 @@ func Left(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campai
 	var elsewhere []leftAsk
 	for i, id := range campaigns {
 		h := homes[i]
-		places, err := layout.checkedPlaces(id, max(h.Places, 1))
+		places, err := s.Campaign(id).placesOf(max(h.Places, 1))
 		if h.Packets == 0 || err != nil { // the audit names the field
 			continue
 		}
 		left[id] = h.Packets - h.granted()
 		for _, k := range places[1:] {
-			elsewhere = append(elsewhere, leftAsk{id, k})
+			elsewhere = append(elsewhere, leftAsk{id, k.Keys})
 		}
 	}
-	others, err := askLeft(ctx, rdb, elsewhere)
+	others, err := askLeft(ctx, s.rdb, elsewhere)
 	if err != nil {
 		return nil, err
 	}

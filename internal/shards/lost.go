@@ -23,12 +23,8 @@ func LostError(campaign string) error {
 		campaign, ErrLost, campaign)
 }
 
-// The fields of a campaign that is lost, or that was ended so.
-const (
-	stateFrozen = "frozen"
-	// LostField marks a campaign that was ended from the ledger. What Redis says of it is no proof of anything.
-	LostField = "lost"
-)
+// LostField marks a campaign that was ended from the ledger. What Redis says of it is no proof of anything.
+const LostField = "lost"
 
 // LostCampaign is what the ledger says of a campaign that Redis has lost. Packets and Total are of the whole campaign,
 // the other fields are the part that one shard is to tell.

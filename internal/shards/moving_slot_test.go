@@ -9,8 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // moving is a hook of a client whose slot moves: meta is on the other node already, the rest is not.
@@ -47,11 +45,11 @@ func TestMetaOnAnotherNode(t *testing.T) {
 	b := setup(t)
 	client := redis.NewClient(b.rdb.Options())
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	client.AddHook(moving{b.k.Meta()})
+	client.AddHook(moving{b.k.Keys.Meta()})
 	pipe := client.Pipeline()
-	belongs := shards.AskBelongs(t.Context(), client, pipe, b.layout, b.k)
-	open := shards.Of(client, b.k).AskOpen(t.Context(), pipe)
-	state := pipe.HMGet(t.Context(), b.k.Campaign("rain"), "state")
+	belongs := b.k.AskBelongs(t.Context(), pipe)
+	open := b.store.Over(client).Shard(0).AskOpen(t.Context(), pipe)
+	state := pipe.HMGet(t.Context(), b.k.Keys.Campaign("rain"), "state")
 	_, err := pipe.Exec(t.Context())
 	require.ErrorIs(t, err, errAsk)
 	require.NoError(t, state.Err(), "the campaign is still here")

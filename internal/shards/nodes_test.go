@@ -45,18 +45,16 @@ func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, ne
 // client of a node counts as seen.
 func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 	t.Parallel()
-	plain, layout, places := over(t)
+	plain, st, places := over(t)
 	grabOn(t, plain, places[0], "u1", 2)
-	last, err := shards.Of(plain, places[0]).LastSeq(t.Context())
+	last, err := places[0].LastSeq(t.Context())
 	require.NoError(t, err)
 	rdb, next := changing(t, plain.Options())
 	for range 5 {
 		next()
-		_, err := shards.UserHeldOver(t.Context(), rdb, layout, "rain", "u1")
+		_, err := st.Over(rdb).Campaign("rain").Held(t.Context(), "u1")
 		require.NoError(t, err)
-		for _, k := range places {
-			require.Equal(t, 2, shards.States(k), "one for each of the two clients of this test")
-		}
+		require.Equal(t, 2, shards.Stores(st), "one for each of the two clients of this test")
 	}
-	require.Equal(t, last, shards.Seen(rdb, places[0]))
+	require.Equal(t, last, shards.Seen(st.Over(rdb).Shard(places[0].Index())))
 }

@@ -23,8 +23,8 @@ func TestAnOlderTrimKeepsTheBitsOfWaitingGrants(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const group, chunk, first = "balance", shards.ChunkEvents, 69_991
-	k := shards.Of(b.rdb, b.k)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", first+19).Err())
+	k := b.k
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", first+19).Err())
 	for i, id := range []string{"1-1", "1-2"} {
 		lines := ""
 		for packet := range 10 {
@@ -34,7 +34,7 @@ func TestAnOlderTrimKeepsTheBitsOfWaitingGrants(t *testing.T) {
 		e, err := stream.ParseEntry(0, id, []string{values[0].(string), values[1].(string)})
 		require.NoError(t, err)
 		require.EqualValues(t, first+10*i, e.Seq)
-		require.NoError(t, b.rdb.Do(t.Context(), append([]any{"XADD", b.k.Events(), id}, values...)...).Err())
+		require.NoError(t, b.rdb.Do(t.Context(), append([]any{"XADD", b.k.Keys.Events(), id}, values...)...).Err())
 	}
 	b.group(t, group)
 	raw := b.read(t, group, "w1", 2)
@@ -42,7 +42,7 @@ func TestAnOlderTrimKeepsTheBitsOfWaitingGrants(t *testing.T) {
 		[]string{raw[0].ID})
 	require.NoError(t, err)
 
-	reply, err := b.rdb.Eval(t.Context(), oldTrim, []string{b.k.Events(), b.k.Meta(), b.k.Done(group, 1)},
+	reply, err := b.rdb.Eval(t.Context(), oldTrim, []string{b.k.Keys.Events(), b.k.Keys.Meta(), b.k.Keys.Done(group, 1)},
 		0, 1, 10_000, 1_000, "", 1_000, chunk, 1, group, chunk, 1, 0).StringSlice()
 	require.NoError(t, err)
 	require.Equal(t, strconv.Itoa(first+11), reply[1], "how many are finished")

@@ -45,24 +45,6 @@ type epochSeen struct {
 	seq   atomic.Int64
 }
 
-type place struct {
-	rdb  redis.UniversalClient
-	keys Keys
-}
-
-// states has the state of each shard by the client that the process uses for it. No node client of a cluster belongs
-// here: go-redis makes new ones whenever the topology changes.
-var states sync.Map // place to *state
-
-func stateOf(rdb redis.UniversalClient, keys Keys) *state {
-	at := place{rdb, keys}
-	if st, ok := states.Load(at); ok {
-		return st.(*state) //nolint:forcetypeassert // nothing else is put there
-	}
-	st, _ := states.LoadOrStore(at, &state{})
-	return st.(*state) //nolint:forcetypeassert // the same
-}
-
 // saw keeps the highest seq that this process has seen. Each call of a script brings it along. The highest one of each
 // epoch is kept besides: the seqs of a later epoch are higher, and would hide that one of an earlier epoch was lost.
 func (st *state) saw(epoch, seq int64) {

@@ -18,7 +18,7 @@ const lease = time.Minute
 
 func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry, []string) {
 	t.Helper()
-	r, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{
+	r, err := b.k.Reclaim(t.Context(), shards.ReclaimCall{
 		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Lead: time.Minute,
 		Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
 	})
@@ -31,7 +31,7 @@ func (b *bundle) take(t testing.TB, worker string, count int) ([]shards.RawEntry
 // endLead lets the next worker reclaim.
 func (b *bundle) endLead(t testing.TB, worker string) {
 	t.Helper()
-	require.NoError(t, shards.Of(b.rdb, b.k).EndLead(t.Context(), "kafka", worker))
+	require.NoError(t, b.k.EndLead(t.Context(), "kafka", worker))
 }
 
 func idsOf(entries []shards.RawEntry) []string {
@@ -106,8 +106,8 @@ func TestTakeByMany(t *testing.T) {
 		wg.Go(func() {
 			r := shards.Reclaimed{Led: 1}
 			for err := error(nil); err == nil && r.Led > 0; {
-				b.rdb.Del(t.Context(), b.k.Lead("kafka"))
-				r, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka",
+				b.rdb.Del(t.Context(), b.k.Keys.Lead("kafka"))
+				r, err = b.k.Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka",
 					Consumer: "worker-" + user(w), Count: 3, Lease: lease, Lead: time.Minute, Backoff: []time.Duration{0}})
 			}
 			mu.Lock()
@@ -132,11 +132,11 @@ func TestRenew(t *testing.T) {
 	b.read(t, "kafka", "w1", 4)
 	b.age(t, "kafka", "w1", lease, ids...)
 	b.age(t, "kafka", "w2", 0, ids[1])
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", nil, ids[2:3])
+	_, err := b.k.Ack(t.Context(), "kafka", nil, ids[2:3])
 	require.NoError(t, err)
-	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Events(), ids[3]).Err())
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[3]).Err())
 
-	got, err := shards.Of(b.rdb, b.k).Renew(t.Context(), "kafka", "w1", ids)
+	got, err := b.k.Renew(t.Context(), "kafka", "w1", ids)
 	require.NoError(t, err)
 	require.Equal(t, []shards.Renewal{shards.Ours, shards.Lost, shards.Lost, shards.Gone}, got)
 	require.Equal(t, map[string]string{ids[0]: "w1 1", ids[1]: "w2 1", ids[3]: "w1 1"}, b.owners(t, "kafka"),
@@ -144,7 +144,7 @@ func TestRenew(t *testing.T) {
 	none, gone := b.take(t, "w3", 9)
 	require.Empty(t, none, "the lease was renewed")
 	require.Equal(t, ids[3:], gone)
-	none2, err := shards.Of(b.rdb, b.k).Renew(t.Context(), "kafka", "w1", nil)
+	none2, err := b.k.Renew(t.Context(), "kafka", "w1", nil)
 	require.NoError(t, err)
 	require.Empty(t, none2)
 }
@@ -156,7 +156,7 @@ func TestParked(t *testing.T) {
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 4)
 	b.age(t, "kafka", "w2", 0, ids[3])
-	n, err := shards.Of(b.rdb, b.k).Park(t.Context(), "kafka", "w1", []shards.Parking{
+	n, err := b.k.Park(t.Context(), "kafka", "w1", []shards.Parking{
 		{ID: ids[0], Level: 1, Attempts: 3}, {ID: ids[1], Level: 0, Attempts: 0}, {ID: ids[2], Level: 7, Attempts: 1},
 		{ID: ids[3], Level: 1, Attempts: 1},
 	})
@@ -189,8 +189,8 @@ func TestDeletedWhilePending(t *testing.T) {
 	ids := b.events(t, "rain", 1, 1, 1)
 	b.group(t, "kafka")
 	b.read(t, "kafka", "w1", 3)
-	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Events(), ids[0], ids[2]).Err())
-	n, err := shards.Of(b.rdb, b.k).Park(t.Context(), "kafka", "w1",
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[0], ids[2]).Err())
+	n, err := b.k.Park(t.Context(), "kafka", "w1",
 		[]shards.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -200,13 +200,13 @@ func TestDeletedWhilePending(t *testing.T) {
 		row := b.owners(t, "kafka")[id]
 		require.Equal(t, "w1 1", row)
 	}
-	r, err := shards.Of(b.rdb, b.k).Reclaim(t.Context(),
+	r, err := b.k.Reclaim(t.Context(),
 		shards.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
 	require.Equal(t, []string{ids[1]}, idsOf(r.Entries))
 	require.Equal(t, []string{ids[0], ids[2]}, r.Gone)
 	b.endLead(t, "w2")
-	r, err = shards.Of(b.rdb, b.k).Reclaim(t.Context(),
+	r, err = b.k.Reclaim(t.Context(),
 		shards.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
 	require.Empty(t, r.Gone, "told once")
@@ -218,13 +218,13 @@ func TestForget(t *testing.T) {
 	ids := b.events(t, "rain", 1, 1)
 	b.group(t, "kafka")
 	for _, name := range []string{"me", "dead1", "dead2", "busy", "_retry/2"} {
-		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Events(), "kafka", name).Err())
+		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", name).Err())
 	}
 	b.read(t, "kafka", "busy", 1)
-	removed, err := shards.Of(b.rdb, b.k).RemoveIdleConsumers(t.Context(), "kafka", "me", time.Hour)
+	removed, err := b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", time.Hour)
 	require.NoError(t, err)
 	require.Empty(t, removed, "none was idle for an hour")
-	removed, err = shards.Of(b.rdb, b.k).RemoveIdleConsumers(t.Context(), "kafka", "me", 0)
+	removed, err = b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", 0)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"dead1", "dead2"}, removed)
 	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
@@ -242,39 +242,39 @@ func TestNoGroup(t *testing.T) {
 	}
 	all := func() {
 		t.Helper()
-		_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 0)
+		_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 0)
 		check("read", err)
-		_, err = shards.Of(b.rdb, b.k).Reclaim(ctx,
+		_, err = b.k.Reclaim(ctx,
 			shards.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
 		check("take", err)
-		_, err = shards.Of(b.rdb, b.k).Renew(ctx, "kafka", "w1", []string{"1-1"})
+		_, err = b.k.Renew(ctx, "kafka", "w1", []string{"1-1"})
 		check("renew", err)
-		_, err = shards.Of(b.rdb, b.k).Park(ctx, "kafka", "w1", []shards.Parking{{ID: "1-1"}})
+		_, err = b.k.Park(ctx, "kafka", "w1", []shards.Parking{{ID: "1-1"}})
 		check("park", err)
-		_, err = shards.Of(b.rdb, b.k).RemoveIdleConsumers(ctx, "kafka", "w1", 0)
+		_, err = b.k.RemoveIdleConsumers(ctx, "kafka", "w1", 0)
 		check("forget", err)
-		_, err = shards.Of(b.rdb, b.k).DeadLetter(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
+		_, err = b.k.DeadLetter(ctx, shards.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
 		check("dead", err)
 	}
 	all()
 	b.events(t, "rain", 1)
 	all()
 	b.group(t, "kafka")
-	made, err := shards.Of(b.rdb, b.k).CreateGroup(ctx, "kafka")
+	made, err := b.k.CreateGroup(ctx, "kafka")
 	require.NoError(t, err)
 	require.False(t, made)
 	require.Len(t, b.read(t, "kafka", "w1", 9), 1)
 	require.Empty(t, b.read(t, "kafka", "w1", 9))
 
 	for _, harm := range []func() error{
-		func() error { return b.rdb.XGroupDestroy(ctx, b.k.Events(), "kafka").Err() },
-		func() error { return b.rdb.Del(ctx, b.k.Events()).Err() },
+		func() error { return b.rdb.XGroupDestroy(ctx, b.k.Keys.Events(), "kafka").Err() },
+		func() error { return b.rdb.Del(ctx, b.k.Keys.Events()).Err() },
 	} {
 		b.group(t, "kafka")
 		b.read(t, "kafka", "w1", 9)
 		errs := make(chan error, 1)
 		go func() {
-			_, err := shards.Of(b.rdb, b.k).ReadNew(ctx, "kafka", "w1", 1, 20*time.Second)
+			_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 20*time.Second)
 			errs <- err
 		}()
 		b.blocked(t)
@@ -300,13 +300,13 @@ func TestReadNewWaits(t *testing.T) {
 	b.group(t, "kafka")
 	start := time.Now()
 	require.Empty(t, b.read(t, "kafka", "w1", 1), "no wait at all without block")
-	none, err := shards.Of(b.rdb, b.k).ReadNew(t.Context(), "kafka", "w1", 1, 50*time.Millisecond)
+	none, err := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 50*time.Millisecond)
 	require.NoError(t, err)
 	require.Empty(t, none)
 	require.Greater(t, time.Since(start), 40*time.Millisecond)
 	got := make(chan []shards.RawEntry, 1)
 	go func() {
-		raw, _ := shards.Of(b.rdb, b.k).ReadNew(t.Context(), "kafka", "w1", 1, 10*time.Second)
+		raw, _ := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 10*time.Second)
 		got <- raw
 	}()
 	b.grab(t, "rain", "u1")
@@ -318,7 +318,7 @@ func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	pending(t, b)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	call := func(worker string, lead time.Duration) shards.Reclaimed {
 		t.Helper()
 		r, err := k.Reclaim(t.Context(), shards.ReclaimCall{Group: "kafka", Consumer: worker, Count: 1, Lead: lead,

@@ -10,12 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what campaigns.Bucket
+// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what shards.Bucket
 // counts.
 func TestPeriodsAroundClockChanges(t *testing.T) {
 	t.Parallel()
@@ -30,21 +29,21 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 		}
 		b.load(t, c)
 		pipe := b.rdb.Pipeline()
-		pipe.HSet(t.Context(), b.k.Campaign(c.ID), "zone", p.encoded())
+		pipe.HSet(t.Context(), b.k.Keys.Campaign(c.ID), "zone", p.encoded())
 		var receipts []string
 		for i, at := range p.receipts {
 			receipts = append(receipts, fmt.Sprintf("%d 1 %d %d r%d", i+1, i+1, at.Sub(c.From).Milliseconds(), i))
 		}
-		pipe.HSet(t.Context(), b.k.Receipts(c.ID), "u", strings.Join(receipts, "\n"))
+		pipe.HSet(t.Context(), b.k.Keys.Receipts(c.ID), "u", strings.Join(receipts, "\n"))
 		_, err := pipe.Exec(t.Context())
 		require.NoError(t, err)
-		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call(c.ID, "u/new"), nil)
+		answers, err := b.k.Grab(t.Context(), call(c.ID, "u/new"), nil)
 		require.NoError(t, err)
 
-		bucket, resets := campaigns.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
+		bucket, resets := shards.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
 		var count int64
 		for _, at := range p.receipts {
-			if of, _ := campaigns.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
+			if of, _ := shards.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
 				count++
 			}
 		}
@@ -70,7 +69,7 @@ type periods struct {
 	now      time.Time
 	per      hongbao.Period
 	most     int64
-	zone     []campaigns.Transition
+	zone     []shards.Transition
 	receipts []time.Time
 }
 
@@ -79,7 +78,7 @@ func newPeriods(seed uint64) *periods {
 	p := &periods{now: time.Now().Truncate(time.Millisecond),
 		per: []hongbao.Period{hongbao.PerDay, hongbao.PerHour}[r.IntN(2)], most: 1 + r.Int64N(8)}
 	offset := r.IntN(49)*1800 - 12*3600
-	p.zone = []campaigns.Transition{{Offset: offset}}
+	p.zone = []shards.Transition{{Offset: offset}}
 	back := 30 * time.Hour
 	if p.per == hongbao.PerHour {
 		back = 3 * time.Hour
@@ -91,7 +90,7 @@ func newPeriods(seed uint64) *periods {
 		if local := (at + int64(offset)) % 86400; local == 0 && step < 0 {
 			step = -step // nobody's clock goes back at midnight any more after the day has begun
 		}
-		p.zone = append(p.zone, campaigns.Transition{From: at * 1000, Offset: offset + step})
+		p.zone = append(p.zone, shards.Transition{From: at * 1000, Offset: offset + step})
 	}
 	at := p.now.Add(-back)
 	for range 20 {
@@ -119,13 +118,13 @@ func TestCountersOfTheNextDay(t *testing.T) {
 	c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1})
 	b.load(t, c)
 	zone := fmt.Sprintf("0:0 %d:86400", time.Now().Add(2*time.Second).UnixMilli())
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "zone", zone).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "zone", zone).Err())
 	g := call("rain", "u1")
 	g.FactNames = "device"
 	g.Grabs[0].Facts = map[string]string{"device": "d"}
 	grab := func(user string) hongbao.Answer {
 		g.Grabs[0].User = user
-		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
+		answers, err := b.k.Grab(t.Context(), g, nil)
 		require.NoError(t, err)
 		return answers[0]
 	}
@@ -137,7 +136,7 @@ func TestCountersOfTheNextDay(t *testing.T) {
 		"the next day counts anew")
 	require.NotSame(t, terms, g.Terms)
 	require.Equal(t, hongbao.OutcomeLimitReached, grab("u3").Outcome)
-	keys, err := b.rdb.Keys(t.Context(), b.k.Counters("rain", "*")).Result()
+	keys, err := b.rdb.Keys(t.Context(), b.k.Keys.Counters("rain", "*")).Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 2, "a hash a day")
 	for _, key := range keys {

@@ -15,45 +15,45 @@ import (
 func TestPlacesOfACampaignInRedis(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 4})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 4})
 	require.NoError(t, err)
-	placesOf := func(id string) []shards.Keys {
+	placesOf := func(id string) []*shards.Shard {
 		t.Helper()
-		places, err := shards.PlacesOf(t.Context(), rdb, layout, id)
+		places, err := st.Campaign(id).Places(t.Context())
 		require.NoError(t, err)
 		return places
 	}
-	put := func(k shards.Keys, id string, fields ...any) {
+	put := func(k *shards.Shard, id string, fields ...any) {
 		t.Helper()
-		require.NoError(t, rdb.HSet(t.Context(), k.Campaign(id), fields...).Err())
+		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Campaign(id), fields...).Err())
 	}
 
-	require.Equal(t, []shards.Keys{layout.Home("rain")}, placesOf("rain"), "nobody knows it")
-	put(layout.Home("rain"), "rain", "packets", 10, "loaded", 9)
-	require.NoError(t, rdb.RPush(t.Context(), layout.Home("rain").Stock("rain"), "4 1", "5 1", "6 1").Err())
-	require.NoError(t, rdb.RPush(t.Context(), layout.Home("rain").StockOf("rain", 2), "8 1", "9 1").Err())
-	put(layout.Home("rain"), "rain", "generation", 2)
-	require.Equal(t, []shards.Keys{layout.Home("rain")}, placesOf("rain"))
-	snow := layout.Places("snow", 3)
+	require.Equal(t, []*shards.Shard{st.Home("rain")}, placesOf("rain"), "nobody knows it")
+	put(st.Home("rain"), "rain", "packets", 10, "loaded", 9)
+	require.NoError(t, rdb.RPush(t.Context(), st.Home("rain").Keys.Stock("rain"), "4 1", "5 1", "6 1").Err())
+	require.NoError(t, rdb.RPush(t.Context(), st.Home("rain").Keys.StockOf("rain", 2), "8 1", "9 1").Err())
+	put(st.Home("rain"), "rain", "generation", 2)
+	require.Equal(t, []*shards.Shard{st.Home("rain")}, placesOf("rain"))
+	snow := st.Places("snow", 3)
 	for j, k := range snow {
 		put(k, "snow", "packets", 10, "granted", j+1, "places", 3)
 	}
 	require.Equal(t, snow, placesOf("snow"))
 
 	ids := []string{"rain", "snow", "hail"}
-	left, err := shards.Left(t.Context(), rdb, layout, ids)
+	left, err := st.Left(t.Context(), ids)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"rain": 6, "snow": 4}, left, "one is not loaded yet")
-	require.NoError(t, rdb.Del(t.Context(), snow[1].Campaign("snow")).Err())
-	left, err = shards.Left(t.Context(), rdb, layout, ids)
+	require.NoError(t, rdb.Del(t.Context(), snow[1].Keys.Campaign("snow")).Err())
+	left, err = st.Left(t.Context(), ids)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"rain": 6}, left, "nobody can tell what is left of snow")
 
 	put(snow[0], "snow", "places", 5)
-	_, err = shards.PlacesOf(t.Context(), rdb, layout, "snow")
+	_, err = st.Campaign("snow").Places(t.Context())
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "5 shards")
-	left, err = shards.Left(t.Context(), rdb, layout, ids)
+	left, err = st.Left(t.Context(), ids)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"rain": 6}, left)
 }

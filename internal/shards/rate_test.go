@@ -13,7 +13,7 @@ import (
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	turnNow := func() time.Duration {
 		t.Helper()
 		given, wait, err := k.Turn(t.Context(), &shards.RateCall{Sink: "kafka", PerSecond: 10, Portion: 2, Most: time.Second})
@@ -36,10 +36,10 @@ func TestTurns(t *testing.T) {
 	require.InDelta(t, time.Minute, wait, float64(20*time.Second))
 	_, last := turn(1, time.Hour)
 	require.InDelta(t, wait+100*time.Millisecond, last, float64(20*time.Second))
-	left := b.rdb.PTTL(t.Context(), b.k.Rate("kafka")).Val()
+	left := b.rdb.PTTL(t.Context(), b.k.Keys.Rate("kafka")).Val()
 	require.InDelta(t, time.Minute, left, float64(20*time.Second), "the key ends by itself")
 	require.InDelta(t, 1200*time.Millisecond, turnNow(), float64(time.Millisecond),
 		"what a lower bound has booked counts no longer than callers wait, and a portion")
 	require.LessOrEqual(t, turnNow(), 1200*time.Millisecond)
-	require.LessOrEqual(t, b.rdb.PTTL(t.Context(), b.k.Rate("kafka")).Val(), 1300*time.Millisecond, "asking books nothing")
+	require.LessOrEqual(t, b.rdb.PTTL(t.Context(), b.k.Keys.Rate("kafka")).Val(), 1300*time.Millisecond, "asking books nothing")
 }

@@ -29,7 +29,7 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 	if len(reply) != 3+len(grabs) {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts gave %d parts for %d users", len(reply), len(grabs))
 	}
-	if reply[0] == "" || reply[0] == stateFrozen { // the caller has seen it there
+	if reply[0] == "" || reply[0] == StateFrozen { // the caller has seen it there
 		return allFrozen(len(grabs), answers), nil
 	}
 	from, err := strconv.ParseInt(reply[1], 10, 64)

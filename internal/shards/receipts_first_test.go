@@ -21,13 +21,13 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	b := setup(t)
 	for _, hold := range []int64{1, 3} {
 		for what, change := range map[hongbao.Outcome]func(id string) error{
-			hongbao.OutcomePaused: func(id string) error { return b.store(t).Pause(t.Context(), id, "ann", "test") },
+			hongbao.OutcomePaused: func(id string) error { return b.store.Campaign(id).Pause(t.Context(), "ann", "test") },
 			hongbao.OutcomeEnded: func(id string) error {
-				_, err := shards.Of(b.rdb, b.k).Close(t.Context(), id, true, 0)
+				_, err := b.k.Close(t.Context(), id, true, 0)
 				return err
 			},
 			hongbao.OutcomeNotStarted: func(id string) error { // the server's clock was set back
-				return b.rdb.HSet(t.Context(), b.k.Campaign(id), "from", time.Now().Add(time.Hour).UnixMilli()).Err()
+				return b.rdb.HSet(t.Context(), b.k.Keys.Campaign(id), "from", time.Now().Add(time.Hour).UnixMilli()).Err()
 			},
 		} {
 			id := fmt.Sprintf("%s-%d", what, hold)
@@ -36,7 +36,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 			b.load(t, c)
 			won := b.grab(t, id, "winner/r1")[0].Receipts
 			require.NoError(t, change(id))
-			answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call(id, "winner/r2", "loser/r3", "winner"), nil)
+			answers, err := b.k.Grab(t.Context(), call(id, "winner/r2", "loser/r3", "winner"), nil)
 			require.NoError(t, err)
 			require.Equal(t, what, answers[1].Outcome, id)
 			for _, i := range []int{0, 2} {
@@ -62,11 +62,11 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 	for i := range g.Grabs {
 		g.Grabs[i].Facts = map[string]string{"device": "d"}
 	}
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), g, nil)
+	answers, err := b.k.Grab(t.Context(), g, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeLimitReached, answers[2].Outcome)
 
-	keys, err := b.rdb.Keys(t.Context(), b.k.Campaign("rain")+":counters*").Result()
+	keys, err := b.rdb.Keys(t.Context(), b.k.Keys.Campaign("rain")+":counters*").Result()
 	require.NoError(t, err)
 	var leave, stay int
 	for _, key := range keys {
@@ -106,13 +106,13 @@ func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 			text += fmt.Sprintf("%d 1234 %d 3500%03d request-%04d\n", 1e6+k, 1e6+k, k, k)
 		}
 		user := fmt.Sprintf("u%d", i)
-		require.NoError(t, b.rdb.HSet(t.Context(), b.k.Receipts("rain"), user, text+"1 1 1 3600000 x").Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Receipts("rain"), user, text+"1 1 1 3600000 x").Err())
 		users[i] = user + "/new-request"
 	}
 	const calls = 20
 	before := processorTime(t, b.rdb)
 	for range calls {
-		answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call("rain", users...), nil)
+		answers, err := b.k.Grab(t.Context(), call("rain", users...), nil)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeLimitReached, answers[0].Outcome)
 	}

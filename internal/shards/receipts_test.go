@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // The receipts of many users are read at once. A campaign that is not there, or lost something, says nothing of them.
@@ -19,7 +18,7 @@ func TestReceipts(t *testing.T) {
 	b.load(t, c)
 	first := b.grab(t, "rain", "u1/r1", "u2/r2")
 	second := b.grab(t, "rain", "u1/r3")
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	grabs := call("rain", "u1/r1", "u3/r4", "u2/r2").Grabs
 	answers, err := k.Receipts(t.Context(), "rain", grabs, nil)
 	require.NoError(t, err)
@@ -41,9 +40,9 @@ func TestReceipts(t *testing.T) {
 		}
 	}
 	frozen("snow")
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", "frozen").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "frozen").Err())
 	frozen("rain")
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Campaign("rain"), "state", "open").Err())
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "frozen", "1").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "open").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "frozen", "1").Err())
 	frozen("rain")
 }

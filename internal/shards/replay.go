@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -72,13 +70,13 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 }
 
 // FindReplays finds the shards on which each replay was begun. It goes over all keys of each server once.
-func FindReplays(ctx context.Context, rdb redis.UniversalClient, layout *Layout) (map[string][]int, error) {
+func (s *Store) FindReplays(ctx context.Context) (map[string][]int, error) {
 	heads := map[string]int{}
-	for i := range layout.Len() {
-		heads[layout.Shard(i).Replay("")] = i
+	for i := range s.Len() {
+		heads[s.shards[i].Keys.Replay("")] = i
 	}
 	found := map[string][]int{}
-	err := eachKey(ctx, rdb, "*}:replay:*", func(key string) {
+	err := eachKey(ctx, s.rdb, "*}:replay:*", func(key string) {
 		head, name, _ := strings.Cut(key, "}:replay:")
 		shard, ok := heads[head+"}:replay:"]
 		if ok && !slices.Contains(found[name], shard) { // a scan may bring a key twice

@@ -35,7 +35,7 @@ func TestWatchCountsReplicas(t *testing.T) {
 	b := setupOn(t, server.Client(t))
 	w := b.watch(t)
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
-	counted := func() bool { return b.rdb.HGet(t.Context(), b.k.Meta(), "replicas").Val() == "1" }
+	counted := func() bool { return b.rdb.HGet(t.Context(), b.k.Keys.Meta(), "replicas").Val() == "1" }
 	testkit.Eventually(t, 20*time.Second, counted, "the replica is counted")
 	servers, err := shards.Inspect(t.Context(), b.rdb)
 	require.NoError(t, err)

@@ -16,17 +16,17 @@ func TestDecide(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	deadLetter(t, b)
-	letters, err := shards.Of(b.rdb, b.k).Letters(ctx, "kafka", "-", "+", 10)
+	letters, err := b.k.Letters(ctx, "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	d := shards.Decision{Sink: "kafka", Letter: letters[0].ID, What: shards.Requeued, By: "ann", Why: "mended"}
 	for _, want := range []bool{true, false} {
-		decided, err := shards.Of(b.rdb, b.k).ResolveLetter(ctx, &d)
+		decided, err := b.k.ResolveLetter(ctx, &d)
 		require.NoError(t, err)
 		require.Equal(t, want, decided)
 	}
-	require.Zero(t, b.rdb.XLen(ctx, b.k.Dead("kafka")).Val())
-	log, err := shards.Of(b.rdb, b.k).ResolvedLetters(ctx, "kafka", "-", "+", 10)
+	require.Zero(t, b.rdb.XLen(ctx, b.k.Keys.Dead("kafka")).Val())
+	log, err := b.k.ResolvedLetters(ctx, "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 1)
 	v := log[0].Values
@@ -40,26 +40,26 @@ func TestBeginReplay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	_, found, err := shards.Of(b.rdb, b.k).LookUpReplay(ctx, "r1")
+	_, found, err := b.k.LookUpReplay(ctx, "r1")
 	require.NoError(t, err)
 	require.False(t, found)
 	b.events(t, "rain", 2, 1)
-	last, err := shards.Of(b.rdb, b.k).LastSeq(ctx)
+	last, err := b.k.LastSeq(ctx)
 	require.NoError(t, err)
-	first, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r1", "all", 0)
+	first, err := b.k.BeginReplay(ctx, "r1", "all", 0)
 	require.NoError(t, err)
 	require.Equal(t, shards.Replay{Covers: "all", Last: last}, first)
-	require.NoError(t, b.rdb.HIncrBy(ctx, b.k.Meta(), "seq", 5).Err())
-	again, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r1", "less", 1)
+	require.NoError(t, b.rdb.HIncrBy(ctx, b.k.Keys.Meta(), "seq", 5).Err())
+	again, err := b.k.BeginReplay(ctx, "r1", "less", 1)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	has, found, err := shards.Of(b.rdb, b.k).LookUpReplay(ctx, "r1")
+	has, found, err := b.k.LookUpReplay(ctx, "r1")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.WithinDuration(t, time.Now(), has.Begun, time.Minute)
 	first.Begun = has.Begun
 	require.Equal(t, first, has)
-	short, err := shards.Of(b.rdb, b.k).BeginReplay(ctx, "r2", "some", 1)
+	short, err := b.k.BeginReplay(ctx, "r2", "some", 1)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), short.Last)
 }
@@ -70,25 +70,25 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	b := setup(t)
 	b.reached(t, 2*shards.ChunkEvents)
 	ctx := t.Context()
-	_, err := shards.Of(b.rdb, b.k).Ack(ctx, "kafka", ranges, nil)
+	_, err := b.k.Ack(ctx, "kafka", ranges, nil)
 	require.NoError(t, err)
 	c := claimCall("c1", "w1")
 	c.Done = "requeue-kafka"
-	a, err := shards.Of(b.rdb, b.k).Claim(ctx, c)
+	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.True(t, a.Granted(), "kafka's own bits do not count")
 	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
-	require.NoError(t, shards.Of(b.rdb, b.k).Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
+	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
 		"requeue-kafka"))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
-		done, err := shards.Of(b.rdb, b.k).Done(ctx, sink, stream.SeqRange{First: 1, Last: shards.ChunkEvents})
+		done, err := b.k.Done(ctx, sink, stream.SeqRange{First: 1, Last: shards.ChunkEvents})
 		require.NoError(t, err)
 		for _, seq := range []int64{1, 2, 9, shards.ChunkEvents - 1, shards.ChunkEvents} {
 			require.True(t, done.Has(seq), "%s %d", sink, seq)
 		}
 		require.False(t, done.Has(3))
 	}
-	a, err = shards.Of(b.rdb, b.k).Claim(ctx, c)
+	a, err = b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.Equal(t, ranges, a.Done)
 }

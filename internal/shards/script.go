@@ -16,13 +16,9 @@ import (
 type Shard struct {
 	Keys Keys
 
-	rdb   redis.UniversalClient
+	store *Store
+	rdb   redis.UniversalClient // the store's
 	state *state
-}
-
-// Of gives a shard by the names of its keys.
-func Of(rdb redis.UniversalClient, keys Keys) *Shard {
-	return &Shard{Keys: keys, rdb: rdb, state: stateOf(rdb, keys)}
 }
 
 // guard says what stands in front of a script.

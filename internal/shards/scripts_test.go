@@ -105,10 +105,10 @@ func TestScriptsOnACluster(t *testing.T) {
 		info, err := rdb.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	}, "the cluster is up")
-	two, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
+	two, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
-		[]string{two.Shard(0).Meta(), two.Shard(1).Meta()}).Err()
+		[]string{two.Shard(0).Keys.Meta(), two.Shard(1).Keys.Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 	for name, c := range scriptCases() {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestScriptCacheEmptied(t *testing.T) {
 	}
 	stop()
 	require.NotZero(t, <-flushes)
-	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	entries, err := b.k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Len(t, entries, 1000)
 	require.EqualValues(t, 1999, entries[999].Seq)
@@ -295,8 +295,8 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 		},
 	})
 	defer rdb.Close()
-	first := call("rain", "u0")
-	answers, err := shards.Of(rdb, b.k).Grab(t.Context(), first, nil)
+	k, first := b.store.Over(rdb).Shard(0), call("rain", "u0")
+	answers, err := k.Grab(t.Context(), first, nil)
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	gone := make(chan struct{})
@@ -312,9 +312,9 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	})
 	second := call("rain", "u1")
 	second.Terms = first.Terms // so that it asks for none: its one call decides
-	_, err = shards.Of(rdb, b.k).Grab(t.Context(), second, nil)
+	_, err = k.Grab(t.Context(), second, nil)
 	<-gone
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.True(t, hongbao.IsOutage(err))
-	require.EqualValues(t, 2, b.rdb.HLen(t.Context(), b.k.Receipts("rain")).Val(), "it was carried out")
+	require.EqualValues(t, 2, b.rdb.HLen(t.Context(), b.k.Keys.Receipts("rain")).Val(), "it was carried out")
 }

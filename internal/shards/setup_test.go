@@ -11,7 +11,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -22,8 +21,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // bundle is one deployment with one shard.
 type bundle struct {
 	rdb    *redis.Client
-	layout *shards.Layout
-	k      shards.Keys
+	store  *shards.Store
+	k      *shards.Shard
 	prefix string
 	holds  map[string]stream.SeqRange // by id: the events of entries that written made
 }
@@ -40,17 +39,17 @@ func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	t.Helper()
 	b := &bundle{rdb: rdb, prefix: testkit.Prefix(t)}
 	var err error
-	b.layout, err = shards.NewLayout(hongbao.Space{Prefix: b.prefix, Shards: 1})
+	b.store, err = shards.Of(rdb, hongbao.Space{Prefix: b.prefix, Shards: 1})
 	require.NoError(t, err)
-	b.k = b.layout.Shard(0)
-	require.NoError(t, shards.Found(t.Context(), rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	b.k = b.store.Shard(0)
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return b
 }
 
 // reached makes the shard look as if it had come to an event.
 func (b *bundle) reached(t testing.TB, seq int64) {
 	t.Helper()
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", seq).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", seq).Err())
 }
 
 // dump is every key of the deployment with its exact content.
@@ -94,9 +93,9 @@ func spec(id string, packets int64) hongbao.Campaign {
 	})
 }
 
-func (b *bundle) store(t testing.TB) *campaigns.Store {
+func (b *bundle) loader(t testing.TB) *shards.Loader {
 	t.Helper()
-	s, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 1000})
+	s, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	return s
 }
@@ -106,7 +105,7 @@ func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	require.NoError(t, b.store(t).Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	require.NoError(t, b.loader(t).Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	return plan
 }
 
@@ -123,7 +122,7 @@ func call(id string, users ...string) *shards.GrabCall {
 // grab has users grab; each must be granted.
 func (b *bundle) grab(t testing.TB, id string, users ...string) []hongbao.Answer {
 	t.Helper()
-	answers, err := shards.Of(b.rdb, b.k).Grab(t.Context(), call(id, users...), nil)
+	answers, err := b.k.Grab(t.Context(), call(id, users...), nil)
 	require.NoError(t, err)
 	for i, a := range answers {
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])
@@ -153,7 +152,7 @@ func (b *bundle) events(t testing.TB, id string, sizes ...int) []string {
 
 func (b *bundle) ids(t testing.TB) []string {
 	t.Helper()
-	raw, err := shards.Of(b.rdb, b.k).Range(t.Context(), "-", "+", 1e6)
+	raw, err := b.k.Range(t.Context(), "-", "+", 1e6)
 	require.NoError(t, err)
 	out := make([]string, len(raw))
 	for i := range raw {
@@ -164,13 +163,13 @@ func (b *bundle) ids(t testing.TB) []string {
 
 func (b *bundle) group(t testing.TB, name string) {
 	t.Helper()
-	_, err := shards.Of(b.rdb, b.k).CreateGroup(t.Context(), name)
+	_, err := b.k.CreateGroup(t.Context(), name)
 	require.NoError(t, err)
 }
 
 func (b *bundle) read(t testing.TB, group, consumer string, count int) []shards.RawEntry {
 	t.Helper()
-	out, err := shards.Of(b.rdb, b.k).ReadNew(t.Context(), group, consumer, count, 0)
+	out, err := b.k.ReadNew(t.Context(), group, consumer, count, 0)
 	require.NoError(t, err)
 	return out
 }
@@ -179,7 +178,7 @@ func (b *bundle) read(t testing.TB, group, consumer string, count int) []shards.
 func (b *bundle) owners(t testing.TB, group string) map[string]string {
 	t.Helper()
 	rows, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{
-		Stream: b.k.Events(), Group: group, Start: "-", End: "+", Count: 1e6,
+		Stream: b.k.Keys.Events(), Group: group, Start: "-", End: "+", Count: 1e6,
 	}).Result()
 	require.NoError(t, err)
 	out := map[string]string{}
@@ -195,7 +194,7 @@ func (b *bundle) age(t testing.TB, group, consumer string, idle time.Duration, i
 	owners := b.owners(t, group)
 	for _, id := range ids {
 		_, count, _ := strings.Cut(owners[id], " ")
-		require.NoError(t, b.rdb.Do(t.Context(), "XCLAIM", b.k.Events(), group, consumer, 0, id,
+		require.NoError(t, b.rdb.Do(t.Context(), "XCLAIM", b.k.Keys.Events(), group, consumer, 0, id,
 			"IDLE", idle.Milliseconds(), "RETRYCOUNT", count, "JUSTID").Err())
 	}
 }

@@ -120,16 +120,16 @@ func (k *Shard) SinkControl(ctx context.Context, sink string) (SinkControl, erro
 
 // SinkControls asks all shards what people have told the workers of a sink, at once. There is an answer or an error for
 // each.
-func SinkControls(ctx context.Context, rdb redis.UniversalClient, layout *Layout, sink string) ([]SinkControl, []error) {
-	pipe := rdb.Pipeline()
-	answers := make([]*redis.MapStringStringCmd, layout.Len())
+func (s *Store) SinkControls(ctx context.Context, sink string) ([]SinkControl, []error) {
+	pipe := s.rdb.Pipeline()
+	answers := make([]*redis.MapStringStringCmd, s.Len())
 	for i := range answers {
-		answers[i] = pipe.HGetAll(ctx, layout.Shard(i).Sink(sink))
+		answers[i] = pipe.HGetAll(ctx, s.shards[i].Keys.Sink(sink))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	all, errs := make([]SinkControl, len(answers)), make([]error, len(answers))
 	for i, answer := range answers {
-		all[i], errs[i] = Of(rdb, layout.Shard(i)).readControl(sink, answer)
+		all[i], errs[i] = s.Shard(i).readControl(sink, answer)
 	}
 	return all, errs
 }

@@ -17,7 +17,7 @@ import (
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	status := func() shards.GroupStatus {
 		s, err := k.Status(t.Context(), "balance")
 		require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	rdb.AddHook(count)
 	require.NoError(t, rdb.Ping(t.Context()).Err()) // it connects
-	k := shards.Of(rdb, b.k)
+	k := b.store.Over(rdb).Shard(0)
 	takes := func(most, waiting int64) {
 		t.Helper()
 		count.n.Store(0)
@@ -96,17 +96,17 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	takes(3, 7)
 	b.read(t, "balance", "w1", 2)
 	takes(3, 7)
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
+	_, err := b.k.Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
 	require.NoError(t, err)
 	takes(3, 4)
 	b.read(t, "balance", "w1", 2)
-	_, err = shards.Of(b.rdb, b.k).Ack(t.Context(), "balance", []stream.SeqRange{{First: 4, Last: 7}}, ids[2:])
+	_, err = b.k.Ack(t.Context(), "balance", []stream.SeqRange{{First: 4, Last: 7}}, ids[2:])
 	require.NoError(t, err)
 	takes(2, 0)
 
 	// Entries that nobody can read stand before the first one that counts.
 	for range 20 {
-		poison := &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"poison", "1"}}
+		poison := &redis.XAddArgs{Stream: b.k.Keys.Events(), Values: []string{"poison", "1"}}
 		require.NoError(t, b.rdb.XAdd(t.Context(), poison).Err())
 	}
 	b.events(t, "snow", 1)
@@ -123,7 +123,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 func TestStatusSeesAnIdleWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := shards.Of(b.rdb, b.k)
+	k := b.k
 	b.group(t, "kafka")
 	got, gone := b.take(t, "w1", 1)
 	require.Empty(t, got)

@@ -6,7 +6,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -17,7 +16,7 @@ func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	add := func(values ...any) {
-		require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Events(), Values: values}).Err())
+		require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Events(), Values: values}).Err())
 	}
 	grant := func(version, seq int) {
 		add(testkit.Entry(version, "grant", "rain", seq, 1, 1_700_000_000_000, "1 100 u1 - -")...)
@@ -25,11 +24,11 @@ func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	grant(1, 1)
 	add("poison", "1e9")
 	grant(1, 2)
-	entries, err := shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	entries, err := b.k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.EqualValues(t, 2, entries[1].Seq)
 	grant(4, 3)
-	_, err = shards.Of(b.rdb, b.k).Entries(t.Context(), "-", "+")
+	_, err = b.k.Entries(t.Context(), "-", "+")
 	require.ErrorIs(t, err, stream.ErrNewerEntry)
 }

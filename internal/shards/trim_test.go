@@ -21,9 +21,9 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 	var ids []string
 	for i, n := range sizes {
 		id := fmt.Sprintf("%d-%d", now.Add(-ageOf(i)).UnixMilli(), i)
-		args := append([]any{"XADD", b.k.Events(), id}, testkit.Entry(1, "grant", "rain", seq+1, 1, 1, "x")...)
+		args := append([]any{"XADD", b.k.Keys.Events(), id}, testkit.Entry(1, "grant", "rain", seq+1, 1, 1, "x")...)
 		if n == 0 {
-			args = []any{"XADD", b.k.Events(), id, "1", "grant rain 1e9 1 1", "junk", "y"}
+			args = []any{"XADD", b.k.Keys.Events(), id, "1", "grant rain 1e9 1 1", "junk", "y"}
 		}
 		require.NoError(t, b.rdb.Do(t.Context(), args...).Err())
 		if b.holds == nil {
@@ -35,7 +35,7 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 		seq += int64(n)
 		ids = append(ids, id)
 	}
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", seq).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", seq).Err())
 	return ids
 }
 
@@ -58,9 +58,9 @@ func (b *bundle) trim(t *testing.T, c shards.Trim) shards.Trimmed {
 		c.MaxEvents = 1e6
 	}
 	c.LookBehind, c.MaxHeld = 1_000, 1_000
-	out, err := shards.Of(b.rdb, b.k).TrimEvents(t.Context(), c)
+	out, err := b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)
-	meta, err := b.rdb.HGet(t.Context(), b.k.Meta(), "finished").Int64()
+	meta, err := b.rdb.HGet(t.Context(), b.k.Keys.Meta(), "finished").Int64()
 	require.NoError(t, err)
 	require.Equal(t, out.Finished, meta)
 	return out
@@ -82,7 +82,7 @@ func (b *bundle) ack(t *testing.T, group string, ids []string) {
 			done = append(done, r)
 		}
 	}
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group, done, ids)
+	_, err := b.k.Ack(t.Context(), group, done, ids)
 	require.NoError(t, err)
 }
 
@@ -132,7 +132,7 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	out = b.trim(t, shards.Trim{Groups: declared})
 	require.EqualValues(t, 2000, out.Finished)
 	require.Contains(t, b.ids(t), ids[500], "undelivered for the stranger")
-	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.k.Events(), "stranger").Err())
+	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.k.Keys.Events(), "stranger").Err())
 	out = b.trim(t, shards.Trim{Groups: declared})
 	require.Less(t, len(b.ids(t)), 200, "all but what is left of a node of the stream")
 	require.Empty(t, out.Missing)
@@ -218,10 +218,10 @@ func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
 	for version, currency := range map[string]string{"1": "", "3": " CNY"} {
 		b := setup(t)
 		for seq := range 3 {
-			require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Events(), fmt.Sprint("1-", seq+1), version,
+			require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Keys.Events(), fmt.Sprint("1-", seq+1), version,
 				fmt.Sprint("grant 2026 ", seq+1, " 1 1", currency, "\n1 1 u1 - -")).Err())
 		}
-		require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", 3).Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", 3).Err())
 		b.group(t, "kafka")
 		out := b.trim(t, shards.Trim{Groups: []string{"kafka"}})
 		require.Equal(t, []int64{1, 0}, []int64{out.FirstKept, out.Finished}, "version %s", version)
@@ -232,7 +232,7 @@ func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
 func TestTrimIgnoresForgedSeq(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Events(), "1-1", "1", "grant rain 99999999999 1 1\n").Err())
+	require.NoError(t, b.rdb.Do(t.Context(), "XADD", b.k.Keys.Events(), "1-1", "1", "grant rain 99999999999 1 1\n").Err())
 	b.written(t, repeat(1, 5), old)
 	b.group(t, "kafka")
 	out := b.trim(t, shards.Trim{Groups: []string{"kafka"}})
@@ -249,14 +249,14 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	const group = "kafka"
 	look := func(seq int64) bool {
 		t.Helper()
-		done, err := shards.Of(b.rdb, b.k).GroupDone(t.Context(), group,
+		done, err := b.k.GroupDone(t.Context(), group,
 			stream.SeqRange{First: 1, Last: 2 * shards.ChunkEvents})
 		require.NoError(t, err)
 		return done.Has(seq)
 	}
 	claim := func(trimmed bool) stream.ClaimAnswer {
 		t.Helper()
-		a, err := shards.Of(b.rdb, b.k).Claim(t.Context(), &shards.ClaimCall{
+		a, err := b.k.Claim(t.Context(), &shards.ClaimCall{
 			Sink: group, ID: fmt.Sprint(trimmed, time.Now().UnixNano()), Owner: "w1", Lease: time.Minute, Trimmed: trimmed,
 			TakeLive: true,
 			Events:   []stream.SeqRange{{First: 5, Last: 6}, {First: shards.ChunkEvents - 2, Last: shards.ChunkEvents + 1}},
@@ -267,15 +267,15 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	require.False(t, look(5), "nothing was deleted yet")
 	a := claim(true)
 	require.True(t, a.Granted())
-	require.NoError(t, b.rdb.Del(t.Context(), b.k.Claims(group)).Err())
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Claims(group)).Err())
 
 	for _, from := range []int64{0, 0, 1} {
-		require.NoError(t, shards.Of(b.rdb, b.k).RaiseDoneFloor(t.Context(), from, 1, []string{group}))
+		require.NoError(t, b.k.RaiseDoneFloor(t.Context(), from, 1, []string{group}))
 	}
 	require.True(t, look(1))
 	require.True(t, look(shards.ChunkEvents-1))
 	require.False(t, look(shards.ChunkEvents))
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), group,
+	_, err := b.k.Ack(t.Context(), group,
 		[]stream.SeqRange{{First: 5, Last: 5}, {First: shards.ChunkEvents, Last: shards.ChunkEvents}}, nil)
 	require.NoError(t, err)
 	require.True(t, look(shards.ChunkEvents))
@@ -296,7 +296,7 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	b.done(t, "balance", 450)
 	require.Len(t, b.read(t, "kafka", "w1", 460), 460)
 	b.ack(t, "kafka", append(append(ids[:7:7], ids[8:200]...), ids[201:460]...))
-	_, err := shards.Of(b.rdb, b.k).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 22, Last: 23}}, nil)
+	_, err := b.k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 22, Last: 23}}, nil)
 	require.NoError(t, err)
 	groups := []string{"balance", "kafka"}
 	out := b.trim(t, shards.Trim{Groups: groups, Retention: 700 * time.Second})
@@ -315,7 +315,7 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	require.LessOrEqual(t, len(kept), 8+1+40)
 
 	c := shards.Trim{Groups: groups, Limit: 1, MaxEvents: 1e6, LookBehind: 1, MaxHeld: 1}
-	out, err = shards.Of(b.rdb, b.k).TrimEvents(t.Context(), c)
+	out, err = b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)
 	require.EqualValues(t, 21, out.Finished, "it holds more entries than allowed: all behind the oldest count")
 }

@@ -48,9 +48,8 @@ type lateEvent struct {
 // one server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted
 // and promoted again.
 type Watch struct {
-	Redis  redis.UniversalClient
-	Layout *Layout
-	Every  time.Duration // 0 for a second
+	Store *Store
+	Every time.Duration // 0 for a second
 	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
 	Frozen func(shard int)
 	// Alarm is called once for each change that may cost money; nil for none.
@@ -112,7 +111,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	defer cancel()
 	now, err := w.see(ctx, node, list)
 	if err != nil { // calls to it fail as well, and say so
-		if cluster, ok := w.Redis.(*redis.ClusterClient); ok {
+		if cluster, ok := w.Store.rdb.(*redis.ClusterClient); ok {
 			cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
 		}
 		return
@@ -121,7 +120,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	for _, i := range list {
 		if n := now.server.Replicas; n > now.replicas[i] {
 			// A frozen shard refuses, and an outage is met again: the next look tries once more.
-			_ = Of(w.Redis, w.Layout.Shard(i)).RaiseReplicas(ctx, n)
+			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
 	}
 	w.mu.Lock()
@@ -140,7 +139,7 @@ func (w *Watch) freeze(ctx context.Context, now *sight) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
 			late := now.late[shard]
-			z, err := Of(w.Redis, w.Layout.Shard(shard)).freeze(ctx, late.seq, late.skipped)
+			z, err := w.Store.Shard(shard).freeze(ctx, late.seq, late.skipped)
 			if err != nil || !z.Frozen {
 				continue // it is looked at again
 			}
@@ -154,25 +153,12 @@ func (w *Watch) freeze(ctx context.Context, now *sight) {
 // nodes are the servers, each with the shards that it has now.
 func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 	all := map[redis.UniversalClient][]int{}
-	for i := range w.Layout.Len() {
-		if node, err := NodeOf(ctx, w.Redis, w.Layout.Shard(i)); err == nil {
+	for i := range w.Store.Len() {
+		if node, err := w.Store.Shard(i).Node(ctx); err == nil {
 			all[node] = append(all[node], i)
 		}
 	}
 	return all
-}
-
-// NodeOf is the server that has a shard now. It is to be asked anew each time: a cluster moves slots, and fails over.
-func NodeOf(ctx context.Context, rdb redis.UniversalClient, k Keys) (redis.UniversalClient, error) {
-	cluster, ok := rdb.(*redis.ClusterClient)
-	if !ok {
-		return rdb, nil
-	}
-	node, err := cluster.MasterForKey(ctx, k.Meta())
-	if err != nil {
-		return nil, fmt.Errorf("find the node of shard %d: %w", k.Index(), Classify(err))
-	}
-	return node, nil
 }
 
 // see asks one server for INFO and for the heads of its shards.
@@ -181,7 +167,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
 	heads := make([]*redis.SliceCmd, len(list))
 	for i, shard := range list {
-		heads[i] = pipe.HMGet(ctx, w.Layout.Shard(shard).Meta(), standFields...)
+		heads[i] = pipe.HMGet(ctx, w.Store.Shard(shard).Keys.Meta(), standFields...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
@@ -197,7 +183,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 			s.missing = append(s.missing, shard)
 			continue
 		}
-		k := Of(w.Redis, w.Layout.Shard(shard))
+		k := w.Store.Shard(shard)
 		head, err := k.parseHead(heads[i])
 		if err != nil {
 			return nil, err

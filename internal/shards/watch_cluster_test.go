@@ -21,9 +21,9 @@ func TestWatchBesideAHungNode(t *testing.T) {
 	}
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	rdb := cluster.Client(t, nil)
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 8})
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 8})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	require.NoError(t, cluster.Replicas[0].Stop()) // nobody takes over
 	require.NoError(t, cluster.Masters[0].Stop())
 	looks := &watched{}
@@ -32,7 +32,7 @@ func TestWatchBesideAHungNode(t *testing.T) {
 		node.AddHook(looks)
 		return nil
 	}))
-	w := &shards.Watch{Redis: rdb, Layout: layout, Every: 10 * time.Millisecond}
+	w := &shards.Watch{Store: st, Every: 10 * time.Millisecond}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

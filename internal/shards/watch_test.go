@@ -42,7 +42,7 @@ func (b *bundle) watch(t *testing.T) *watched {
 	rdb := redis.NewClient(b.rdb.Options())
 	rdb.AddHook(out)
 	w := &shards.Watch{
-		Redis: rdb, Layout: b.layout, Every: 10 * time.Millisecond,
+		Store: b.store.Over(rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
@@ -98,7 +98,7 @@ func TestWatchTellsOfLostData(t *testing.T) {
 	w := b.watch(t)
 	b.grab(t, "rain", "u1", "u2", "u3")
 	w.sees(t)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Meta(), "seq", 2).Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", 2).Err())
 	w.raises(t, shards.LostData, "had come to event 3 of epoch 1", "came back at event 2 of epoch 1")
 	w.sees(t)
 	require.NoError(t, b.rdb.FlushAll(t.Context()).Err())
@@ -135,7 +135,7 @@ func TestWatchOverARestart(t *testing.T) {
 	require.NoError(t, server.Kill())
 	require.NoError(t, server.Restart())
 	w.sees(t)
-	head, err := shards.Of(b.rdb, b.k).Head(t.Context())
+	head, err := b.k.Head(t.Context())
 	require.NoError(t, err)
 	require.True(t, head.Frozen, "the watch has seen the new run")
 	w.mu.Lock()

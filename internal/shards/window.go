@@ -48,7 +48,7 @@ func (w *Window) Status() string {
 // Window reads what a campaign shows to everybody. On a shard that is frozen its state is frozen, whatever Redis says.
 // ErrNotInRedis (Permanent) if the campaign is not there, ErrFrozen if that says nothing.
 func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
-	node, err := NodeOf(ctx, k.rdb, k.Keys)
+	node, err := k.Node(ctx)
 	if err != nil {
 		return Window{}, err
 	}
@@ -64,7 +64,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	for i, v := range fields.Val() {
 		text[i], _ = v.(string) // an absent field is empty
 	}
-	lost, frozen := text[9] != "" || text[0] == stateFrozen, open()
+	lost, frozen := text[9] != "" || text[0] == StateFrozen, open()
 	if text[0] == "" && frozen != nil {
 		return Window{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
 	}
@@ -72,7 +72,7 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 		return Window{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	if frozen != nil {
-		text[0] = stateFrozen
+		text[0] = StateFrozen
 	}
 	from, errFrom := strconv.ParseInt(text[4], 10, 64)
 	to, errTo := strconv.ParseInt(text[5], 10, 64)
@@ -115,23 +115,23 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 	return n == 0, nil
 }
 
-// WindowOver is Window for a campaign over several shards: it is sold out when each of its places is, and frozen when
-// each of them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may
+// Window reads what the campaign shows to everybody: it is sold out when each of its places is, and frozen when each of
+// them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may
 // be something left.
-func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, campaign string) (Window, error) {
-	w, err := Of(rdb, layout.Home(campaign)).Window(ctx, campaign)
+func (c Campaign) Window(ctx context.Context) (Window, error) {
+	w, err := c.Home().Window(ctx, c.id)
 	if err != nil || w.places == 1 {
 		return w, err
 	}
-	places, err := layout.checkedPlaces(campaign, int(w.places))
+	places, err := c.placesOf(int(w.places))
 	if err != nil {
 		return w, err
 	}
-	pipe := rdb.Pipeline()
+	pipe := c.store.rdb.Pipeline()
 	others, stocks := make([]*redis.SliceCmd, len(places)-1), make([]*redis.IntCmd, len(places)-1)
 	for i, k := range places[1:] {
-		others[i] = pipe.HMGet(ctx, k.Campaign(campaign), "state", "generation", "dealt", LostField)
-		stocks[i] = pipe.LLen(ctx, k.Stock(campaign))
+		others[i] = pipe.HMGet(ctx, k.Keys.Campaign(c.id), "state", "generation", "dealt", LostField)
+		stocks[i] = pipe.LLen(ctx, k.Keys.Stock(c.id))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, other := range others {
@@ -145,11 +145,11 @@ func WindowOver(ctx context.Context, rdb redis.UniversalClient, layout *Layout, 
 			w.SoldOut = false
 			continue
 		}
-		w.Lost = w.Lost || at.Lost != "" || at.State == stateFrozen
-		if w.State == stateFrozen {
+		w.Lost = w.Lost || at.Lost != "" || at.State == StateFrozen
+		if w.State == StateFrozen {
 			w.State = at.State
 		}
-		empty, err := soldOut(ctx, rdb, places[i+1], campaign, stocks[i].Val(), at.Generation, at.Dealt)
+		empty, err := soldOut(ctx, c.store.rdb, places[i+1].Keys, c.id, stocks[i].Val(), at.Generation, at.Dealt)
 		w.SoldOut = w.SoldOut && empty && err == nil
 	}
 	return w, nil

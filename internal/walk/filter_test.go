@@ -52,7 +52,7 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 // look fetches the filter of the winners. If there is none, it builds it first as a worker would.
 func (w *world) look(ctx context.Context, a *agent, revision string) error {
 	build := func() error {
-		b, err := winners.NewBuilder(winners.BuilderConfig{Redis: w.rdb, Space: w.layout, Locks: nobody{}, Log: zap.NewNop(),
+		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: nobody{}, Log: zap.NewNop(),
 			Every: time.Second})
 		if err != nil {
 			return err

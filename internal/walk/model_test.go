@@ -15,7 +15,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/walk"
@@ -35,7 +34,7 @@ type world struct {
 	bug    string
 	c      hongbao.Campaign
 	hash   string
-	layout *shards.Layout
+	store  *shards.Store
 	places []*shards.Shard
 	day    int64 // limit by day, 0 for none
 
@@ -129,19 +128,19 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	w.rdb = rdb
 	var err error
 	places := 2 + w.rng.IntN(3)
-	w.layout, err = shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	w.store, err = shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), rdb, w.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, w.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	w.spec(places)
 	seeds := campaign.NewSeed()
 	plan, err := campaign.NewPlan(w.c, seeds)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: rdb, Space: w.layout.Space, Chunk: 1000})
+	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	w.hash = campaign.Commit(w.c, seeds)
 	require.NoError(t, store.Load(t.Context(), w.c, plan, w.hash, nil))
-	for _, k := range w.layout.Places(w.c.ID, places) {
-		w.places = append(w.places, shards.Of(rdb, k))
+	for _, k := range w.store.Places(w.c.ID, places) {
+		w.places = append(w.places, k)
 	}
 	w.left, w.silent, w.calm = true, make([]int, places), w.rng.IntN(2) == 0
 	for range 2 {

@@ -117,20 +117,20 @@ func (u *topUp) deal(ctx context.Context, j int) bool {
 
 // smuggle deals packets of a generation that nobody has announced.
 func (u *topUp) smuggle(j int) {
-	ctx, k := context.Background(), u.places[j].Keys
+	ctx, k := context.Background(), u.places[j]
 	for _, n := range u.share(j) {
-		u.rdb.RPush(ctx, k.StockOf(u.c.ID, u.generation), fmt.Sprintf("%d 10", n))
+		u.rdb.RPush(ctx, k.Keys.StockOf(u.c.ID, u.generation), fmt.Sprintf("%d 10", n))
 	}
-	u.rdb.HIncrBy(ctx, k.Campaign(u.c.ID), "loaded", int64(len(u.share(j))))
+	u.rdb.HIncrBy(ctx, k.Keys.Campaign(u.c.ID), "loaded", int64(len(u.share(j))))
 	u.changed = true
 }
 
 // refill puts packets where they must not be: into the generation that was empty.
 func (u *topUp) refill(j int) {
-	ctx, k := context.Background(), u.places[j].Keys
+	ctx, k := context.Background(), u.places[j]
 	for _, n := range u.share(j) {
-		u.rdb.RPush(ctx, k.Stock(u.c.ID), fmt.Sprintf("%d 10", n))
+		u.rdb.RPush(ctx, k.Keys.Stock(u.c.ID), fmt.Sprintf("%d 10", n))
 	}
-	u.rdb.HSet(ctx, k.Campaign(u.c.ID), "dealt", u.generation)
+	u.rdb.HSet(ctx, k.Keys.Campaign(u.c.ID), "dealt", u.generation)
 	u.changed = true
 }

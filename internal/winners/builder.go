@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
@@ -23,8 +22,7 @@ type Locker interface {
 
 // BuilderConfig of a Builder. Every field must be set.
 type BuilderConfig struct {
-	Redis redis.UniversalClient
-	Space *shards.Layout
+	Store *shards.Store
 	Locks Locker
 	Log   *zap.Logger
 	// Pause between two looks at which filters are wanted.
@@ -37,8 +35,8 @@ type Builder struct{ cfg BuilderConfig }
 // NewBuilder checks the configuration.
 func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	errs := knob.Check(&cfg)
-	if cfg.Redis == nil || cfg.Space == nil || cfg.Locks == nil || cfg.Log == nil {
-		errs = append(errs, errors.New("Redis, Space, Locks and Log are required"))
+	if cfg.Store == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Store, Locks and Log are required"))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("builder of winners' filters: %w", errors.Join(errs...))
@@ -65,12 +63,12 @@ func (b *Builder) Run(ctx context.Context) error {
 
 // Tend builds what is wanted now. Whoever still wants a filter that could not be built asks again.
 func (b *Builder) Tend(ctx context.Context) error {
-	wanted, err := shards.WantedFilters(ctx, b.cfg.Redis, b.cfg.Space)
+	wanted, err := b.cfg.Store.WantedFilters(ctx)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
 	return b.cfg.Locks.Do(ctx, "filters", func(ctx context.Context) error {
-		wanted, err := shards.WantedFilters(ctx, b.cfg.Redis, b.cfg.Space) // another worker may have been quicker
+		wanted, err := b.cfg.Store.WantedFilters(ctx) // another worker may have been quicker
 		for id, revision := range wanted {
 			err1 := b.Build(ctx, id, revision)
 			if ctx.Err() != nil { // the next worker goes on
@@ -79,7 +77,7 @@ func (b *Builder) Tend(ctx context.Context) error {
 			if errors.Is(err1, shards.ErrNotFinal) || errors.Is(err1, shards.ErrOvertaken) {
 				err1 = nil // it is wanted again if it is final some day
 			}
-			err = errors.Join(err, err1, shards.UnwantFilter(ctx, b.cfg.Redis, b.cfg.Space, id))
+			err = errors.Join(err, err1, b.cfg.Store.Campaign(id).UnwantFilter(ctx))
 		}
 		return err
 	})
@@ -91,7 +89,7 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "a filter is wanted of campaign %.80q: %w", campaign, err)
 	}
-	home := shards.Of(b.cfg.Redis, b.cfg.Space.Home(campaign))
+	home := b.cfg.Store.Home(campaign)
 	f, err := Fetch(ctx, home, campaign, revision)
 	if f != nil || hongbao.IsOutage(err) {
 		return err
@@ -135,14 +133,14 @@ const placesTimeout = 5 * time.Second
 func (b *Builder) places(ctx context.Context, campaign, revision string) ([]place, error) {
 	ctx, cancel := context.WithTimeout(ctx, placesTimeout)
 	defer cancel()
-	keys, err := shards.PlacesOf(ctx, b.cfg.Redis, b.cfg.Space, campaign)
+	on, err := b.cfg.Store.Campaign(campaign).Places(ctx)
 	if err != nil {
 		return nil, err
 	}
-	places := make([]place, len(keys))
-	for i, k := range keys {
+	places := make([]place, len(on))
+	for i, k := range on {
 		p := &places[i]
-		p.Shard = shards.Of(b.cfg.Redis, k)
+		p.Shard = k
 		head, err := p.OpenHead(ctx)
 		if err != nil {
 			return nil, err
@@ -167,7 +165,7 @@ func (p *place) read(ctx context.Context, campaign, revision string, hashes []ui
 	}
 	if mine = unique(mine); int64(len(mine)) != p.users {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d winners on shard %d, and %d were read: "+
-			"nothing was stored", campaign, p.users, p.Keys.Index(), len(mine))
+			"nothing was stored", campaign, p.users, p.Index(), len(mine))
 	}
 	return append(hashes, mine...), nil
 }

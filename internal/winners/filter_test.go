@@ -51,9 +51,9 @@ func TestBuild(t *testing.T) {
 	var users []string
 	for place := range b.places {
 		require.ErrorIs(t, builder.Build(ctx, "rain", revision), shards.ErrNotFinal)
-		require.NoError(t, shards.WantFilter(ctx, b.rdb, b.layout, "rain", revision))
+		require.NoError(t, b.store.Campaign("rain").WantFilter(ctx, revision))
 		require.NoError(t, builder.Tend(ctx))
-		wanted, err := shards.WantedFilters(ctx, b.rdb, b.layout)
+		wanted, err := b.store.WantedFilters(ctx)
 		require.NoError(t, err)
 		require.Empty(t, wanted, "each attempt takes the wish away")
 		f, err := b.fetch(ctx, revision)
@@ -62,8 +62,8 @@ func TestBuild(t *testing.T) {
 		users = append(users, b.drain(t, place)...)
 	}
 	require.Len(t, users, 9000)
-	require.NoError(t, shards.WantFilter(ctx, b.rdb, b.layout, "rain", revision))
-	require.NoError(t, shards.WantFilter(ctx, b.rdb, b.layout, "gone", "h"))
+	require.NoError(t, b.store.Campaign("rain").WantFilter(ctx, revision))
+	require.NoError(t, b.store.Campaign("gone").WantFilter(ctx, "h"))
 	require.NoError(t, builder.Tend(ctx))
 	f, err := b.fetch(ctx, revision)
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestBuilderKilled(t *testing.T) {
 	revision := b.revision(t)
 	for step := range 4 {
 		require.NoError(t, b.rdb.Del(t.Context(), b.places[0].Keys.Filter("rain")).Err())
-		require.NoError(t, shards.WantFilter(t.Context(), b.rdb, b.layout, "rain", revision))
+		require.NoError(t, b.store.Campaign("rain").WantFilter(t.Context(), revision))
 		ctx, kill := context.WithCancel(t.Context())
 		k := &killer{kill: kill}
 		k.left.Store(int64(step))

@@ -12,8 +12,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/winners"
@@ -25,7 +23,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type bundle struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
-	layout *shards.Layout
+	store  *shards.Store
 	places []*shards.Shard
 }
 
@@ -37,9 +35,9 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	server := testkit.Redis(t)
 	b := &bundle{server: server, rdb: server.Client(t)}
 	var err error
-	b.layout, err = shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	b.store, err = shards.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	now := time.Now().Truncate(time.Millisecond)
 	c := hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10),
@@ -53,11 +51,11 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := campaigns.New(campaigns.Config{Redis: b.rdb, Space: b.layout.Space, Chunk: 1000})
+	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
-	for _, k := range b.layout.Places("rain", places) {
-		b.places = append(b.places, shards.Of(b.rdb, k))
+	for _, k := range b.store.Places("rain", places) {
+		b.places = append(b.places, k)
 	}
 	return b
 }
@@ -91,9 +89,9 @@ func (b *bundle) revision(t *testing.T) string {
 
 func (b *bundle) builder(t *testing.T, rdb redis.UniversalClient) *winners.Builder {
 	t.Helper()
-	locks, err := lock.New(lock.Config{Redis: rdb, Layout: b.layout, Lease: 30 * time.Second, Poll: 10 * time.Millisecond})
+	locks, err := b.store.Over(rdb).Locks(shards.LockConfig{Lease: 30 * time.Second, Poll: 10 * time.Millisecond})
 	require.NoError(t, err)
-	made, err := winners.NewBuilder(winners.BuilderConfig{Redis: rdb, Space: b.layout, Locks: locks, Log: zap.NewNop(),
+	made, err := winners.NewBuilder(winners.BuilderConfig{Store: b.store.Over(rdb), Locks: locks, Log: zap.NewNop(),
 		Every: 10 * time.Millisecond})
 	require.NoError(t, err)
 	return made

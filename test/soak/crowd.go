@@ -79,7 +79,7 @@ const spread = 7919 // a prime: the callers who repeat are from everywhere in th
 // grab lets the callers grab, at an even rate, until every campaign had its five grabs a packet.
 func (s *soak) grab(ctx context.Context) error {
 	cfg := s.servers.cfg.ProducerConfig()
-	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.layout.Space
+	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.store.Space()
 	p, err := producer.New(cfg)
 	if err != nil {
 		return err

@@ -70,14 +70,14 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 	var claims []*redis.IntCmd
 	var fences []*redis.BoolCmd
 	_, err := v.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for shard := range v.layout.Len() {
-			k := v.layout.Shard(shard)
+		for shard := range v.store.Len() {
+			k := v.store.Shard(shard)
 			// A shard's seqs are its grants and the closes of its campaigns.
 			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/shards.ChunkEvents + 1 {
-				bits = append(bits, p.BitCount(ctx, k.Done(sink, chunk), nil))
+				bits = append(bits, p.BitCount(ctx, k.Keys.Done(sink, chunk), nil))
 			}
-			claims = append(claims, p.HLen(ctx, k.Claims(sink)))
-			fences = append(fences, p.HExists(ctx, k.Claims(sink), "#fence"))
+			claims = append(claims, p.HLen(ctx, k.Keys.Claims(sink)))
+			fences = append(fences, p.HExists(ctx, k.Keys.Claims(sink), "#fence"))
 		}
 		return nil
 	})

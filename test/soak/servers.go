@@ -32,12 +32,12 @@ const (
 
 // servers are real ones.
 type servers struct {
-	redis  *testkit.RedisServer
-	rdb    *redis.Client
-	layout *shards.Layout
-	dsn    string
-	kafka  *testkit.KafkaBroker
-	cfg    *configs.Config
+	redis *testkit.RedisServer
+	rdb   *redis.Client
+	store *shards.Store
+	dsn   string
+	kafka *testkit.KafkaBroker
+	cfg   *configs.Config
 }
 
 func (s *soak) startServers(ctx context.Context) error {
@@ -79,12 +79,12 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.cfg, err = configs.Load("", s.env, nil); err != nil {
 		return fmt.Errorf("the soak's own configuration: %w", err)
 	}
-	if v.layout, err = shards.NewLayout(v.cfg.Space()); err != nil {
-		return err
-	}
 	opts := v.redis.Options()
 	opts.PoolSize, opts.MaxRetries = 64, 3
 	v.rdb = redis.NewClient(opts)
+	if v.store, err = shards.Of(v.rdb, v.cfg.Space()); err != nil {
+		return err
+	}
 	s.say("redis %s, postgres %s, kafka %s %s", v.redis.Addr, pg.Addr, v.kafka.Version, v.kafka.Addr)
 	return nil
 }
@@ -123,7 +123,7 @@ func (s *soak) prepare(ctx context.Context) error {
 				Packets: int64(packets), Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 5_000},
 				From: now.Add(-time.Minute), To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
 			}
-			if s.servers.layout.Home(c.ID).Index() != shard {
+			if s.servers.store.Home(c.ID).Index() != shard {
 				continue
 			}
 			if n == 1 { // users may hold three, devices five a day; and a tenth is left over, for the refund

@@ -118,7 +118,7 @@ func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 	v, ctx := &w.s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {
-		events := v.layout.Shard(i).Events()
+		events := v.store.Shard(i).Keys.Events()
 		there, err := v.rdb.Exists(ctx, events).Result()
 		if err == nil && there == 0 {
 			continue

@@ -21,7 +21,7 @@ import (
 // World is a deployment of two shards with grants in its streams.
 type World struct {
 	Redis  *redis.Client
-	Layout *shards.Layout
+	Store  *shards.Store
 	Prefix string
 	Target *Target
 	Seq    [Shards]int64 // the last of each shard
@@ -43,9 +43,9 @@ func Setup(t *testing.T) *World {
 	}
 	w := &World{Redis: testkit.Redis(t).Client(t), Prefix: testkit.Prefix(t), Target: &Target{Copies: map[string]int{}}}
 	var err error
-	w.Layout, err = shards.NewLayout(hongbao.Space{Prefix: w.Prefix, Shards: Shards})
+	w.Store, err = shards.Of(w.Redis, hongbao.Space{Prefix: w.Prefix, Shards: Shards})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), w.Redis, w.Layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, w.Store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
 	return w
 }
 
@@ -62,7 +62,7 @@ func Grant(shard int, seq int64) hongbao.Grant {
 func (w *World) Add(t *testing.T, n int) {
 	t.Helper()
 	for shard := range Shards {
-		k := w.Layout.Shard(shard)
+		k := w.Store.Shard(shard)
 		_, err := w.Redis.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range n {
 				w.Seq[shard]++
@@ -70,10 +70,10 @@ func (w *World) Add(t *testing.T, n int) {
 				if w.OnGrant != nil {
 					w.OnGrant(g)
 				}
-				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), ID: fmt.Sprintf("%d-%d", Began+g.Seq/5, g.Seq),
+				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), ID: fmt.Sprintf("%d-%d", Began+g.Seq/5, g.Seq),
 					Values: testkit.Entry(1, "grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), shards.GrantLine(&g))})
 			}
-			p.HSet(t.Context(), k.Meta(), "seq", w.Seq[shard])
+			p.HSet(t.Context(), k.Keys.Meta(), "seq", w.Seq[shard])
 			return nil
 		})
 		require.NoError(t, err)
@@ -134,13 +134,13 @@ func (t *Target) take(g hongbao.Grant) {
 // Bury makes the event of a seq a dead letter of sink kafka.
 func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	t.Helper()
-	k, g := w.Layout.Shard(shard), Grant(shard, seq)
-	_, err := shards.Of(w.Redis, k).CreateGroup(t.Context(), "kafka")
+	k, g := w.Store.Shard(shard), Grant(shard, seq)
+	_, err := k.CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
-	_, err = shards.Of(w.Redis, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
 	g.EntryID = fmt.Sprintf("%d-%d", Began+seq/5, seq)
-	written, err := shards.Of(w.Redis, k).DeadLetter(t.Context(), shards.Letter{
+	written, err := k.DeadLetter(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class,
 		Reason: "no, \"never\"\nagain", Attempts: 3,
 	})
@@ -151,23 +151,23 @@ func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 // BuryEntry makes an entry that can't be read a dead letter of sink kafka.
 func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	t.Helper()
-	k := w.Layout.Shard(0)
-	_, err := shards.Of(w.Redis, k).CreateGroup(t.Context(), "kafka")
+	k := w.Store.Shard(0)
+	_, err := k.CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
-	id, err := w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Events(), Values: fields}).Result()
+	id, err := w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: fields}).Result()
 	require.NoError(t, err)
-	_, err = shards.Of(w.Redis, k).ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
-	_, err = shards.Of(w.Redis, k).DeadLetter(t.Context(), shards.Letter{
+	_, err = k.DeadLetter(t.Context(), shards.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
 		Attempts: 1,
 	})
 	require.NoError(t, err)
-	require.NoError(t, w.Redis.XDel(t.Context(), k.Events(), id).Err())
+	require.NoError(t, w.Redis.XDel(t.Context(), k.Keys.Events(), id).Err())
 }
 
 // Letters reads and writes the deployment's dead letters.
-func (w *World) Letters() *deadletter.Letters { return deadletter.New(w.Redis, w.Layout) }
+func (w *World) Letters() *deadletter.Letters { return deadletter.New(w.Store) }
 
 // List lists up to 1,000 letters of both sinks, and expects that there are no more.
 func List(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter.Letter {

@@ -17,21 +17,21 @@ import (
 
 // Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
 // hand; where somebody has seen more than Redis has, they go on behind that, as after an accepted loss.
-func Open(ctx context.Context, rdb redis.UniversalClient, layout *shards.Layout) error {
+func Open(ctx context.Context, rdb redis.UniversalClient, store *shards.Store) error {
 	var errs []error
-	for i := range layout.Len() {
-		errs = append(errs, open(ctx, rdb, layout, shards.Of(rdb, layout.Shard(i))))
+	for _, k := range store.Over(rdb).Shards() {
+		errs = append(errs, open(ctx, rdb, k))
 	}
 	return errors.Join(errs...)
 }
 
-func open(ctx context.Context, rdb redis.UniversalClient, layout *shards.Layout, k *shards.Shard) error {
+func open(ctx context.Context, rdb redis.UniversalClient, k *shards.Shard) error {
 	z, err := k.Freeze(ctx)
 	if err != nil || !z.Frozen {
 		return err
 	}
 	if z.Seen > z.Seq {
-		_, err = k.Reopen(ctx, layout, &shards.Reopening{
+		_, err = k.Reopen(ctx, &shards.Reopening{
 			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/shards.ChunkEvents+1)*shards.ChunkEvents - 1,
 		})
 		return err
@@ -45,7 +45,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, layout *shards.Layout,
 }
 
 // KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
-func KeepOpen(t testing.TB, rdb redis.UniversalClient, layout *shards.Layout) {
+func KeepOpen(t testing.TB, rdb redis.UniversalClient, store *shards.Store) {
 	t.Helper()
 	done := make(chan struct{})
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -56,7 +56,7 @@ func KeepOpen(t testing.TB, rdb redis.UniversalClient, layout *shards.Layout) {
 			case <-t.Context().Done():
 				return
 			case <-tick.C:
-				_ = Open(t.Context(), rdb, layout)
+				_ = Open(t.Context(), rdb, store)
 			}
 		}
 	}()
@@ -64,8 +64,8 @@ func KeepOpen(t testing.TB, rdb redis.UniversalClient, layout *shards.Layout) {
 }
 
 // Token names the run of the server that has a shard.
-func Token(ctx context.Context, rdb redis.UniversalClient, k shards.Keys) (string, error) {
-	node, err := shards.NodeOf(ctx, rdb, k)
+func Token(ctx context.Context, k *shards.Shard) (string, error) {
+	node, err := k.Node(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -77,17 +77,17 @@ func Token(ctx context.Context, rdb redis.UniversalClient, k shards.Keys) (strin
 }
 
 // Founded founds a deployment of four shards on a real server, as if each had come a long way.
-func Founded(t *testing.T) (*redis.Client, *shards.Layout) {
+func Founded(t *testing.T) (*redis.Client, *shards.Store) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
-	require.NoError(t, err)
 	rdb := testkit.Redis(t).Client(t)
-	require.NoError(t, shards.Found(t.Context(), rdb, layout, shards.FoundCall{Deployment: "test"}))
-	for i := range layout.Len() {
-		require.NoError(t, rdb.HSet(t.Context(), layout.Shard(i).Meta(), "seq", 1<<40).Err())
+	store, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	require.NoError(t, err)
+	require.NoError(t, store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	for _, k := range store.Shards() {
+		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 1<<40).Err())
 	}
-	return rdb, layout
+	return rdb, store
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/campaigns"
 	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
@@ -25,10 +24,10 @@ func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hon
 	check(err)
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	space = hongbao.Space{Prefix: "hb", Shards: 1}
-	layout, err := shards.NewLayout(space)
+	store, err := shards.Of(rdb, space)
 	check(err)
 	ctx := context.Background()
-	check(shards.Found(ctx, rdb, layout, shards.FoundCall{Deployment: Deployment}))
+	check(store.Found(ctx, shards.FoundCall{Deployment: Deployment}))
 	check(Load(ctx, rdb, space, c, codes))
 	return rdb, space, func() { _ = rdb.Close(); server.Close() }
 }
@@ -41,14 +40,18 @@ func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c
 	if err != nil {
 		return err
 	}
-	store, err := campaigns.New(campaigns.Config{
-		Redis: rdb, Space: space, Chunk: 5_000,
+	store, err := shards.Of(rdb, space)
+	if err != nil {
+		return err
+	}
+	loader, err := store.Loader(shards.LoaderConfig{
+		Chunk: 5_000,
 		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
 	})
 	if err != nil {
 		return err
 	}
-	return store.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
+	return loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 }
 
 // Rain is a red-packet campaign of equal packets, one for each user, that is open now.

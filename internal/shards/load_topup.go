@@ -1,4 +1,4 @@
-package campaigns
+package shards
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
@@ -42,7 +41,7 @@ type Generation struct {
 //
 // A place that has it already is left as it is, whatever its state. It may be killed at any point and called again, by
 // several processes at once too.
-func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
+func (s *Loader) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
 	l := s.newLoad(&g.Spec, g.Hash, g.Plan.Amounts[:g.Packets], progress)
 	if err := l.announce(ctx, g); err != nil {
 		return err
@@ -62,7 +61,7 @@ func (s *Store) TopUp(ctx context.Context, g *Generation, progress func(loaded i
 // announce tells every place: from then on each grab there learns of the generation first.
 func (l *load) announce(ctx context.Context, g *Generation) error {
 	for _, p := range l.places {
-		call := &shards.Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
+		call := &Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
 			Packets: g.Packets, Total: g.Total, Share: int64(len(p.amounts)), ShareAmount: p.sum}
 		if err := l.patiently(ctx, func() error { return p.Announce(ctx, call) }); err != nil {
 			return l.notAdded(g, err)
@@ -89,14 +88,14 @@ func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 		case err != nil:
 			return l.notAdded(g, err)
 		case p.at.Hash != g.Hash:
-			return l.notAdded(g, shards.LostError(g.Spec.ID))
+			return l.notAdded(g, LostError(g.Spec.ID))
 		case p.at.Dealt >= int64(g.Number):
 			return nil
-		case p.at.State != Open && p.at.State != Paused:
-			return l.notAdded(g, hongbao.Errorf(hongbao.ClassPermanent, "on shard %d it is %s", p.Keys.Index(), p.at.State))
+		case p.at.State != StateOpen && p.at.State != StatePaused:
+			return l.notAdded(g, hongbao.Errorf(hongbao.ClassPermanent, "on shard %d it is %s", p.Index(), p.at.State))
 		case p.at.Loaded > all || asked && p.at.Loaded == before:
 			return l.notAdded(g, hongbao.Errorf(hongbao.ClassBroken, "shard %d has %d packets of %d and takes no more",
-				p.Keys.Index(), p.at.Loaded, all))
+				p.Index(), p.at.Loaded, all))
 		}
 		l.progress(l.loaded())
 	}
@@ -108,22 +107,22 @@ func (l *load) notAdded(g *Generation, err error) error {
 }
 
 // Dealt gives the newest generation that each place has as a whole. ErrTopUpWaits tells why nothing can be dealt to the
-// campaign now: Transient before it is loaded, Permanent and with shards.ErrLost if Redis has lost something of it.
-func (s *Store) Dealt(ctx context.Context, id string) (generation int, err error) {
-	st, found, err := s.Status(ctx, id)
+// campaign now: Transient before it is loaded, Permanent and with ErrLost if Redis has lost something of it.
+func (c Campaign) Dealt(ctx context.Context) (generation int, err error) {
+	st, found, err := c.Status(ctx)
 	switch {
 	case err != nil:
 		return 0, err
-	case !found || st.State == Loading || st.State == missing && !st.begun():
+	case !found || st.State == StateLoading || st.State == missing && !st.begun():
 		return 0, hongbao.Errorf(hongbao.ClassTransient, "%w: `hongbao campaign load %s` brings the campaign into Redis",
-			ErrTopUpWaits, id)
-	case st.State == Frozen || st.State == missing:
-		return 0, hongbao.Errorf(hongbao.ClassPermanent, "%w: %w", ErrTopUpWaits, shards.LostError(id))
+			ErrTopUpWaits, c.id)
+	case st.State == StateFrozen || st.State == missing:
+		return 0, hongbao.Errorf(hongbao.ClassPermanent, "%w: %w", ErrTopUpWaits, LostError(c.id))
 	}
 	return int(st.dealt), nil
 }
 
 // begun tells that a place is beyond loading. None opens before all are loaded, so one that is missing then is lost.
 func (s *Status) begun() bool {
-	return slices.ContainsFunc(s.Places, func(p PlaceStatus) bool { return p.State != missing && p.State != Loading })
+	return slices.ContainsFunc(s.Places, func(p PlaceStatus) bool { return p.State != missing && p.State != StateLoading })
 }

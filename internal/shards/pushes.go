@@ -1,4 +1,4 @@
-package claims
+package shards
 
 import (
 	"context"
@@ -6,17 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-// Config of the claims of one sink.
-type Config struct {
-	Redis redis.UniversalClient
-	Space hongbao.Space
+// ClaimsConfig of the claims of one sink.
+type ClaimsConfig struct {
 	// Sink names the sink and its consumer group.
 	Sink string
 	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
@@ -38,22 +33,26 @@ type Config struct {
 // MaxEvents is how many events one claim covers at most.
 const MaxEvents = 1 << 16
 
-// Claims are the pushes in progress of one sink. Its methods may be called at once.
+// Claims keeps the pushes in progress of a sink that cannot detect a repeat by itself. Its methods may be called at once.
+// Each event has one done bit. A claim is written before the push and is gone after it:
+//
+//	new --claim--> claimed --complete--> done (bits set, claim gone, one script)
+//	                  |--release (certainly not sent)--> new
+//	                  '--its owner dies, or can't tell--> open: the next claim of one of its events takes it over
+//
+// An open claim never becomes new by a timer. The worker that takes it over gets its payload and finishes it in the
+// sink's own way: the publisher sends the same batch again and the broker drops the copy. Complete and Release compare
+// the claim's fence, as a lock's release compares its token: a worker that was overtaken gets stream.ErrFenced.
+//
+// A lost claim stays until a worker or a person resolves it. Claims never forgets one.
 type Claims struct {
-	cfg    Config
-	layout *shards.Layout
+	store *Store
+	cfg   ClaimsConfig
 }
 
-// New checks the configuration.
-func New(cfg Config) (*Claims, error) {
+// Claims checks the configuration.
+func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 	var errs []error
-	if cfg.Redis == nil {
-		errs = append(errs, errors.New("redis is required"))
-	}
-	layout, err := shards.NewLayout(cfg.Space)
-	if err != nil {
-		errs = append(errs, err)
-	}
 	if err := hongbao.CheckCampaignID(cfg.Sink); err != nil {
 		errs = append(errs, fmt.Errorf("sink %q: %w", cfg.Sink, err))
 	}
@@ -69,7 +68,7 @@ func New(cfg Config) (*Claims, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("claims: %w", errors.Join(errs...))
 	}
-	return &Claims{cfg: cfg, layout: layout}, nil
+	return &Claims{store: s, cfg: cfg}, nil
 }
 
 // Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
@@ -82,7 +81,7 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []strea
 			"claim %.80q of shard %d was refused before anything was touched: %w",
 			id, shard, err)
 	}
-	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Claim(ctx, &shards.ClaimCall{
+	return c.store.Shard(shard).Claim(ctx, &ClaimCall{
 		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
 		Trimmed: c.cfg.Trimmed && c.cfg.Done == "", Events: events, Payload: payload,
 	})
@@ -96,12 +95,12 @@ func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) er
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = append(also, c.cfg.Done)
 	}
-	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Complete(ctx, c.cfg.Sink, &claim, also...)
+	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also...)
 }
 
 // Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
 func (c *Claims) Release(ctx context.Context, shard int, claim stream.Claim) error {
-	return shards.Of(c.cfg.Redis, c.layout.Shard(shard)).Release(ctx, c.cfg.Sink, &claim)
+	return c.store.Shard(shard).Release(ctx, c.cfg.Sink, &claim)
 }
 
 // checkClaim refuses what could not be found, or read back, once it is stored.

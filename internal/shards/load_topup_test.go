@@ -1,4 +1,4 @@
-package campaigns
+package shards
 
 import (
 	"fmt"
@@ -10,14 +10,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // rain is a campaign on a number of places, whose first generation is loaded, and the generation that comes to it.
 type rain struct {
 	*bundle
-	store *Store
+	loads *Loader
 	spec  hongbao.Campaign
 	next  *Generation
 }
@@ -28,8 +27,8 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 	t.Helper()
 	c, plan, hash := coupons(t, id, places)
 	c.Codes, c.Limits = nil, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
-	r := &rain{bundle: b, store: b.store(t, b.rdb), spec: c}
-	require.NoError(t, r.store.Load(t.Context(), c, plan, hash, nil))
+	r := &rain{bundle: b, loads: b.loader(t, b.rdb), spec: c}
+	require.NoError(t, r.loads.Load(t.Context(), c, plan, hash, nil))
 	draw := campaign.TopUp{
 		Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
 		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}},
@@ -47,7 +46,7 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 func (r *rain) whole(t *testing.T) {
 	t.Helper()
 	n := int64(r.spec.Places())
-	for j, k := range r.layout.Places(r.spec.ID, r.spec.Places()) {
+	for j, k := range r.store.Places(r.spec.ID, r.spec.Places()) {
 		var first, second []string
 		for p := int64(j) + 1; p <= packets+more; p += n {
 			text := fmt.Sprintf("%d %d", p, r.next.Plan.Amounts[p-1])
@@ -58,12 +57,12 @@ func (r *rain) whole(t *testing.T) {
 			}
 		}
 		for generation, want := range map[int64][]string{1: first, 2: second} {
-			has, err := r.rdb.LRange(t.Context(), k.StockOf(r.spec.ID, generation), 0, -1).Result()
+			has, err := r.rdb.LRange(t.Context(), k.Keys.StockOf(r.spec.ID, generation), 0, -1).Result()
 			require.NoError(t, err)
 			require.ElementsMatch(t, want, has)
 			require.Equal(t, append([]string{}, want...), append([]string{}, has...), "in order")
 		}
-		m, err := shards.Of(r.rdb, k).CampaignFields(t.Context(), r.spec.ID)
+		m, err := k.CampaignFields(t.Context(), r.spec.ID)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint(packets+more), m["packets"])
 		require.Equal(t, fmt.Sprint(int64(r.next.Total)), m["total"])
@@ -82,8 +81,8 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 			for lives := 0; ; lives++ {
 				r := loadedRain(t, b, fmt.Sprintf("rain-%d-%d-%v", places, lives, ran), places)
 				b.mortal.lives, b.mortal.ran = lives, ran
-				dying := b.store(t, b.mortal.client)
-				dying.lease, r.store.lease = 0, 0 // nobody grabs
+				dying := b.loader(t, b.mortal.client)
+				dying.lease, r.loads.lease = 0, 0 // nobody grabs
 				err := dying.TopUp(t.Context(), r.next, nil)
 				if err == nil {
 					require.Greater(t, lives, places*3, "it dies at many places")
@@ -91,9 +90,9 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 				}
 				require.ErrorIs(t, err, errKilled)
 				r.toldFirst(t)
-				require.NoError(t, r.store.TopUp(t.Context(), r.next, nil))
+				require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
 				r.whole(t)
-				require.NoError(t, r.store.TopUp(t.Context(), r.next, nil), "a repeat")
+				require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil), "a repeat")
 				r.whole(t)
 			}
 		}
@@ -104,14 +103,14 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 func (r *rain) toldFirst(t *testing.T) {
 	t.Helper()
 	var told, stocked int
-	places := r.layout.Places(r.spec.ID, r.spec.Places())
+	places := r.store.Places(r.spec.ID, r.spec.Places())
 	for _, k := range places {
-		m, err := shards.Of(r.rdb, k).CampaignFields(t.Context(), r.spec.ID)
+		m, err := k.CampaignFields(t.Context(), r.spec.ID)
 		require.NoError(t, err)
 		if m["generation"] == "2" {
 			told++
 		}
-		n, err := r.rdb.LLen(t.Context(), k.StockOf(r.spec.ID, 2)).Result()
+		n, err := r.rdb.LLen(t.Context(), k.Keys.StockOf(r.spec.ID, 2)).Result()
 		require.NoError(t, err)
 		stocked += int(n)
 	}
@@ -122,11 +121,11 @@ func (r *rain) toldFirst(t *testing.T) {
 // grabs has new users grab one generation of a place until it has nothing for them.
 func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongbao.Outcome) {
 	t.Helper()
-	k := r.layout.Places(r.spec.ID, r.spec.Places())[j]
-	call := &shards.GrabCall{Campaign: r.spec.ID, MaxBacklog: 1_000_000, Generation: generation}
+	k := r.store.Places(r.spec.ID, r.spec.Places())[j]
+	call := &GrabCall{Campaign: r.spec.ID, MaxBacklog: 1_000_000, Generation: generation}
 	for i := 0; ; i++ {
 		call.Grabs = []*hongbao.Grab{{Campaign: r.spec.ID, User: fmt.Sprintf("u%d-%d-%d", j, generation, i)}}
-		answers, err := shards.Of(r.rdb, k).Grab(t.Context(), call, nil)
+		answers, err := k.Grab(t.Context(), call, nil)
 		require.NoError(t, err)
 		if answers[0].Outcome != hongbao.OutcomeGranted {
 			return won, answers[0].Outcome
@@ -149,20 +148,20 @@ func TestTopUpIsGrabbed(t *testing.T) {
 		}
 		require.Equal(t, packets, won)
 		b.mortal.lives, b.mortal.ran = places+1, false // every place was told, one was asked
-		require.ErrorIs(t, b.store(t, b.mortal.client).TopUp(t.Context(), r.next, nil), errKilled)
+		require.ErrorIs(t, b.loader(t, b.mortal.client).TopUp(t.Context(), r.next, nil), errKilled)
 		for j := range places {
 			n, last := r.grabs(t, j, 2)
 			require.Zero(t, n)
 			require.Equal(t, hongbao.OutcomeRefilling, last)
 		}
-		require.NoError(t, r.store.TopUp(t.Context(), r.next, nil))
+		require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
 		for j := range places {
 			n, last := r.grabs(t, j, 2)
 			require.Equal(t, hongbao.OutcomeSoldOut, last)
 			won += n
 		}
 		require.Equal(t, packets+more, won)
-		st, _, err := r.store.Status(t.Context(), r.spec.ID)
+		st, _, err := r.store.Campaign(r.spec.ID).Status(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, st.Left)
 		require.EqualValues(t, packets+more, st.Packets)
@@ -175,29 +174,29 @@ func TestTopUpWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := loadedRain(t, b, "rain", 3)
-	dealt, err := r.store.Dealt(t.Context(), "rain")
+	dealt, err := r.store.Campaign("rain").Dealt(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, dealt)
-	_, err = r.store.Dealt(t.Context(), "snow")
+	_, err = r.store.Campaign("snow").Dealt(t.Context())
 	require.ErrorIs(t, err, ErrTopUpWaits)
-	require.NotErrorIs(t, err, shards.ErrLost)
+	require.NotErrorIs(t, err, ErrLost)
 
 	other := *r.next
 	other.Hash = "another"
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(r.store.TopUp(t.Context(), &other, nil)))
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(r.loads.TopUp(t.Context(), &other, nil)))
 	later := *r.next
 	later.Number = 3
-	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(r.store.TopUp(t.Context(), &later, nil)))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(r.loads.TopUp(t.Context(), &later, nil)))
 
-	k := r.layout.Places("rain", 3)[2]
-	require.NoError(t, b.rdb.HSet(t.Context(), k.Campaign("rain"), "state", Frozen).Err())
-	require.ErrorIs(t, r.store.TopUp(t.Context(), r.next, nil), shards.ErrLost)
-	_, err = r.store.Dealt(t.Context(), "rain")
+	k := r.store.Places("rain", 3)[2]
+	require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", StateFrozen).Err())
+	require.ErrorIs(t, r.loads.TopUp(t.Context(), r.next, nil), ErrLost)
+	_, err = r.store.Campaign("rain").Dealt(t.Context())
 	require.ErrorIs(t, err, ErrTopUpWaits)
-	require.ErrorIs(t, err, shards.ErrLost)
+	require.ErrorIs(t, err, ErrLost)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-	require.NoError(t, b.rdb.HSet(t.Context(), k.Campaign("rain"), "state", Open).Err())
-	require.NoError(t, r.store.TopUp(t.Context(), r.next, nil))
+	require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", StateOpen).Err())
+	require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
 	r.whole(t)
 }
 
@@ -207,14 +206,14 @@ func TestTopUpWaitsForTheLease(t *testing.T) {
 	b := setup(t)
 	r := loadedRain(t, b, "rain", 3)
 	done := make(chan error, 1)
-	go func() { done <- r.store.TopUp(t.Context(), r.next, nil) }()
+	go func() { done <- r.loads.TopUp(t.Context(), r.next, nil) }()
 	var untold, stocked time.Time // when a place did not know of it yet, and when one had a packet
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		now, told, packets := time.Now(), 0, int64(0)
-		for _, k := range r.layout.Places("rain", 3) {
+		for _, k := range r.store.Places("rain", 3) {
 			pipe := r.rdb.TxPipeline()
-			generation, stock := pipe.HGet(t.Context(), k.Campaign("rain"), "generation"),
-				pipe.LLen(t.Context(), k.StockOf("rain", 2))
+			generation, stock := pipe.HGet(t.Context(), k.Keys.Campaign("rain"), "generation"),
+				pipe.LLen(t.Context(), k.Keys.StockOf("rain", 2))
 			_, _ = pipe.Exec(t.Context()) // a place that was not told has no such field
 			packets += stock.Val()
 			if generation.Val() == "2" {

@@ -1,4 +1,4 @@
-package campaigns
+package shards
 
 import (
 	"context"
@@ -15,16 +15,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
-
-func TestMain(m *testing.M) { testkit.Main(m) }
 
 // bundle is a deployment of four shards in a Redis, and a client that dies.
 type bundle struct {
 	rdb    *redis.Client
-	layout *shards.Layout
+	store  *Store
 	mortal *mortal
 }
 
@@ -35,9 +32,9 @@ func setup(t *testing.T) *bundle {
 	}
 	b := &bundle{rdb: testkit.Redis(t).Client(t), mortal: &mortal{}}
 	var err error
-	b.layout, err = shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	b.store, err = Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
 	require.NoError(t, err)
-	require.NoError(t, shards.Found(t.Context(), b.rdb, b.layout, shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), FoundCall{Deployment: "test"}))
 	b.mortal.client = testkit.Redis(t).Client(t)
 	b.mortal.client.AddHook(b.mortal)
 	return b
@@ -89,9 +86,9 @@ func (m *mortal) die(run func() error, cmds ...redis.Cmder) error {
 	return errKilled
 }
 
-func (b *bundle) store(t *testing.T, rdb *redis.Client) *Store {
+func (b *bundle) loader(t *testing.T, rdb *redis.Client) *Loader {
 	t.Helper()
-	s, err := New(Config{Redis: rdb, Space: b.layout.Space, Chunk: 2,
+	s, err := b.store.Over(rdb).Loader(LoaderConfig{Chunk: 2,
 		Codes: func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
 			for p := after + 1; p <= min(after+int64(n), packets); p++ {
 				codes = append(codes, codeOf(id, p))
@@ -128,28 +125,28 @@ func coupons(t *testing.T, id string, places int) (hongbao.Campaign, *campaign.P
 // loadedWhole makes sure that each packet and its code stands on its place, once and in order, and that all is open.
 func (b *bundle) loadedWhole(t *testing.T, c *hongbao.Campaign, plan *campaign.Plan) {
 	t.Helper()
-	for j, k := range b.layout.Places(c.ID, c.Places()) {
+	for j, k := range b.store.Places(c.ID, c.Places()) {
 		var stock []string
 		codes := map[string]string{}
 		for p := int64(j) + 1; p <= packets; p += int64(c.Places()) {
 			stock = append(stock, fmt.Sprintf("%d %d", p, plan.Amounts[p-1]))
 			codes[strconv.FormatInt(p, 10)] = codeOf(c.ID, p)
 		}
-		has, err := b.rdb.LRange(t.Context(), k.Stock(c.ID), 0, -1).Result()
+		has, err := b.rdb.LRange(t.Context(), k.Keys.Stock(c.ID), 0, -1).Result()
 		require.NoError(t, err)
 		require.Equal(t, stock, has)
-		coded, err := b.rdb.HGetAll(t.Context(), k.Codes(c.ID)).Result()
+		coded, err := b.rdb.HGetAll(t.Context(), k.Keys.Codes(c.ID)).Result()
 		require.NoError(t, err)
 		require.Equal(t, codes, coded)
 	}
-	require.Equal(t, slices.Repeat([]string{Open}, c.Places()), b.states(t, c))
+	require.Equal(t, slices.Repeat([]string{StateOpen}, c.Places()), b.states(t, c))
 }
 
 // states are those of a campaign's places, empty where it is not.
 func (b *bundle) states(t *testing.T, c *hongbao.Campaign) (states []string) {
 	t.Helper()
-	for _, k := range b.layout.Places(c.ID, c.Places()) {
-		m, err := shards.Of(b.rdb, k).CampaignFields(t.Context(), c.ID)
+	for _, k := range b.store.Places(c.ID, c.Places()) {
+		m, err := k.CampaignFields(t.Context(), c.ID)
 		require.NoError(t, err)
 		states = append(states, m["state"])
 	}

@@ -1,4 +1,4 @@
-package claims_test
+package shards_test
 
 import (
 	"fmt"
@@ -12,15 +12,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/claims"
 	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
-func TestNewNamesEveryProblem(t *testing.T) {
+// setupClaims is a deployment of four shards that have come a long way.
+func setupClaims(t *testing.T) *bundle {
+	t.Helper()
+	rdb, st := shardstest.Founded(t)
+	return &bundle{rdb: rdb, store: st}
+}
+
+func (b *bundle) claims(t *testing.T, owner string) *shards.Claims {
+	t.Helper()
+	c, err := b.store.Claims(shards.ClaimsConfig{Sink: "kafka", Owner: owner, Lease: time.Minute})
+	require.NoError(t, err)
+	return c
+}
+
+// unreached is a deployment on a Redis that is never reached.
+func unreached(t *testing.T) *shards.Store {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 1})
+	require.NoError(t, err)
+	return st
+}
+
+func TestOfNamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := claims.New(claims.Config{Sink: "K", Owner: "a b", Lease: 25 * time.Hour})
-	for _, part := range []string{"redis is required", "key prefix", "sink", "owner", "lease"} {
+	_, err := shards.Of(nil, hongbao.Space{})
+	for _, part := range []string{"redis is required", "key prefix"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+func TestClaimsNamesEveryProblem(t *testing.T) {
+	t.Parallel()
+	_, err := unreached(t).Claims(shards.ClaimsConfig{Sink: "K", Owner: "a b", Lease: 25 * time.Hour})
+	for _, part := range []string{"sink", "owner", "lease"} {
 		require.ErrorContains(t, err, part)
 	}
 }
@@ -28,12 +60,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 // A claim that could never be found again, or read back, is refused before anything is touched.
 func TestClaimRefusesBadCalls(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1}) // never reached
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
-	require.NoError(t, err)
-	b := &bundle{rdb: rdb, layout: layout}
-	c := b.claims(t, "w1")
+	c := (&bundle{store: unreached(t)}).claims(t, "w1")
 	good := []stream.SeqRange{{First: 1, Last: 2}}
 	for name, bad := range map[string]struct {
 		id     string
@@ -42,7 +69,7 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 		"no id": {"", good}, "id of the fence": {"#fence", good}, "id of two lines": {"a\nb", good}, "no events": {"c1", nil},
 		"seq 0":     {"c1", []stream.SeqRange{{First: 0, Last: 1}}},
 		"backwards": {"c1", []stream.SeqRange{{First: 2, Last: 1}}},
-		"too many":  {"c1", []stream.SeqRange{{First: 1, Last: claims.MaxEvents + 1}}},
+		"too many":  {"c1", []stream.SeqRange{{First: 1, Last: shards.MaxEvents + 1}}},
 		"long id":   {strings.Repeat("c", 200), good},
 	} {
 		_, err := c.Claim(t.Context(), 0, bad.id, bad.events, "")
@@ -52,7 +79,7 @@ func TestClaimRefusesBadCalls(t *testing.T) {
 
 func TestClaimLife(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupClaims(t)
 	ctx := t.Context()
 	w1, w2 := b.claims(t, "w1"), b.claims(t, "w2")
 	events := []stream.SeqRange{{First: 1, Last: 10}}
@@ -90,7 +117,7 @@ func TestClaimLife(t *testing.T) {
 // Many workers want the same events at once: each event is pushed under exactly one valid fence.
 func TestClaimsByMany(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupClaims(t)
 	var pushed [200]atomic.Int64
 	var fenced atomic.Int64
 	var wg sync.WaitGroup
@@ -129,14 +156,14 @@ func TestClaimsByMany(t *testing.T) {
 // deleted by then; who has done bits of his own, a requeue say, is not.
 func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	claims := func(done string) *claims.Claims {
-		c, err := claims.New(claims.Config{Redis: b.rdb, Space: b.layout.Space, Sink: "kafka", Done: done, Owner: "w1",
+	b := setupClaims(t)
+	claims := func(done string) *shards.Claims {
+		c, err := b.store.Claims(shards.ClaimsConfig{Sink: "kafka", Done: done, Owner: "w1",
 			Lease: time.Minute, Trimmed: true})
 		require.NoError(t, err)
 		return c
 	}
-	require.NoError(t, shards.Of(b.rdb, b.layout.Shard(0)).RaiseDoneFloor(t.Context(), 0, 1, nil))
+	require.NoError(t, b.store.Shard(0).RaiseDoneFloor(t.Context(), 0, 1, nil))
 	events := []stream.SeqRange{{First: 5, Last: 6}}
 	a, err := claims("").Claim(t.Context(), 0, "c1", events, "")
 	require.NoError(t, err)

@@ -1,11 +1,10 @@
-package campaigns
+package shards
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // loadCodes puts each packet's code on the place that the packet is dealt to. A load goes on where the codes end; if
@@ -16,7 +15,7 @@ func (l *load) loadCodes(ctx context.Context) error {
 	}
 	if l.cfg.Codes == nil {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"load campaign %s: its packets have codes, and nobody said where they are: give Config.Codes", l.c.ID)
+			"load campaign %s: its packets have codes, and nobody said where they are: give LoaderConfig.Codes", l.c.ID)
 	}
 	after, err := l.coded(ctx)
 	for err == nil && after < l.c.Packets {
@@ -45,7 +44,7 @@ func (l *load) coded(ctx context.Context) (int64, error) {
 		case err != nil:
 			return 0, err
 		case has == int64(len(p.amounts)):
-		case p.at.State != Loading:
+		case p.at.State != StateLoading:
 			return 0, nil
 		default:
 			after = min(after, int64(p.number)+has*n)
@@ -81,8 +80,8 @@ func every(codes []string, n int) []string {
 
 // putCodes puts codes of packets of one place, and tells how many it has. first is the first packet's number.
 func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []string) (int64, error) {
-	chunk := &shards.CodesChunk{Campaign: l.c.ID, Hash: l.hash, First: first, Step: int64(len(l.places)), Codes: codes}
-	var has shards.LoadState
+	chunk := &CodesChunk{Campaign: l.c.ID, Hash: l.hash, First: first, Step: int64(len(l.places)), Codes: codes}
+	var has LoadState
 	err := l.patiently(ctx, func() (err error) {
 		has, err = p.PutCodes(ctx, chunk)
 		return err

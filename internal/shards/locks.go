@@ -1,4 +1,4 @@
-package lock
+package shards
 
 import (
 	"context"
@@ -8,49 +8,52 @@ import (
 	mrand "math/rand/v2"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
-// ErrLost is the cause of the end of the context of whoever lost his lock.
-var ErrLost = errors.New("the lock was lost")
+// ErrLockLost is the cause of the end of the context of a holder that lost its lock.
+var ErrLockLost = errors.New("the lock was lost")
 
-// Config of Locks. Every field must be set.
-type Config struct {
-	Redis redis.UniversalClient
-	// Layout is the deployment's. A lock lives on the home of its name: that of a campaign where the campaign does.
-	Layout *shards.Layout
+// LockConfig of Locks. Every field must be set.
+type LockConfig struct {
 	// How long a lock outlives a holder that died. It is renewed every third of it.
 	Lease time.Duration `want:"30ms to 1h"`
 	// How often a lock that another holds is tried.
 	Poll time.Duration `default:"100ms" want:"1ms to 1m"`
 }
 
-// Locks takes named locks. It may be used at once.
+// Locks takes named locks for what must have one owner in a deployment: a refund, the retirement of campaigns. It may be
+// used at once.
+//
+// At most one holder of a name believes that it holds the lock, as long as Redis forgets nothing and clocks run about
+// equally fast. A token that no other has names the owner, so no other can release the lock. The lease is renewed while
+// the work goes on. A holder that loses the lock learns it by the end of its context, before another can have the lock.
+//
+// Locks does not promise that work has stopped by then. What must never happen twice needs a guard of its own, as the
+// refund has one in the ledger. A lock only keeps many from trying at once.
+//
+// bsm/redislock and go-redsync/redsync have token, release and waiting, and leave renewal and the notice of a loss to
+// their users (redislock #73, redsync #153); these two are what can be got wrong, so they are here.
 type Locks struct {
-	cfg Config
+	store *Store
+	cfg   LockConfig
 }
 
-// New checks the configuration.
-func New(cfg Config) (*Locks, error) {
-	errs := knob.Check(&cfg)
-	if cfg.Redis == nil || cfg.Layout == nil {
-		errs = append(errs, errors.New("Redis and Layout are required"))
-	}
-	if len(errs) > 0 {
+// Locks checks the configuration.
+func (s *Store) Locks(cfg LockConfig) (*Locks, error) {
+	if errs := knob.Check(&cfg); len(errs) > 0 {
 		return nil, fmt.Errorf("lock: %w", errors.Join(errs...))
 	}
-	return &Locks{cfg: cfg}, nil
+	return &Locks{store: s, cfg: cfg}, nil
 }
 
-// Do waits for the lock, until ctx ends, and runs fn while it holds it. fn's context ends with the cause ErrLost when
+// Do waits for the lock, until ctx ends, and runs fn while it holds it. A lock lives on the home of its name: that of a
+// campaign where the campaign does. fn's context ends with the cause ErrLockLost when
 // the lock is lost; fn must then stop at once. Do returns fn's error, after fn and all that Do started have returned. A
 // lock that can't be given back ends with its lease. name is as a campaign's id.
 func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
-	c := l.call(l.cfg.Layout.Home(name), name)
+	c := l.call(l.store.Home(name), name)
 	sent, err := l.take(ctx, c)
 	if err != nil {
 		return err
@@ -59,7 +62,7 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 }
 
 // Try runs fn as Do does, under a lock that lives on a shard. It returns false, and does not wait, if another holds it.
-func (l *Locks) Try(ctx context.Context, k shards.Keys, name string, fn func(ctx context.Context) error) (bool, error) {
+func (l *Locks) Try(ctx context.Context, k *Shard, name string, fn func(ctx context.Context) error) (bool, error) {
 	c, sent := l.call(k, name), time.Now()
 	taken, _, err := c.shard.TakeLock(ctx, &c.LockCall)
 	if err != nil {
@@ -71,22 +74,22 @@ func (l *Locks) Try(ctx context.Context, k shards.Keys, name string, fn func(ctx
 	return true, l.hold(ctx, c, sent, fn)
 }
 
-// call is a wish for a lock that lives on a shard.
-type call struct {
-	shards.LockCall
+// lockCall is a wish for a lock that lives on a shard.
+type lockCall struct {
+	LockCall
 
-	shard *shards.Shard
+	shard *Shard
 }
 
-func (l *Locks) call(k shards.Keys, name string) *call {
-	return &call{shards.LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}, shards.Of(l.cfg.Redis, k)}
+func (l *Locks) call(k *Shard, name string) *lockCall {
+	return &lockCall{LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}, k}
 }
 
 // hold runs fn under the lock that was taken by a call sent at that time.
-func (l *Locks) hold(ctx context.Context, call *call, sent time.Time, fn func(ctx context.Context) error) error {
+func (l *Locks) hold(ctx context.Context, call *lockCall, sent time.Time, fn func(ctx context.Context) error) error {
 	held, lose := context.WithCancelCause(ctx)
 	// Counted from before the call that took it: here the lease ends earlier than in Redis.
-	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLost) })
+	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLockLost) })
 	stop := make(chan struct{})
 	renewed := make(chan struct{})
 	go func() {
@@ -97,8 +100,8 @@ func (l *Locks) hold(ctx context.Context, call *call, sent time.Time, fn func(ct
 	close(stop)
 	<-renewed
 	over.Stop()
-	if err != nil && errors.Is(context.Cause(held), ErrLost) {
-		err = fmt.Errorf("%w under lock %s: %w", ErrLost, call.Name, err)
+	if err != nil && errors.Is(context.Cause(held), ErrLockLost) {
+		err = fmt.Errorf("%w under lock %s: %w", ErrLockLost, call.Name, err)
 	}
 	lose(nil)
 	l.release(ctx, call)
@@ -106,7 +109,7 @@ func (l *Locks) hold(ctx context.Context, call *call, sent time.Time, fn func(ct
 }
 
 // take tries until it has the lock, and tells when it sent the call that got it.
-func (l *Locks) take(ctx context.Context, call *call) (time.Time, error) {
+func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 	for {
 		sent := time.Now()
 		taken, held, err := call.shard.TakeLock(ctx, &call.LockCall)
@@ -134,7 +137,7 @@ func (l *Locks) take(ctx context.Context, call *call) (time.Time, error) {
 }
 
 // renew begins the lease anew every third of it. A renewal that fails is tried again, until over fires.
-func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *call, over *time.Timer,
+func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall, over *time.Timer,
 	lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.cfg.Lease / 3)
 	defer tick.Stop()
@@ -152,7 +155,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *call, ove
 		cancel()
 		switch {
 		case err == nil && !mine:
-			lose(ErrLost)
+			lose(ErrLockLost)
 			return
 		case err == nil && over.Stop():
 			over.Reset(time.Until(sent.Add(l.cfg.Lease)))
@@ -161,7 +164,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *call, ove
 }
 
 // release gives the lock back, also after ctx has ended. If that fails the lease ends by itself.
-func (l *Locks) release(ctx context.Context, call *call) {
+func (l *Locks) release(ctx context.Context, call *lockCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
 	defer cancel()
 	_, _ = call.shard.ReleaseLock(ctx, &call.LockCall)

@@ -1,4 +1,4 @@
-package campaigns
+package shards
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // A load that dies at any of its scripts, before it or after it has run, has opened no place unless all are full;
@@ -22,16 +21,16 @@ func TestLoadDiesOnAnyPlace(t *testing.T) {
 			for lives := 0; ; lives++ {
 				c, plan, hash := coupons(t, fmt.Sprintf("coffee-%d-%d-%v", places, lives, ran), places)
 				b.mortal.lives, b.mortal.ran = lives, ran
-				err := b.store(t, b.mortal.client).Load(t.Context(), c, plan, hash, nil)
+				err := b.loader(t, b.mortal.client).Load(t.Context(), c, plan, hash, nil)
 				if err == nil {
 					require.Greater(t, lives, places*8, "it dies at many places")
 					break
 				}
 				require.ErrorIs(t, err, errKilled)
 				b.checkHalf(t, &c, died)
-				require.NoError(t, b.store(t, b.rdb).Load(t.Context(), c, plan, hash, nil))
+				require.NoError(t, b.loader(t, b.rdb).Load(t.Context(), c, plan, hash, nil))
 				b.loadedWhole(t, &c, plan)
-				require.NoError(t, b.store(t, b.rdb).Load(t.Context(), c, plan, hash, nil), "a repeat")
+				require.NoError(t, b.loader(t, b.rdb).Load(t.Context(), c, plan, hash, nil), "a repeat")
 				b.loadedWhole(t, &c, plan)
 			}
 		}
@@ -42,12 +41,12 @@ func TestLoadDiesOnAnyPlace(t *testing.T) {
 // checkHalf looks at a load that died.
 func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool) {
 	t.Helper()
-	st, found, err := b.store(t, b.rdb).Status(t.Context(), c.ID)
+	st, found, err := b.store.Campaign(c.ID).Status(t.Context())
 	require.NoError(t, err)
 	if !found {
 		return
 	}
-	if slices.Contains(b.states(t, c), Open) {
+	if slices.Contains(b.states(t, c), StateOpen) {
 		require.EqualValues(t, packets, st.Loaded, "all is loaded before it opens")
 	}
 	require.EqualValues(t, packets, st.Packets)
@@ -56,7 +55,7 @@ func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool)
 		died[0] = died[0] || st.Loaded > 0 && st.Loaded < packets
 		return
 	}
-	require.Contains(t, []string{missing, Loading, Open}, st.State)
+	require.Contains(t, []string{missing, StateLoading, StateOpen}, st.State)
 	for j, p := range st.Places {
 		share := int64(len(Deal(make([]hongbao.Amount, packets), c.Places(), j)))
 		died[j] = died[j] || p.Loaded > 0 && p.Loaded < share
@@ -68,34 +67,34 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c, plan, hash := coupons(t, "coffee", 4)
-	store := b.store(t, b.rdb)
-	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
-	dying := b.store(t, b.mortal.client)
+	loader := b.loader(t, b.rdb)
+	require.NoError(t, loader.Load(t.Context(), c, plan, hash, nil))
+	dying := b.store.Over(b.mortal.client).Campaign(c.ID)
 	for lives := range 4 {
 		for _, ran := range []bool{false, true} {
 			b.mortal.lives, b.mortal.ran = lives, ran
-			require.ErrorIs(t, dying.Pause(t.Context(), c.ID, "ann", "test"), errKilled)
+			require.ErrorIs(t, dying.Pause(t.Context(), "ann", "test"), errKilled)
 			moved := lives
 			if ran {
 				moved++
 			}
 			states := b.states(t, &c) // the places are moved at once, in any order
 			slices.Sort(states)
-			require.Equal(t, slices.Concat(slices.Repeat([]string{Open}, 4-moved), slices.Repeat([]string{Paused}, moved)), states)
-			st, _, err := store.Status(t.Context(), c.ID)
+			require.Equal(t, slices.Concat(slices.Repeat([]string{StateOpen}, 4-moved), slices.Repeat([]string{StatePaused}, moved)), states)
+			st, _, err := b.store.Campaign(c.ID).Status(t.Context())
 			require.NoError(t, err)
 			if moved < 4 {
-				require.Equal(t, Open, st.State, "it still grants")
+				require.Equal(t, StateOpen, st.State, "it still grants")
 			} else {
-				require.Equal(t, Paused, st.State)
+				require.Equal(t, StatePaused, st.State)
 			}
-			require.NoError(t, store.Pause(t.Context(), c.ID, "ann", "test"))
-			require.NoError(t, store.Pause(t.Context(), c.ID, "ann", "test"))
-			require.Equal(t, slices.Repeat([]string{Paused}, 4), b.states(t, &c))
+			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test"))
+			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test"))
+			require.Equal(t, slices.Repeat([]string{StatePaused}, 4), b.states(t, &c))
 
 			b.mortal.lives = lives
-			require.ErrorIs(t, dying.Resume(t.Context(), c.ID, "ann", "test"), errKilled)
-			require.NoError(t, store.Resume(t.Context(), c.ID, "ann", "test"))
+			require.ErrorIs(t, dying.Resume(t.Context(), "ann", "test"), errKilled)
+			require.NoError(t, b.store.Campaign(c.ID).Resume(t.Context(), "ann", "test"))
 			b.loadedWhole(t, &c, plan)
 		}
 	}
@@ -106,25 +105,25 @@ func TestPauseOfPlacesThatDiffer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c, plan, hash := coupons(t, "coffee", 3)
-	store, places := b.store(t, b.rdb), b.layout.Places("coffee", 3)
-	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
+	loader, places := b.loader(t, b.rdb), b.store.Places("coffee", 3)
+	require.NoError(t, loader.Load(t.Context(), c, plan, hash, nil))
 	set := func(j int, state string) {
-		require.NoError(t, b.rdb.HSet(t.Context(), places[j].Campaign(c.ID), "state", state).Err())
+		require.NoError(t, b.rdb.HSet(t.Context(), places[j].Keys.Campaign(c.ID), "state", state).Err())
 	}
-	set(2, Loading)
-	err := store.Pause(t.Context(), c.ID, "ann", "test")
+	set(2, StateLoading)
+	err := b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
-	require.Equal(t, []string{Open, Open, Loading}, b.states(t, &c))
+	require.Equal(t, []string{StateOpen, StateOpen, StateLoading}, b.states(t, &c))
 
-	set(1, Frozen)
-	set(2, Open)
-	require.ErrorIs(t, store.Pause(t.Context(), c.ID, "ann", "test"), shards.ErrLost)
-	require.Equal(t, []string{Paused, Frozen, Paused}, b.states(t, &c))
-	st, _, err := store.Status(t.Context(), c.ID)
+	set(1, StateFrozen)
+	set(2, StateOpen)
+	require.ErrorIs(t, b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test"), ErrLost)
+	require.Equal(t, []string{StatePaused, StateFrozen, StatePaused}, b.states(t, &c))
+	st, _, err := b.store.Campaign(c.ID).Status(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Frozen, st.State)
-	require.ErrorIs(t, store.Load(t.Context(), c, plan, hash, nil), shards.ErrLost)
+	require.Equal(t, StateFrozen, st.State)
+	require.ErrorIs(t, loader.Load(t.Context(), c, plan, hash, nil), ErrLost)
 }
 
 // Where one place has lost the campaign, a load would deal its packets again.
@@ -133,12 +132,12 @@ func TestLoadOfACampaignThatAPlaceHasLost(t *testing.T) {
 	b := setup(t)
 	for lost := range 3 {
 		c, plan, hash := coupons(t, fmt.Sprintf("coffee-%d", lost), 3)
-		store, k := b.store(t, b.rdb), b.layout.Places(c.ID, 3)[lost]
-		require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
-		require.NoError(t, b.rdb.Del(t.Context(), k.Campaign(c.ID), k.Stock(c.ID), k.Codes(c.ID)).Err())
-		require.ErrorIs(t, store.Load(t.Context(), c, plan, hash, nil), shards.ErrLost)
+		loader, k := b.loader(t, b.rdb), b.store.Places(c.ID, 3)[lost]
+		require.NoError(t, loader.Load(t.Context(), c, plan, hash, nil))
+		require.NoError(t, b.rdb.Del(t.Context(), k.Keys.Campaign(c.ID), k.Keys.Stock(c.ID), k.Keys.Codes(c.ID)).Err())
+		require.ErrorIs(t, loader.Load(t.Context(), c, plan, hash, nil), ErrLost)
 		require.Empty(t, b.states(t, &c)[lost], "nothing was written")
-		st, found, err := store.Status(t.Context(), c.ID)
+		st, found, err := b.store.Campaign(c.ID).Status(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, lost != 0, found)
 		if found {
@@ -152,10 +151,10 @@ func TestCodesOfAPlaceComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c, plan, hash := coupons(t, "coffee", 4)
-	store, k := b.store(t, b.rdb), b.layout.Places("coffee", 4)[2]
-	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
-	require.NoError(t, b.rdb.HDel(t.Context(), k.Codes(c.ID), "3", "19").Err())
-	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
+	loader, k := b.loader(t, b.rdb), b.store.Places("coffee", 4)[2]
+	require.NoError(t, loader.Load(t.Context(), c, plan, hash, nil))
+	require.NoError(t, b.rdb.HDel(t.Context(), k.Keys.Codes(c.ID), "3", "19").Err())
+	require.NoError(t, loader.Load(t.Context(), c, plan, hash, nil))
 	b.loadedWhole(t, &c, plan)
 }
 
@@ -163,7 +162,7 @@ func TestLoadWantsMoreShards(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c, plan, hash := coupons(t, "coffee", 5)
-	err := b.store(t, b.rdb).Load(t.Context(), c, plan, hash, nil)
+	err := b.loader(t, b.rdb).Load(t.Context(), c, plan, hash, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "wants 5 shards, the deployment has 4")
 }

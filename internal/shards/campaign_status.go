@@ -1,4 +1,4 @@
-package campaigns
+package shards
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
 )
 
 // Status is how a campaign stands in Redis, over all its places.
@@ -53,27 +52,27 @@ func (c *Counts) add(d *Counts) {
 const missing = "missing"
 
 // Status reads how the campaign stands; false if it is not in Redis.
-func (s *Store) Status(ctx context.Context, id string) (st Status, found bool, err error) {
-	m, err := shards.Of(s.cfg.Redis, s.layout.Home(id)).CampaignFields(ctx, id)
+func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error) {
+	m, err := c.Home().CampaignFields(ctx, c.id)
 	if err != nil || len(m) == 0 {
 		return st, false, err
 	}
-	places, err := s.layout.PlacesIn(id, m)
+	places, err := c.PlacesIn(m)
 	if err != nil {
 		return st, false, err
 	}
-	st = Status{Hash: m["hash"], Shard: places[0].Index(), dealt: shards.MaxGenerations}
+	st = Status{Hash: m["hash"], Shard: places[0].Index(), dealt: MaxGenerations}
 	for name, to := range map[string]*int64{"packets": &st.Packets, "total": (*int64)(&st.LeftAmount)} {
-		if *to, err = number(id, m, name); err != nil {
+		if *to, err = number(c.id, m, name); err != nil {
 			return Status{}, false, err
 		}
 	}
 	for j, k := range places {
 		if j > 0 {
-			m, err = shards.Of(s.cfg.Redis, k).CampaignFields(ctx, id)
+			m, err = k.CampaignFields(ctx, c.id)
 		}
 		if err == nil {
-			err = st.addPlace(id, k, m)
+			err = st.addPlace(c.id, k, m)
 		}
 		if err != nil {
 			return Status{}, false, err
@@ -84,7 +83,7 @@ func (s *Store) Status(ctx context.Context, id string) (st Status, found bool, e
 }
 
 // addPlace adds how the campaign stands on a place, by its fields there.
-func (s *Status) addPlace(id string, k shards.Keys, m map[string]string) (err error) {
+func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
 	if len(m) > 0 {
 		granted, err := p.parse(id, m)
@@ -126,7 +125,7 @@ func number(id string, m map[string]string, field string) (int64, error) {
 
 // sum adds up the places.
 func (s *Status) sum() {
-	order := []string{missing, Frozen, Loading, Open, Paused, Closed, Refunded}
+	order := []string{missing, StateFrozen, StateLoading, StateOpen, StatePaused, StateClosed, StateRefunded}
 	first := len(order)
 	for _, p := range s.Places {
 		first = min(first, slices.Index(order, p.State)) // one that nobody knows comes first

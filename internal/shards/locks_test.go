@@ -1,4 +1,4 @@
-package lock_test
+package shards_test
 
 import (
 	"context"
@@ -12,37 +12,35 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/lock"
 	"github.com/hongbao-project/hongbao/internal/shards"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
-type bundle struct {
-	rdb    *redis.Client
-	layout *shards.Layout
-	key    string
+type lockBundle struct {
+	rdb   *redis.Client
+	store *shards.Store
+	key   string
 }
 
-func setup(t *testing.T) *bundle {
+func setupLock(t *testing.T) *lockBundle {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	rdb := testkit.Redis(t).Client(t)
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
-	return &bundle{rdb: testkit.Redis(t).Client(t), layout: layout, key: layout.Shard(0).Lock("refund")}
+	return &lockBundle{rdb: rdb, store: st, key: st.Shard(0).Keys.Lock("refund")}
 }
 
-func (b *bundle) locks(t *testing.T, lease time.Duration) *lock.Locks {
+func (b *lockBundle) locks(t *testing.T, lease time.Duration) *shards.Locks {
 	t.Helper()
-	l, err := lock.New(lock.Config{Redis: b.rdb, Layout: b.layout, Lease: lease, Poll: 2 * time.Millisecond})
+	l, err := b.store.Locks(shards.LockConfig{Lease: lease, Poll: 2 * time.Millisecond})
 	require.NoError(t, err)
 	return l
 }
 
-func (b *bundle) held(t *testing.T) bool {
+func (b *lockBundle) held(t *testing.T) bool {
 	t.Helper()
 	n, err := b.rdb.Exists(t.Context(), b.key).Result()
 	require.NoError(t, err)
@@ -51,7 +49,7 @@ func (b *bundle) held(t *testing.T) bool {
 
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupLock(t)
 	var inside, ran atomic.Int64
 	var group errgroup.Group
 	for range 8 {
@@ -81,7 +79,7 @@ func TestOneAtATime(t *testing.T) {
 // Work that takes several leases keeps its lock; names do not stand in each other's way.
 func TestRenewedWhileHeld(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupLock(t)
 	const lease = time.Second
 	first, second := b.locks(t, lease), b.locks(t, lease)
 	failed := errors.New("its own error")
@@ -109,7 +107,7 @@ func (c ahead) Deadline() (time.Time, bool) { return c.at, true }
 // The client of Redis gives up at a deadline, and the context may end a moment later. The error tells of the wait.
 func TestDeadlineBeforeTheContextEnds(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupLock(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err := b.locks(t, time.Second).Do(ahead{ctx, time.Now().Add(-time.Millisecond)}, "refund",
@@ -121,14 +119,14 @@ func TestDeadlineBeforeTheContextEnds(t *testing.T) {
 // Whoever loses his lock is told, and does not take the new owner's away.
 func TestLossIsNoticed(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupLock(t)
 	err := b.locks(t, 150*time.Millisecond).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, b.rdb.Set(t.Context(), b.key, "another", 0).Err())
 		waitLost(ctx, t)
-		require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
+		require.ErrorIs(t, context.Cause(ctx), shards.ErrLockLost)
 		return ctx.Err()
 	})
-	require.ErrorIs(t, err, lock.ErrLost)
+	require.ErrorIs(t, err, shards.ErrLockLost)
 	require.ErrorIs(t, err, context.Canceled)
 	owner, err := b.rdb.Get(t.Context(), b.key).Result()
 	require.NoError(t, err)
@@ -154,20 +152,20 @@ func TestLostWithoutRedis(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
 	o := server.Options()
 	o.ReadTimeout = time.Minute
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	b := &bundle{rdb: rdb, layout: layout, key: layout.Shard(0).Lock("refund")}
+	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	require.NoError(t, err)
+	b := &lockBundle{rdb: rdb, store: st, key: st.Shard(0).Keys.Lock("refund")}
 	const lease = 300 * time.Millisecond
 	err = b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, server.Stop())
 		stopped := time.Now()
 		waitLost(ctx, t)
 		require.Less(t, time.Since(stopped), o.ReadTimeout/2, "long before a call to Redis gives up")
-		require.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
+		require.ErrorIs(t, context.Cause(ctx), shards.ErrLockLost)
 		require.NoError(t, server.Cont())
 		return nil
 	})
@@ -177,7 +175,7 @@ func TestLostWithoutRedis(t *testing.T) {
 // A holder that died is followed when its lease is over.
 func TestDeadHolder(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setupLock(t)
 	require.NoError(t, b.rdb.Set(t.Context(), b.key, "dead", 200*time.Millisecond).Err())
 	ran := false
 	require.NoError(t, b.locks(t, time.Second).Do(t.Context(), "refund", func(context.Context) error {
@@ -187,10 +185,10 @@ func TestDeadHolder(t *testing.T) {
 	require.True(t, ran)
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestLocksRefuses(t *testing.T) {
 	t.Parallel()
-	_, err := lock.New(lock.Config{})
-	for _, part := range []string{"Redis and Layout", "Lease", "Poll"} {
+	_, err := unreached(t).Locks(shards.LockConfig{})
+	for _, part := range []string{"Lease", "Poll"} {
 		require.ErrorContains(t, err, part)
 	}
 }
