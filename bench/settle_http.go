@@ -134,7 +134,7 @@ func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, err
 	rate, err := b.fixture.consume(ctx, st, "balance", b.n, h)
 	h.Close()
 	if got := b.bank.booked.Load() - before; err == nil && got != int64(b.n) {
-		err = fmt.Errorf("%d of %d grants were credited, breaker %s", got, b.n, h.Stats().Breaker)
+		err = fmt.Errorf("%d of %d grants were credited, breaker open: %t", got, b.n, h.BreakerOpen())
 	}
 	return rate, errors.Join(err, books.settled(ctx), books.end(ctx))
 }

@@ -32,20 +32,6 @@ type Handler struct {
 	questions refusals     // of those who asked about one
 	known     known
 	now       func() time.Time
-	count     counters
-}
-
-// counters are what Stats gives.
-type counters struct {
-	requests, credited, rejected, notSent, waits, unknown, resolved, conflicts atomic.Int64
-}
-
-// Stats are counts since the start.
-type Stats struct {
-	Requests                                                         int64
-	Credited, Rejected, NotSent, Waits, Unknown, Resolved, Conflicts int64 // credits; Resolved were Unknown before
-	// Breaker is closed, half-open or open.
-	Breaker string
 }
 
 // New checks the configuration. It asks nothing of the remote.
@@ -72,15 +58,8 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 // Close closes idle connections. No Handle may run.
 func (h *Handler) Close() { h.http.CloseIdleConnections() }
 
-// Stats may be called at any time.
-func (h *Handler) Stats() Stats {
-	c := &h.count
-	return Stats{
-		Requests: c.requests.Load(), Credited: c.credited.Load(), Rejected: c.rejected.Load(), NotSent: c.notSent.Load(),
-		Waits: c.waits.Load(), Unknown: c.unknown.Load(), Resolved: c.resolved.Load(), Conflicts: c.conflicts.Load(),
-		Breaker: h.breaker.State().String(),
-	}
-}
+// BreakerOpen reports whether the circuit breaker stops requests. It is open until one request succeeds.
+func (h *Handler) BreakerOpen() bool { return h.breaker.State() != gobreaker.StateClosed }
 
 // outcome says whether the remote has booked a credit, as far as this call knows.
 type outcome int

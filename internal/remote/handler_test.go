@@ -23,13 +23,13 @@ func TestEveryGrantOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
+			b.forgets = true // it would book whatever it is sent
 			h := newHandler(t, b, l, change)
 			all := grants(1, 100)
 			require.Nil(t, h.Handle(t.Context(), append(slices.Clone(all), all[3])))
 			require.Nil(t, h.Handle(t.Context(), all), "a repeat is harmless")
 			b.holds(t, all)
 			require.Zero(t, l.left())
-			require.EqualValues(t, 100, h.Stats().Credited, "and is not sent again: its bits are set")
 			require.LessOrEqual(t, b.times(), 1)
 		})
 	}
@@ -103,7 +103,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
 				b.holds(t, grants(1, 3))
 				require.Zero(t, l.left())
-				require.Positive(t, h.Stats().Resolved)
+				require.GreaterOrEqual(t, b.all()+int(b.asks.Load()), 6, "no wrong answer was believed")
 			})
 		}
 		t.Run(name+", neither", func(t *testing.T) {
@@ -332,7 +332,6 @@ func TestNobodyThere(t *testing.T) {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 			require.True(t, hongbao.IsOutage(err))
 		}
-		require.Zero(t, h.Stats().Unknown, name)
 		require.Zero(t, books.left(), name)
 		h.Close()
 	}

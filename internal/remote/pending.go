@@ -137,7 +137,6 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	if row.User == g.User && row.Amount == g.Amount && row.Shard == g.Shard && row.Seq == g.Seq {
 		return true
 	}
-	h.count.conflicts.Add(1)
 	it.err = hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger %s packet %d of campaign %s as event %s, amount %d; "+
 		"it came as event %s, amount %d, or for another user: nothing was sent, a person decides", ErrContradiction, has,
 		g.Packet, g.Campaign,

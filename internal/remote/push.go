@@ -31,27 +31,18 @@ func (h *Handler) conclude(it *item, r result, repeated bool) {
 	switch {
 	case r.verdict == Done:
 		it.outcome, it.err = outcomeBooked, nil
-		h.count.credited.Add(1)
-		if repeated {
-			h.count.resolved.Add(1)
-		}
 	case r.verdict == Rejected && repeated:
-		h.count.unknown.Add(1)
 		it.rejected = &r
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "was rejected as a repeat, and may be booked")
 	case r.verdict == Rejected:
-		h.count.rejected.Add(1)
 		it.outcome = outcomeRejected
 		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s for good: %w", it.credit.Reference,
 			r.err)
 	case r.verdict == NotSent && !repeated:
-		h.count.notSent.Add(1)
 		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.ClassTransient, "was not sent")
 	case r.verdict == Wait || r.verdict == NotSent:
-		h.count.waits.Add(1)
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassTransient, "has to wait")
 	default:
-		h.count.unknown.Add(1)
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "may or may not be booked")
 	}
 	if errors.Is(r.err, errEcho) {
@@ -75,7 +66,6 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 
 // conflict leaves an item to a person. Its row stays: whoever requeues it gets here again.
 func (h *Handler) conflict(it *item, what error) {
-	h.count.conflicts.Add(1)
 	cause := it.last.err
 	if cause == nil {
 		cause = errors.New("another worker may have sent it")
@@ -120,7 +110,6 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	case conflicting:
 		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
 	case h.cfg.Verified == Done:
-		h.count.resolved.Add(1)
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
 		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent anew",

@@ -71,7 +71,6 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
 			err), outage: true}
 	}
-	h.count.requests.Add(1)
 	a := h.do(ctx, method, path, key, body, most)
 	switch {
 	case ctx.Err() != nil && a.err != nil:

@@ -42,6 +42,7 @@ type bank struct {
 	booked   map[string][]credit // by reference: more than one is a double credit
 	posts    map[string]int
 	requests int
+	asks     atomic.Int64 // questions about a credit
 	inside   atomic.Int64 // visits where a redirect leads to
 	answer   func(w http.ResponseWriter, r *http.Request, c credit)
 	forgets  bool        // does not know keys: every post is booked
@@ -149,6 +150,7 @@ func (b *bank) get(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+	b.asks.Add(1)
 	b.mu.Lock()
 	has := b.booked[r.PathValue("reference")]
 	b.mu.Unlock()
