@@ -44,7 +44,6 @@ func TestHandlePublishesEachGrantOnce(t *testing.T) {
 	s := p.Stats()
 	require.EqualValues(t, 6, s.Sessions,
 		"one producer id a partition, and a fresh one after each claim that was not granted")
-	require.EqualValues(t, 266, s.Grants)
 	require.Zero(t, s.TakenOver)
 }
 

@@ -90,7 +90,6 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	}
 	n := b.st.count()
 	p.count.batches.Add(1)
-	p.count.grants.Add(n)
 	c.widen()
 	b.open.sequence += int32(n)
 	b.open.end, b.open.known = max(b.open.end, base+n), p.now()

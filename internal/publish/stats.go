@@ -5,7 +5,6 @@ import "sync/atomic"
 // Stats counts what a Publisher did since New. It only grows.
 type Stats struct {
 	Batches    int64 // batches that were sent and completed
-	Grants     int64 // grants in them
 	Resends    int64 // requests that repeated the bytes of an earlier one
 	Sessions   int64 // producer ids taken
 	TakenOver  int64 // open claims found, this worker's own among them
@@ -19,14 +18,14 @@ type Stats struct {
 }
 
 type counters struct {
-	batches, grants, resends, sessions, takenOver, sentAgain, foundInLog, letGo, fences, lost, refused, stale atomic.Int64
+	batches, resends, sessions, takenOver, sentAgain, foundInLog, letGo, fences, lost, refused, stale atomic.Int64
 }
 
 // Stats may be called at any time.
 func (p *Publisher) Stats() Stats {
 	c := &p.count
 	return Stats{
-		Batches: c.batches.Load(), Grants: c.grants.Load(), Resends: c.resends.Load(), Sessions: c.sessions.Load(),
+		Batches: c.batches.Load(), Resends: c.resends.Load(), Sessions: c.sessions.Load(),
 		TakenOver: c.takenOver.Load(), SentAgain: c.sentAgain.Load(), FoundInLog: c.foundInLog.Load(),
 		LetGo: c.letGo.Load(), Fences: c.fences.Load(), Lost: c.lost.Load(), Refused: c.refused.Load(), Stale: c.stale.Load(),
 	}
