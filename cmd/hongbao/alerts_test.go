@@ -232,10 +232,20 @@ func wrongHands(t *testing.T) {
 		"dead_letter")
 	d.audit(3)
 	p.fires("audit_differs")
+	counted := func(code string) {
+		testkit.Eventually(t, 30*time.Second, func() bool {
+			_, text := ask(t, worker+"/metrics")
+			_, n, _ := strings.Cut(text, `hongbao_worker_incidents_total{code="`+code+`",sink="balance"} `)
+			return n != "" && n[0] != '0'
+		}, "the worker counts %s", code)
+	}
 	require.NoError(t, d.rdb.XTrimMaxLen(t.Context(), events, 0).Err()) // the parked entries are gone with it
 	p.fires("events_lost")
+	counted("forged_entry")
+	counted("events_lost")
 	require.NoError(t, d.rdb.XGroupDestroy(t.Context(), events, "balance").Err())
 	p.fires("group_vanished")
+	counted("group_vanished")
 	newer := grantEntry("rain", 4, "1", "u")
 	newer[0] = "4"
 	d.plant("rain", newer...)

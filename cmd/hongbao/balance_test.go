@@ -147,7 +147,8 @@ func TestBalanceClients(t *testing.T) {
 	require.Equal(t, "fund of shop, CNY: sum of the credits = credited: want 500, got 499\ndifferences: 1\n", r.out)
 }
 
-// Both ends as processes, both killed on the way: every grant is credited once.
+// Both ends as processes, both killed on the way: every grant is credited once. The worker shows that its breaker stops
+// requests while the remote is down.
 func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2})
@@ -156,9 +157,18 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	addr, dsn := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "balance.db")
 	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
 		"24h", "REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
-		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "CONSUMER_BATCH_GRANTS",
-		"40", "REMOTE_CONCURRENCY", "4")
+		"REMOTE_HEADER_TIMEOUT", "900ms", "REMOTE_PAUSE", "10ms", "REMOTE_BREAKER_OPEN", "50ms", "REMOTE_BREAKER_FAILURES",
+		"5", "CONSUMER_BATCH_GRANTS", "40", "REMOTE_CONCURRENCY", "4")
 	want := d.winners(t, "rain", packets)
+	breaker := func(ops, open string) {
+		testkit.Eventually(t, 30*time.Second, func() bool {
+			_, text := ask(t, ops+"/metrics")
+			return strings.Contains(text, `hongbao_remote_breaker_open{sink="balance"} `+open+"\n")
+		}, "the worker shows its breaker: %s", open)
+	}
+	early, ops := d.watchedWorker()
+	breaker(ops, "1")
+	early.Kill()
 	bank := startBalance(t, addr, dsn)
 	booked := func() (n int) {
 		for user := range want {
@@ -175,9 +185,10 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 		bank.Kill()
 		bank = startBalance(t, addr, dsn)
 	}
-	w := d.start("work")
+	w, ops := d.watchedWorker()
 	testkit.Eventually(t, 60*time.Second, func() bool { return booked() == packets && d.nothingPending(t) },
 		"all are credited")
+	breaker(ops, "0")
 	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))

@@ -91,21 +91,30 @@ func (all sinkWorkers) ready() error {
 // tally is what a sink's worker has counted.
 func (w *sinkWorker) tally() metrics.Tally {
 	w.mu.Lock()
-	c := w.consumer
+	c, handler := w.consumer, w.handler
 	w.mu.Unlock()
 	t := metrics.Tally{Shards: map[string]int{consumer.Working: 0, consumer.SinkPaused: 0, sinkOpening: 0, consumer.SinkDown: 0, sinkBroken: 0,
 		consumer.RedisDown: 0, consumer.ShardFrozen: 0, consumer.ShardBroken: 0}}
+	var n consumer.Stats // 0 until the sink is open: a series begins before its first failure
 	if c == nil {
 		t.Shards[w.health().code] += w.config.Space.Shards
-		return t
+	} else {
+		n = c.Stats()
+		for _, h := range c.Health() {
+			t.Shards[h.Code]++
+			t.LastSteps = append(t.LastSteps, h.LastStep)
+		}
 	}
-	for _, h := range c.Health() {
-		t.Shards[h.Code]++
-		t.LastSteps = append(t.LastSteps, h.LastStep)
+	t.Counts = map[*metrics.Metric]int64{metrics.WorkerDone: n.Done, metrics.WorkerDead: n.Dead,
+		metrics.WorkerParked: n.Parked, metrics.WorkerHanded: n.HandedBack, metrics.WorkerTaken: n.Taken,
+		metrics.WorkerSkipped: n.Skipped, metrics.WorkerOutages: n.Outages, metrics.WorkerLeases: n.LeasesLost}
+	t.Incidents = map[string]int64{"forged_entry": n.Forged, "events_lost": n.Vanished, "group_vanished": n.Groups}
+	if h, ok := handler.(*alarmed); ok {
+		t.Counts[metrics.RemoteBreaker] = 0
+		if h.BreakerOpen() {
+			t.Counts[metrics.RemoteBreaker] = 1
+		}
 	}
-	n := c.Stats()
-	t.Done, t.Dead, t.Parked, t.HandedBack, t.Taken, t.Skipped, t.Outages, t.LeasesLost = n.Done, n.Dead, n.Parked,
-		n.HandedBack, n.Taken, n.Skipped, n.Outages, n.LeasesLost
 	return t
 }
 

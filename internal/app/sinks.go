@@ -30,7 +30,7 @@ type sinkWorker struct {
 	config consumer.Config
 
 	mu       sync.Mutex
-	handler  hongbao.Handler    // of the sink itself
+	handler  hongbao.Handler    // of the sink itself; nil as long as the sink was not opened
 	consumer *consumer.Consumer // nil as long as the sink was not opened
 	err      error              // why not
 	since    time.Time          // when it was to be opened first
@@ -48,7 +48,7 @@ func (w *sinkWorker) open(ctx context.Context) error {
 	h, err := w.app.handler(ctx, w.config.Group)
 	var c *consumer.Consumer
 	if err == nil {
-		w.handler, w.config.Handler = h, h
+		w.config.Handler = h
 		if w.app.measures != nil {
 			w.config.Handler = w.app.measures.sinks.Handler(w.config.Group, h)
 		}
@@ -58,7 +58,7 @@ func (w *sinkWorker) open(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err = err; err == nil {
-		w.consumer = c
+		w.consumer, w.handler = c, h
 	}
 	return err
 }

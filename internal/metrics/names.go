@@ -97,6 +97,15 @@ var (
 		Help: "Times that a shard found the sink down.", Normal: "does not grow"})
 	WorkerLeases = ofWork.add(Metric{Name: "hongbao_worker_lost_leases_total", Kind: Counter, Labels: []string{"sink"},
 		Help: "Batches that were cancelled because another worker may have them.", Normal: "does not grow"})
+	WorkerIncidents = ofWork.add(Metric{Name: "hongbao_worker_incidents_total", Kind: Counter,
+		Labels: []string{"sink", "code"},
+		Help: "Incidents by their code of docs/alarms.md: entries that no grab and no close wrote (forged_entry), entries " +
+			"deleted while workers had them (events_lost), groups that were missing and created again (group_vanished).",
+		Normal: "does not grow"})
+	RemoteBreaker = ofWork.add(Metric{Name: "hongbao_remote_breaker_open", Kind: Gauge, Labels: []string{"sink"},
+		Help: "1 if the circuit breaker stops this worker's requests to the remote: after remote.breaker_failures failures " +
+			"in a row, until one request succeeds. Absent without settlement.kind remote.",
+		Normal: "0"})
 	PublishBatches = ofWork.add(Metric{Name: "hongbao_publish_batches_total", Kind: Counter,
 		Help: "Batches that this worker sent and completed.", Normal: "grows with the grants"})
 	PublishResends = ofWork.add(Metric{Name: "hongbao_publish_resends_total", Kind: Counter,

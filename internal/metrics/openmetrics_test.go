@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +27,15 @@ func everything(t *testing.T) string {
 	c.Called("rain", 2, time.Millisecond, errors.New("no answer"))
 	w := s.Sinks()
 	w.Handler("kafka", stub{nil, hongbao.Heldf("later")}).Handle(t.Context(), []hongbao.Grant{{Trace: sampled}, {}})
+	counts := map[*Metric]int64{}
+	for _, m := range ofWork.Metrics {
+		if m.Kind != Histogram && slices.Equal(m.Labels, []string{"sink"}) {
+			counts[m] = 7
+		}
+	}
 	w.Tally("kafka", func() Tally {
-		return Tally{Done: 7, Shards: map[string]int{"working": 2}, LastSteps: []time.Time{time.Now()}}
+		return Tally{Counts: counts, Incidents: map[string]int64{"forged_entry": 1}, Shards: map[string]int{"working": 2},
+			LastSteps: []time.Time{time.Now()}}
 	})
 	s.Requests(http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
 		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))

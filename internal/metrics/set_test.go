@@ -85,7 +85,7 @@ func TestSinksAreMeasured(t *testing.T) {
 	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
 	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))
 	w.Tally("kafka", func() Tally {
-		return Tally{Done: 7, Shards: map[string]int{"working": 2},
+		return Tally{Counts: map[*Metric]int64{WorkerDone: 7}, Shards: map[string]int{"working": 2},
 			LastSteps: []time.Time{time.UnixMilli(1_700_000_000_250), time.UnixMilli(1_700_000_001_000)}}
 	})
 	has(t, scrape(t, s), `hongbao_worker_attempts_total{result="done",shard="0",sink="kafka"} 1.0`,

@@ -15,7 +15,10 @@ import (
 
 // Tally is what a worker has counted for a sink, and how its shards stand now.
 type Tally struct {
-	Done, Dead, Parked, HandedBack, Taken, Skipped, Outages, LeasesLost int64
+	// Counts are those of metrics with the label sink alone.
+	Counts map[*Metric]int64
+	// Incidents counts them by code.
+	Incidents map[string]int64
 	// Shards counts them by how they stand.
 	Shards map[string]int
 	// LastSteps are by shard; none while the sink is not open.
@@ -35,8 +38,8 @@ type Sinks struct {
 func (s *Set) Sinks() *Sinks {
 	w := &Sinks{results: s.counter(SinkResults), seconds: s.histogram(SinkSeconds), sizes: s.histogram(SinkGrants),
 		tallies: map[string]func() Tally{}}
-	s.registry.MustRegister(newPolled(w.read, SinkShards, WorkerLastStep, WorkerDone, WorkerDead, WorkerParked, WorkerHanded, WorkerTaken,
-		WorkerSkipped, WorkerOutages, WorkerLeases))
+	s.registry.MustRegister(newPolled(w.read, SinkShards, WorkerLastStep, WorkerDone, WorkerDead, WorkerParked,
+		WorkerHanded, WorkerTaken, WorkerSkipped, WorkerOutages, WorkerLeases, WorkerIncidents, RemoteBreaker))
 	return w
 }
 
@@ -59,10 +62,11 @@ func (w *Sinks) read(add func(m *Metric, value float64, labels ...string)) {
 		for shard, at := range t.LastSteps {
 			add(WorkerLastStep, float64(at.UnixMilli())/1000, sink, strconv.Itoa(shard))
 		}
-		for m, n := range map[*Metric]int64{WorkerDone: t.Done, WorkerDead: t.Dead, WorkerParked: t.Parked,
-			WorkerHanded: t.HandedBack, WorkerTaken: t.Taken, WorkerSkipped: t.Skipped, WorkerOutages: t.Outages,
-			WorkerLeases: t.LeasesLost} {
+		for m, n := range t.Counts {
 			add(m, float64(n), sink)
+		}
+		for code, n := range t.Incidents {
+			add(WorkerIncidents, float64(n), sink, code)
 		}
 	}
 }
