@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // auditRow asks how much memory `hongbao audit` takes, and how long it reads, where ten million packets were granted,
@@ -43,7 +43,7 @@ func auditRow(ctx context.Context, o options) ([]Result, error) {
 type auditBench struct {
 	*publishBench
 	db    *database
-	store *shards.Store
+	store *store.Store
 	env   []string // of the command
 }
 
@@ -71,7 +71,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.store, err = shards.Of(b.fixture.rdb, hongbao.Space{Prefix: "hb", Shards: 1}); err != nil {
+	if b.store, err = store.Of(b.fixture.rdb, hongbao.Space{Prefix: "hb", Shards: 1}); err != nil {
 		return err
 	}
 	const topic = "audited"
@@ -94,7 +94,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err := settleByCopy(ctx, config, entry, plan); err != nil {
 		return err
 	}
-	loader, err := b.store.Loader(shards.LoaderConfig{Chunk: 5_000})
+	loader, err := b.store.Loader(store.LoaderConfig{Chunk: 5_000})
 	if err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (b *auditBench) fill(ctx context.Context) error {
 
 // grabAll grants packet after packet, so that packet n goes to user n-1 as event n.
 func (b *auditBench) grabAll(ctx context.Context) error {
-	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, b.store.Shard(0)
+	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, b.store.Shard(0)
 	var answers []hongbao.Answer
-	for i := 0; i < b.n; i += shards.MaxGrabs {
+	for i := 0; i < b.n; i += store.MaxGrabs {
 		call.Grabs = call.Grabs[:0]
-		for u := i; u < min(i+shards.MaxGrabs, b.n); u++ {
+		for u := i; u < min(i+store.MaxGrabs, b.n); u++ {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "bench", User: user(u), RequestID: "r"})
 		}
 		var err error

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // campaignOn makes up a campaign's id that lives on the shard.
-func campaignOn(st *shards.Store, shard int) string {
+func campaignOn(st *store.Store, shard int) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("bench-%d", i); st.Home(id).Index() == shard {
 			return id
@@ -32,7 +32,7 @@ func campaignOn(st *shards.Store, shard int) string {
 
 // events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes
 // them.
-func (r *fixture) events(ctx context.Context, n int) (*shards.Store, []ledger.Campaign, error) {
+func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Campaign, error) {
 	st, err := r.deployment(ctx, shardCount)
 	if err != nil {
 		return nil, nil, err
@@ -45,7 +45,7 @@ func (r *fixture) events(ctx context.Context, n int) (*shards.Store, []ledger.Ca
 		}
 		campaigns = append(campaigns, c)
 		const entry = 50
-		call := shards.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
+		call := store.GrabCall{Campaign: c.Spec.ID, MaxBacklog: 1e9, FactNames: "device"}
 		for i := 0; i < n/shardCount; i += entry {
 			call.Grabs = call.Grabs[:0]
 			for u := i; u < min(i+entry, n/shardCount); u++ {
@@ -64,7 +64,7 @@ func (r *fixture) events(ctx context.Context, n int) (*shards.Store, []ledger.Ca
 
 // bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of
 // grants, then XACK. It is the least that any consumer has to do. It returns grants per second.
-func (r *fixture) bareLoop(ctx context.Context, st *shards.Store, group string, n int,
+func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n int,
 	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range st.Len() {
 		if _, err := st.Shard(shard).CreateGroup(ctx, group); err != nil {
@@ -102,7 +102,7 @@ func (r *fixture) bareLoop(ctx context.Context, st *shards.Store, group string, 
 }
 
 // consume brings all n grants to the handler by a whole consumer, and returns grants per second.
-func (r *fixture) consume(ctx context.Context, st *shards.Store, group string, n int, h hongbao.Handler) (float64,
+func (r *fixture) consume(ctx context.Context, st *store.Store, group string, n int, h hongbao.Handler) (float64,
 	error) {
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, st.Space(), group, "bench"

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -40,16 +40,16 @@ func (r *fixture) close() error { return errors.Join(r.rdb.Close(), r.server.Clo
 
 // deployment empties Redis and founds a deployment in it. Each has a prefix of its own: this process has seen
 // events of the prefixes before, and a shard that has come to fewer is frozen.
-func (r *fixture) deployment(ctx context.Context, n int) (*shards.Store, error) {
+func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
 	}
 	r.rounds++
-	st, err := shards.Of(r.rdb, hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
+	st, err := store.Of(r.rdb, hongbao.Space{Prefix: fmt.Sprintf("hb%d", r.rounds), Shards: n})
 	if err != nil {
 		return nil, err
 	}
-	return st, st.Found(ctx, shards.FoundCall{Deployment: "bench"})
+	return st, st.Found(ctx, store.FoundCall{Deployment: "bench"})
 }
 
 // spec is a campaign of n packets, open now, with a limit by user and one by device and day.
@@ -66,13 +66,13 @@ func spec(id string, n int) hongbao.Campaign {
 }
 
 // load plans a campaign and loads it.
-func (r *fixture) load(ctx context.Context, st *shards.Store, c hongbao.Campaign) (ledger.Campaign, error) {
+func (r *fixture) load(ctx context.Context, st *store.Store, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
-	loader, err := st.Loader(shards.LoaderConfig{Chunk: 5_000})
+	loader, err := st.Loader(store.LoaderConfig{Chunk: 5_000})
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
@@ -82,14 +82,14 @@ func (r *fixture) load(ctx context.Context, st *shards.Store, c hongbao.Campaign
 }
 
 // newProducer makes a producer of grabs that are sent to a Redis by rdb.
-func newProducer(rdb *redis.Client, st *shards.Store) (*producer.Producer, error) {
+func newProducer(rdb *redis.Client, st *store.Store) (*producer.Producer, error) {
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "bench"
 	return producer.New(cfg)
 }
 
 // grabbing gives use a producer, and closes it afterwards.
-func (r *fixture) grabbing(ctx context.Context, st *shards.Store, use func(p *producer.Producer) error) error {
+func (r *fixture) grabbing(ctx context.Context, st *store.Store, use func(p *producer.Producer) error) error {
 	p, err := newProducer(r.rdb, st)
 	if err != nil {
 		return err

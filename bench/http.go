@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/serve"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -211,11 +211,11 @@ func (r *fixture) serving(ctx context.Context, n int, use func(address string) e
 // benchReader reads campaigns from the row's Redis.
 type benchReader struct {
 	*fixture
-	store *shards.Store
+	store *store.Store
 }
 
 // Window implements serve.Reader.
-func (b benchReader) Window(ctx context.Context, id string) (shards.Window, error) {
+func (b benchReader) Window(ctx context.Context, id string) (store.Window, error) {
 	return b.store.Home(id).Window(ctx, id)
 }
 

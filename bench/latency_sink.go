@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -77,7 +77,7 @@ func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 }
 
 // toSink has people grab at the load, while a consumer brings their grants to a handler.
-func (r *fixture) toSink(ctx context.Context, st *shards.Store, group string, h hongbao.Handler, l *openLoop,
+func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h hongbao.Handler, l *openLoop,
 	a *arrivals) error {
 	cfg := consumer.DefaultConfig()
 	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = r.rdb, r.rdb, st.Space(), group, "bench"

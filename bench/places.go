@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/winners"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -102,7 +102,7 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 	})
 }
 
-func (r *fixture) loadWide(ctx context.Context, st *shards.Store, places, packets int) error {
+func (r *fixture) loadWide(ctx context.Context, st *store.Store, places, packets int) error {
 	c := spec("bench", packets)
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 	if places > 1 {
@@ -113,12 +113,12 @@ func (r *fixture) loadWide(ctx context.Context, st *shards.Store, places, packet
 }
 
 // drain grants all that a place has, to users who come for nothing else.
-func (r *fixture) drain(ctx context.Context, k *shards.Shard) error {
-	call, shard := &shards.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
+func (r *fixture) drain(ctx context.Context, k *store.Shard) error {
+	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
 	var answers []hongbao.Answer
-	for i := 0; ; i += shards.MaxGrabs {
+	for i := 0; ; i += store.MaxGrabs {
 		call.Grabs = call.Grabs[:0]
-		for u := range shards.MaxGrabs {
+		for u := range store.MaxGrabs {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{User: fmt.Sprintf("d%d-%d", k.Index(), i+u), RequestID: "r"})
 		}
 		var err error
@@ -235,8 +235,8 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls flo
 
 // knows lets losers come until a worker has stored the filter of the winners and the producer goes by it: then they
 // cost Redis next to nothing.
-func (r *fixture) knows(ctx context.Context, st *shards.Store, losers func() error) error {
-	locks, err := st.Locks(shards.LockConfig{Lease: 10 * time.Second, Poll: 100 * time.Millisecond})
+func (r *fixture) knows(ctx context.Context, st *store.Store, losers func() error) error {
+	locks, err := st.Locks(store.LockConfig{Lease: 10 * time.Second, Poll: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}

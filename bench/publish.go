@@ -17,7 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -101,7 +101,7 @@ func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
 func (b *publishBench) close() error { return errors.Join(b.broker.Close(), b.fixture.close()) }
 
 // fresh makes the events of one run, and the empty topic that they go to.
-func (b *publishBench) fresh(ctx context.Context) (*shards.Store, string, error) {
+func (b *publishBench) fresh(ctx context.Context) (*store.Store, string, error) {
 	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return nil, "", err
@@ -133,7 +133,7 @@ func (b *publishBench) ours(compression string) func(context.Context) (float64, 
 }
 
 // sink makes a publisher for the consumers of group kafka.
-func (b *publishBench) sink(st *shards.Store, topic, compression string) (*publish.Publisher, error) {
+func (b *publishBench) sink(st *store.Store, topic, compression string) (*publish.Publisher, error) {
 	return b.publisher(st, topic, "kafka", compression, st)
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 const (
@@ -245,14 +245,14 @@ func by(a, b []float64) []float64 {
 // ourSide is a deployment of Hongbao.
 type ourSide struct {
 	*fixture
-	store *shards.Store
-	calls map[string]*shards.GrabCall
+	store *store.Store
+	calls map[string]*store.GrabCall
 }
 
 func (s *ourSide) key(campaign string) string { return s.store.Home(campaign).Keys.Receipts(campaign) }
 
 func (s *ourSide) begin(ctx context.Context, packets int) (err error) {
-	s.calls = map[string]*shards.GrabCall{}
+	s.calls = map[string]*store.GrabCall{}
 	if s.store, err = s.deployment(ctx, 1); err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (s *ourSide) begin(ctx context.Context, packets int) (err error) {
 func (s *ourSide) open(ctx context.Context, campaign string, packets int) error {
 	c := spec(campaign, packets)
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
-	s.calls[campaign] = &shards.GrabCall{Campaign: campaign, MaxBacklog: 1e9}
+	s.calls[campaign] = &store.GrabCall{Campaign: campaign, MaxBacklog: 1e9}
 	_, err := s.load(ctx, s.store, c)
 	return err
 }

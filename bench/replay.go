@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
@@ -63,9 +63,9 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 }
 
 // publisher makes a publisher to a topic with claims of a sink.
-func (b *publishBench) publisher(st *shards.Store, topic, sink, compression string,
+func (b *publishBench) publisher(st *store.Store, topic, sink, compression string,
 	entries publish.Entries) (*publish.Publisher, error) {
-	claims, err := st.Claims(shards.ClaimsConfig{Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true})
+	claims, err := st.Claims(store.ClaimsConfig{Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // settleRow compares Redis -> ledger by a whole consumer with a bare loop over the same entries, on the same tables.
@@ -34,7 +34,7 @@ type settleBench struct {
 }
 
 // begin makes the events of a run, and empty books that know their campaigns.
-func (b *settleBench) begin(ctx context.Context) (*shards.Store, *books, error) {
+func (b *settleBench) begin(ctx context.Context) (*store.Store, *books, error) {
 	st, campaigns, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return nil, nil, err
@@ -113,7 +113,7 @@ func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	return rate, errors.Join(err, end(), drop(ctx))
 }
 
-func (b *settleBench) loop(ctx context.Context, st *shards.Store, post poster) (float64, error) {
+func (b *settleBench) loop(ctx context.Context, st *store.Store, post poster) (float64, error) {
 	return b.fixture.bareLoop(ctx, st, "bare", b.n,
 		func(ctx context.Context, _ int, grants []hongbao.Grant) error { return post(ctx, grants) })
 }

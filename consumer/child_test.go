@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -35,7 +35,7 @@ func childMain() {
 		panic(err)
 	}
 	rdb := redis.NewClient(clientOptions(addr))
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	if err != nil {
 		panic(err)
 	}

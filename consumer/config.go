@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Config of a Consumer. Take DefaultConfig and fill in what it leaves out; a zero is refused.
@@ -73,9 +73,9 @@ type Config struct {
 // DefaultConfig has every default but Redis, Reads, Space, Group, Consumer, Handler and Log.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-func (c *Config) check() (*shards.Store, error) {
+func (c *Config) check() (*store.Store, error) {
 	errs := knob.Check(c)
-	store, err := shards.Of(c.Redis, c.Space)
+	st, err := store.Of(c.Redis, c.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -99,7 +99,7 @@ func (c *Config) check() (*shards.Store, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("consumer: %w", errors.Join(errs...))
 	}
-	return store, nil
+	return st, nil
 }
 
 // checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis

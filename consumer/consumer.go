@@ -9,14 +9,14 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Consumer is one worker of a consumer group, on all shards.
 type Consumer struct {
 	cfg   Config
-	store *shards.Store
-	reads *shards.Store // by the client for blocking reads
+	store *store.Store
+	reads *store.Store // by the client for blocking reads
 	count counters
 	calls chan struct{} // has a token for each call that is going on; nil if their number has no bound
 
@@ -29,7 +29,7 @@ type Consumer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Consumer, error) {
-	store, err := cfg.check()
+	st, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func New(cfg Config) (*Consumer, error) {
 		cfg.Handler = m(cfg.Handler)
 	}
 	cfg.Log = cfg.Log.With(zap.String("sink", cfg.Group), zap.String("consumer", cfg.Consumer))
-	c := &Consumer{cfg: cfg, store: store, reads: store.Over(cfg.Reads), health: make([]Health, store.Len())}
+	c := &Consumer{cfg: cfg, store: st, reads: st.Over(cfg.Reads), health: make([]Health, st.Len())}
 	if cfg.MaxCalls > 0 {
 		c.calls = make(chan struct{}, cfg.MaxCalls)
 	}

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -68,7 +68,7 @@ func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged
 
 // known gives the progress that came with the items, if it tells of all of them. One that refutes an item is not
 // believed: while a slot moves it may be older than the entries.
-func (s *shard) known(items []item) *shards.Progress {
+func (s *shard) known(items []item) *store.Progress {
 	a := s.ahead
 	s.ahead = ahead{}
 	if a.progress == nil {
@@ -95,7 +95,7 @@ func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 		}
 		first := items[i].entry.Seq
 		last := first + int64(n) - 1
-		if n = len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+shards.ChunkEvents {
+		if n = len(ranges); n > 0 && first > ranges[n-1].Last && first < ranges[n-1].Last+store.ChunkEvents {
 			ranges[n-1].Last = last
 		} else {
 			ranges = append(ranges, stream.SeqRange{First: first, Last: last})
@@ -112,7 +112,7 @@ func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 // have finished and trimmed, and then it looks like a forged one.
 func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 	for _, r := range refused {
-		written, err := s.deadLetter(ctx, &r.item, shards.Letter{Last: true}, r.why)
+		written, err := s.deadLetter(ctx, &r.item, store.Letter{Last: true}, r.why)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // errUnanswered is the result of a grant whose delivery ended with the lease or with the drain time.
@@ -83,7 +83,7 @@ func (d *delivery) handle(places []int) error {
 			case err == nil:
 				d.results[places[i]] = nil
 				continue
-			case hongbao.ClassOf(err) == hongbao.ClassBroken || errors.Is(err, shards.ErrStale):
+			case hongbao.ClassOf(err) == hongbao.ClassBroken || errors.Is(err, store.ErrStale):
 				broken = err
 			case hongbao.IsOutage(err):
 				outage = err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -58,7 +58,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 	for it, results := range byItem(batch, results) {
 		for i, err := range results {
 			if err == nil {
-				runs = shards.AppendSeq(runs, it.open[i].Seq)
+				runs = store.AppendSeq(runs, it.open[i].Seq)
 				grants++
 			}
 		}
@@ -89,7 +89,7 @@ func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) err
 			s.log.Warn("ack failed, it is tried again", zap.Error(last))
 		}
 		_, last = s.redis.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
-		return hongbao.ClassOf(last) != hongbao.ClassBroken && !errors.Is(last, shards.ErrStale), last
+		return hongbao.ClassOf(last) != hongbao.ClassBroken && !errors.Is(last, store.ErrStale), last
 	})
 }
 
@@ -128,7 +128,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 			zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), zap.Int64("attempt", it.Attempt),
 			zap.Error(results[i]))
 		last := n == len(dead)-1 && len(again)+unanswered == 0
-		if _, err := s.deadLetter(ctx, it, shards.Letter{Grant: g, Last: last}, results[i]); err != nil {
+		if _, err := s.deadLetter(ctx, it, store.Letter{Grant: g, Last: last}, results[i]); err != nil {
 			return false, err
 		}
 	}
@@ -137,7 +137,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 		return unanswered == 0, nil
 	}
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
-		[]shards.Parking{{ID: it.ID, Level: s.levelOf(it, again[0]), Attempts: attempts}})
+		[]store.Parking{{ID: it.ID, Level: s.levelOf(it, again[0]), Attempts: attempts}})
 	if err != nil || n == 0 {
 		// Not ours any more, or deleted from the stream: who takes it next sees that. After an error it stays pending, and
 		// its attempt counts.
@@ -154,7 +154,7 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 
 // deadLetter writes the dead letter of a grant of the item; without a grant, of the whole entry. False: it was written
 // before, or the entry is not ours any more.
-func (s *shard) deadLetter(ctx context.Context, it *item, l shards.Letter, why error) (written bool, err error) {
+func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why error) (written bool, err error) {
 	l.Group, l.Consumer, l.EntryID, l.Attempts = s.cfg.Group, s.cfg.Consumer, it.ID, it.Attempt
 	l.Class, l.Reason = hongbao.ClassOf(why), why.Error()
 	written, err = s.redis.DeadLetter(context.WithoutCancel(ctx), l)
@@ -173,9 +173,9 @@ func (s *shard) handBack(ctx context.Context, items []item) error {
 	if len(items) == 0 {
 		return nil
 	}
-	list := make([]shards.Parking, len(items))
+	list := make([]store.Parking, len(items))
 	for i := range items {
-		list[i] = shards.Parking{ID: items[i].ID, Level: 0, Attempts: items[i].Attempt - 1}
+		list[i] = store.Parking{ID: items[i].ID, Level: 0, Attempts: items[i].Attempt - 1}
 	}
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, list)
 	s.c.count.handedBack.Add(int64(n))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -225,7 +225,7 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	w := start(t, b.config(t, "w", s))
 	b.add(t, 0, repeat(1, 300)...)
 	b.idle(t, 0)
-	b.jump(t, shards.ChunkEvents)
+	b.jump(t, store.ChunkEvents)
 	b.add(t, 0, repeat(1, 300)...)
 	b.idle(t, 0)
 	tr, _ := b.trimmer(t, group)

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // lease keeps the entries of one batch ours while the handler is at them.
@@ -55,9 +55,9 @@ func (l *lease) giveBack() {
 	if l.gaveBack {
 		return
 	}
-	var list []shards.Parking
+	var list []store.Parking
 	for _, it := range l.held() {
-		list = append(list, shards.Parking{ID: it.ID, Level: shards.Stay, Attempts: it.Attempt - 1})
+		list = append(list, store.Parking{ID: it.ID, Level: store.Stay, Attempts: it.Attempt - 1})
 	}
 	if _, err := l.s.redis.Park(l.ctx, l.s.cfg.Group, l.s.cfg.Consumer, list); err != nil {
 		l.s.log.Warn("attempts could not be given back, it is tried at the next outage", zap.Error(err))
@@ -171,7 +171,7 @@ func (l *lease) renew() {
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.Lease/3)
 	defer cancel()
 	states, err := l.s.redis.Renew(ctx, l.s.cfg.Group, l.s.cfg.Consumer, ids)
-	if errors.Is(err, shards.ErrStale) {
+	if errors.Is(err, store.ErrStale) {
 		l.lose(errLeaseLost, zap.Error(err))
 		return
 	}
@@ -189,10 +189,10 @@ func (l *lease) renew() {
 	for i, state := range states {
 		switch {
 		case i < finished:
-		case state == shards.Gone && !l.gone[ids[i]]:
+		case state == store.Gone && !l.gone[ids[i]]:
 			l.gone[ids[i]] = true
 			gone = append(gone, ids[i])
-		case state == shards.Lost:
+		case state == store.Lost:
 			l.lose(errLeaseLost, zap.String("entry", ids[i]))
 			return
 		}

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // errCampaignPaused is in the chain of what a grant waits for while its campaign is paused for the sink.
@@ -22,7 +22,7 @@ var errCampaignPaused = errors.New("the campaign is paused for this sink")
 
 // pausedCampaigns are those that are paused for the sink, as the shard says.
 type pausedCampaigns struct {
-	version int64 // shards.SinkControl.Campaigns when they were read
+	version int64 // store.SinkControl.Campaigns when they were read
 	paused  map[string]error
 }
 
@@ -167,7 +167,7 @@ func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (fir
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the entries in hand are the worker's own for as long
 	defer cancel()
 	home := c.store.Home(campaign).Index()
-	err = errors.Join(shards.Each(c.store.Len(), func(i int) error {
+	err = errors.Join(store.Each(c.store.Len(), func(i int) error {
 		k := c.store.Shard(i)
 		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
 		if i == home {

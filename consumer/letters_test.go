@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -66,7 +66,7 @@ func (b *bundle) holds(t *testing.T, sink string, n int64) {
 	}, "the rest waits")
 }
 
-func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []shards.CampaignPause) {
+func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []store.CampaignPause) {
 	t.Helper()
 	list, err := b.store.Shard(shard).SinkCampaigns(t.Context(), sink)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -31,7 +31,7 @@ func (at *trimming) lost() map[string]int64 {
 	out := map[string]int64{}
 	for name, w := range at.groups {
 		for _, r := range w.lost {
-			if r.First >= max(at.floor, at.full[name])*shards.ChunkEvents {
+			if r.First >= max(at.floor, at.full[name])*store.ChunkEvents {
 				out[name] += r.Len()
 			}
 		}
@@ -41,7 +41,7 @@ func (at *trimming) lost() map[string]int64 {
 
 // findLost looks in every declared group for events that are not done, and that stand neither in the stream nor in the
 // pending list. Workers can't tell: several share the entries, so each one sees gaps.
-func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, out *shards.Trimmed) error {
+func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, out *store.Trimmed) error {
 	for i := range out.Groups {
 		g := &out.Groups[i]
 		if !slices.Contains(t.cfg.Groups, g.Name) {
@@ -80,13 +80,13 @@ func (t *Trimmer) findLost(ctx context.Context, k *shards.Shard, at *trimming, o
 // eventsOf is how many events a chunk of done bits has. There is no event 0.
 func eventsOf(chunk int64) int64 {
 	if chunk == 0 {
-		return shards.ChunkEvents - 1
+		return store.ChunkEvents - 1
 	}
-	return shards.ChunkEvents
+	return store.ChunkEvents
 }
 
 // look finds the lost events up to upto, in the chunks that have bits to be set.
-func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) error {
+func (w *watched) look(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) error {
 	w.lost = nil
 	open, err := notDone(ctx, k, g, upto)
 	if err != nil || len(open) == 0 {
@@ -99,21 +99,21 @@ func (w *watched) look(ctx context.Context, k *shards.Shard, g *shards.GroupLag,
 	}
 	w.pending = held
 	runs := slices.SortedFunc(maps.Values(held), func(a, b stream.SeqRange) int { return int(a.First - b.First) })
-	if open = shards.Without(open, append(runs, stream.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
+	if open = store.Without(open, append(runs, stream.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
 		return nil
 	}
 	// What was finished while we looked has left the pending list, and has its bits now.
 	still, err := notDone(ctx, k, g, upto)
-	w.lost = shards.Without(open, shards.Without(open, still))
+	w.lost = store.Without(open, store.Without(open, still))
 	return err
 }
 
 // notDone gives the events of a group up to upto that have no done bit, in the chunks that are not full.
-func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int64) (runs []stream.SeqRange,
+func notDone(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) (runs []stream.SeqRange,
 	err error) {
 	for i, n := range g.ChunkDone {
 		chunk := g.FirstChunk + int64(i)
-		r := stream.SeqRange{First: max(1, chunk*shards.ChunkEvents), Last: min(upto, (chunk+1)*shards.ChunkEvents-1)}
+		r := stream.SeqRange{First: max(1, chunk*store.ChunkEvents), Last: min(upto, (chunk+1)*store.ChunkEvents-1)}
 		if n == eventsOf(chunk) || r.Last < r.First {
 			continue
 		}
@@ -123,7 +123,7 @@ func notDone(ctx context.Context, k *shards.Shard, g *shards.GroupLag, upto int6
 		}
 		for seq := r.First; seq <= r.Last; seq++ {
 			if !done.Has(seq) {
-				runs = shards.AppendSeq(runs, seq)
+				runs = store.AppendSeq(runs, seq)
 			}
 		}
 	}

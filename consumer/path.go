@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -17,7 +17,7 @@ import (
 
 // item is one entry that this worker holds.
 type item struct {
-	shards.RawEntry
+	store.RawEntry
 	entry stream.Entry    // set by decode
 	open  []hongbao.Grant // the grants that the sink has not finished; set by skipDone
 }
@@ -36,7 +36,7 @@ func (s *shard) step(ctx context.Context) (left int, err error) {
 	}
 	if err == nil && ctx.Err() == nil { // else they came when nothing more was to be taken
 		// If the shard is opened anew under way, nothing of the batch changes any more, and its entries are read again.
-		items, err = s.work(shards.WithEpoch(ctx, s.epoch), items)
+		items, err = s.work(store.WithEpoch(ctx, s.epoch), items)
 	}
 	return len(items), errors.Join(err, s.handBack(ctx, items))
 }

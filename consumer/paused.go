@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // controlAge is how old the worker's knowledge of a pause may be when it calls the handler, and how often a paused
@@ -20,7 +20,7 @@ var errPaused = errors.New("the sink is paused")
 
 // controlled notes what people have told the workers of the sink. It refuses a paused one: then the next thing that the
 // worker does is to reclaim, which asks again, and takes nothing until the sink goes on.
-func (s *shard) controlled(c shards.SinkControl) error {
+func (s *shard) controlled(c store.SinkControl) error {
 	if s.control.Paused && !c.Paused {
 		s.log.Info("the sink goes on", zap.String("by", c.By), zap.String("why", c.Why))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -168,7 +168,7 @@ func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
 	require.NoError(t, err)
 	_, err = k.ReadNew(t.Context(), group, "dead", 10, 0)
 	require.NoError(t, err)
-	_, err = k.Park(t.Context(), group, "dead", []shards.Parking{{ID: ids[0]}})
+	_, err = k.Park(t.Context(), group, "dead", []store.Parking{{ID: ids[0]}})
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Sink(group), "at", "noon").Err())
 	s := newSink(nil)

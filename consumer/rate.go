@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // mostTurn is how long a worker waits for its turn with entries in hand. If the turn is further away it hands them
@@ -68,7 +68,7 @@ func (s *shard) turn(ctx context.Context, n int) error {
 // askTurn asks the sink's home for the turn. While the home is away, each shard has its own part of the rate: there a
 // grant takes as many turns as there are shards. So the shards together stay below the rate, and each one goes on.
 func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time.Duration, err error) {
-	call := shards.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
+	call := store.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
 	home, known := s.c.store.Home(s.cfg.Group), &s.c.rateHome
 	own := home.Index() == s.index
 	if own || known.due() {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -167,7 +167,7 @@ func TestRateSetByAPerson(t *testing.T) {
 // book takes so many seconds' turns away from the workers.
 func (b *bundle) book(t *testing.T, seconds int) {
 	t.Helper()
-	_, _, err := b.keys().Turn(t.Context(), &shards.RateCall{
+	_, _, err := b.keys().Turn(t.Context(), &store.RateCall{
 		Sink: group, PerSecond: 1, Grants: seconds, Portion: seconds, Most: time.Hour,
 	})
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -42,7 +42,7 @@ type bundle struct {
 	rdb   *redis.Client
 	addr  string // where workers connect to
 	name  string
-	store *shards.Store
+	store *store.Store
 	seqs  []int64 // by shard: the last event written
 }
 
@@ -62,7 +62,7 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, r, n)
-	shardstest.KeepOpen(t, b.rdb, b.store)
+	storetest.KeepOpen(t, b.rdb, b.store)
 	return b, r
 }
 
@@ -70,13 +70,13 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, n)}
 	var err error
-	b.store, err = shards.Of(b.rdb, hongbao.Space{Prefix: b.name, Shards: n})
+	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: b.name, Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return b
 }
 
-func (b *bundle) keys() *shards.Shard { return b.store.Shard(0) }
+func (b *bundle) keys() *store.Shard { return b.store.Shard(0) }
 
 // fields are those of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the amount 100+p%7.
 func fields(first int64, n int) []any {

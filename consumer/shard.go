@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -18,18 +18,18 @@ type shard struct {
 	c     *Consumer
 	cfg   *Config
 	index int
-	redis *shards.Shard
-	reads *shards.Shard // the same by the client for blocking reads
+	redis *store.Shard
+	reads *store.Shard // the same by the client for blocking reads
 	log   *zap.Logger
 
 	epoch    int64 // of the shard, before the last entries were read; 0: it is to be read
 	hasGroup bool  // the group was there
 	failures int64 // in a row, of calls to Redis
 
-	control   shards.SinkControl // what people have told the workers of the sink
-	controlAt time.Time          // when Redis said so
-	campaigns pausedCampaigns    // for the sink
-	turnIn    time.Duration      // until the shard's turn at the sink's rate; 0 if it need not wait
+	control   store.SinkControl // what people have told the workers of the sink
+	controlAt time.Time         // when Redis said so
+	campaigns pausedCampaigns   // for the sink
+	turnIn    time.Duration     // until the shard's turn at the sink's rate; 0 if it need not wait
 
 	nextReclaim    time.Time
 	lastWasReclaim bool    // the last entries were reclaimed, not read
@@ -97,7 +97,7 @@ func (s *shard) rest(ctx context.Context, err error) {
 
 // survive deals with an error of a call to Redis; false if the shard is broken.
 func (s *shard) survive(ctx context.Context, err error) bool {
-	if hongbao.ClassOf(err) != hongbao.ClassBroken && errors.Is(err, shards.ErrNoGroup) {
+	if hongbao.ClassOf(err) != hongbao.ClassBroken && errors.Is(err, store.ErrNoGroup) {
 		if err = s.recreateGroup(ctx); err == nil {
 			return true
 		}
@@ -109,7 +109,7 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 		return true
 	}
 	s.failures++
-	if s.epoch = 0; errors.Is(err, shards.ErrStale) {
+	if s.epoch = 0; errors.Is(err, store.ErrStale) {
 		s.log.Info("the shard was opened anew; the batch in hand begins anew", zap.Error(err))
 		return true
 	}
@@ -122,10 +122,10 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 
 // waits tells why the shard waits, and raises the alarm of a frozen one: once, until it works again.
 func (s *shard) waits(err error) string {
-	if errors.Is(err, shards.ErrUnrecorded) {
+	if errors.Is(err, store.ErrUnrecorded) {
 		return SinkDown // its ledger is
 	}
-	if !errors.Is(err, shards.ErrFrozen) {
+	if !errors.Is(err, store.ErrFrozen) {
 		return RedisDown
 	}
 	if s.c.Health()[s.index].Code != ShardFrozen {

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -27,7 +27,7 @@ func (s *shard) prepare(ctx context.Context) error {
 	}
 	// A Redis that is out of memory makes no group. If it is there all the same, its entries must be brought to their
 	// end, or memory would never be freed; if it is not, the next read tells.
-	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !shards.IsOutOfMemory(err) {
+	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !store.IsOutOfMemory(err) {
 		return err
 	}
 	s.hasGroup = true
@@ -61,7 +61,7 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 // While entries come read after read, each brings the progress of the events that are likely to come with it.
 func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
 	ctx = context.WithoutCancel(ctx)
-	var entries []shards.RawEntry
+	var entries []store.RawEntry
 	if likely := s.likely(); likely.Last == 0 {
 		entries, err = s.reads.ReadNew(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block)
 	} else {
@@ -80,7 +80,7 @@ func (s *shard) read(ctx context.Context, block time.Duration) (items []item, er
 // ahead is the progress that came with the entries in hand.
 type ahead struct {
 	events   stream.SeqRange
-	progress *shards.Progress // nil: none came, or it was used
+	progress *store.Progress // nil: none came, or it was used
 }
 
 // likely are the events that the next read brings, if it brings any: those behind the last one, as many as two batches
@@ -100,7 +100,7 @@ func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
-	r, err := s.redis.Reclaim(context.WithoutCancel(ctx), shards.ReclaimCall{
+	r, err := s.redis.Reclaim(context.WithoutCancel(ctx), store.ReclaimCall{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: n,
 		Lease: s.cfg.Lease, Lead: s.lead(), Backoff: levels,
 	})
@@ -122,7 +122,7 @@ func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 // lead is how long a worker leads after each reclaim.
 func (s *shard) lead() time.Duration { return min(10*s.cfg.Poll, s.cfg.Lease) }
 
-func hold(entries []shards.RawEntry) []item {
+func hold(entries []store.RawEntry) []item {
 	items := make([]item, len(entries))
 	for i := range entries {
 		items[i].RawEntry = entries[i]

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // TrimmerConfig of a Trimmer. Take DefaultTrimmerConfig and fill in what it leaves out; a zero is refused.
@@ -46,7 +46,7 @@ func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig](
 // shard, and two do no harm.
 type Trimmer struct {
 	cfg      TrimmerConfig
-	store    *shards.Store
+	store    *store.Store
 	at       []trimming // by shard
 	reported []string   // by shard: the trouble that was reported last
 
@@ -91,7 +91,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if cfg.Redis == nil || cfg.Log == nil {
 		errs = append(errs, errors.New("Redis and Log are required"))
 	}
-	store, err := shards.Of(cfg.Redis, cfg.Space)
+	st, err := store.Of(cfg.Redis, cfg.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -106,8 +106,8 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
 	}
-	n := store.Len()
-	return &Trimmer{cfg: cfg, store: store, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),
+	n := st.Len()
+	return &Trimmer{cfg: cfg, store: st, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),
 		next: make([]time.Time, n)}, nil
 }
 
@@ -181,15 +181,15 @@ func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 }
 
 // trim is Trim. It tells how the shard stands afterwards.
-func (t *Trimmer) trim(ctx context.Context, shard int) (out shards.Trimmed, err error) {
+func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err error) {
 	k, at := t.store.Shard(shard), &t.at[shard]
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return out, err
 	}
-	ctx = shards.WithEpoch(ctx, head.Epoch)
+	ctx = store.WithEpoch(ctx, head.Epoch)
 	for ctx.Err() == nil {
-		out, err = k.TrimEvents(ctx, shards.Trim{
+		out, err = k.TrimEvents(ctx, store.Trim{
 			Retention: t.cfg.Retention, MaxEvents: t.cfg.MaxEvents, Limit: trimLimit, LookBehind: lookBehind, Behind: at.behind,
 			MaxHeld: maxHeld, Groups: t.cfg.Groups, Epoch: at.epoch, Full: at.full, Lost: at.lost(),
 		})
@@ -209,7 +209,7 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out shards.Trimmed, err 
 		if err := t.dropBits(ctx, k, &out); err != nil {
 			return out, err
 		}
-		at.floor = max(out.DoneFloor, firstKept(&out)) / shards.ChunkEvents
+		at.floor = max(out.DoneFloor, firstKept(&out)) / store.ChunkEvents
 		more := at.lookOn(out.Behind)
 		if out.Deleted < trimLimit/2 && !more {
 			return out, cmp.Or(t.removeIdle(ctx, k, &out), t.expireLetters(ctx, k, at))
@@ -231,7 +231,7 @@ func (at *trimming) lookOn(behind string) bool {
 }
 
 // report tells of groups that are missing or that nobody declared, once until it changes.
-func (t *Trimmer) report(shard int, out *shards.Trimmed) {
+func (t *Trimmer) report(shard int, out *store.Trimmed) {
 	var unknown []string
 	for _, g := range out.Groups {
 		if !slices.Contains(t.cfg.Groups, g.Name) {
@@ -257,16 +257,16 @@ func (t *Trimmer) report(shard int, out *shards.Trimmed) {
 }
 
 // dropBits deletes the chunks of done bits of which no event is in the stream any more.
-func (t *Trimmer) dropBits(ctx context.Context, k *shards.Shard, out *shards.Trimmed) error {
+func (t *Trimmer) dropBits(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
 	var groups []string
 	for _, g := range out.Groups {
 		groups = append(groups, g.Name)
 	}
-	return k.RaiseDoneFloor(ctx, out.DoneFloor/shards.ChunkEvents, firstKept(out)/shards.ChunkEvents, groups)
+	return k.RaiseDoneFloor(ctx, out.DoneFloor/store.ChunkEvents, firstKept(out)/store.ChunkEvents, groups)
 }
 
 // firstKept is the lowest event that is in the stream; if none is, the one that comes next.
-func firstKept(out *shards.Trimmed) int64 {
+func firstKept(out *store.Trimmed) int64 {
 	if out.FirstKept > 0 {
 		return out.FirstKept
 	}
@@ -274,7 +274,7 @@ func firstKept(out *shards.Trimmed) int64 {
 }
 
 // removeIdle removes the consumers of workers that are no more.
-func (t *Trimmer) removeIdle(ctx context.Context, k *shards.Shard, out *shards.Trimmed) error {
+func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
 	for _, g := range out.Groups {
 		names, err := k.RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
 		if err != nil {
@@ -297,13 +297,13 @@ const (
 
 // expireLetters deletes records of requeued letters that are too old. Records are in the order of time, so it reads each one
 // once.
-func (t *Trimmer) expireLetters(ctx context.Context, k *shards.Shard, at *trimming) error {
+func (t *Trimmer) expireLetters(ctx context.Context, k *store.Shard, at *trimming) error {
 	if time.Now().Before(at.expire) {
 		return nil
 	}
 	more := false
 	for _, g := range t.cfg.Groups {
-		x, err := k.ExpireLetters(ctx, &shards.OldLetters{
+		x, err := k.ExpireLetters(ctx, &store.OldLetters{
 			Sink: g, Age: t.cfg.Letters, After: at.letters[g], Limit: lettersLimit,
 		})
 		if err != nil {

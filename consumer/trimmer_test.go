@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -75,7 +75,7 @@ func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 }
 
 // lag trims shard 0 and tells how it stands.
-func lag(t *testing.T, tr *Trimmer) shards.Trimmed {
+func lag(t *testing.T, tr *Trimmer) store.Trimmed {
 	t.Helper()
 	out, err := tr.trim(t.Context(), 0)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	for chunk := range int64(4) {
-		b.jump(t, chunk*shards.ChunkEvents)
+		b.jump(t, chunk*store.ChunkEvents)
 		b.add(t, 0, repeat(1, 300)...)
 		b.idle(t, 0)
 	}
@@ -213,7 +213,7 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	tr.cfg.Retention = 0
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "3", b.chunks(t))
-	require.Equal(t, strconv.Itoa(3*shards.ChunkEvents), b.meta(t, "done_floor"))
+	require.Equal(t, strconv.Itoa(3*store.ChunkEvents), b.meta(t, "done_floor"))
 }
 
 // Entries that somebody else wrote must not make the trimmer believe that the stream is further than it is.
@@ -232,7 +232,7 @@ func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 			w := start(t, b.config(t, "w", s))
 			b.add(t, 0, 100)
 			b.idle(t, 0)
-			b.jump(t, 2*shards.ChunkEvents)
+			b.jump(t, 2*store.ChunkEvents)
 			b.add(t, 0, 10)
 			b.idle(t, 0)
 			require.NoError(t, w.stop())
@@ -244,7 +244,7 @@ func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 				require.NoError(t, tr.Trim(ctx, 0))
 			}
 			require.Equal(t, "0 2", b.chunks(t), "all events are still in the stream")
-			require.Equal(t, strconv.Itoa(2*shards.ChunkEvents+10), b.meta(t, "finished"))
+			require.Equal(t, strconv.Itoa(2*store.ChunkEvents+10), b.meta(t, "finished"))
 		})
 	}
 }
@@ -278,7 +278,7 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	b.vanish(t, "holds", 1)
 	b.vanish(t, "parks", 1)
 	n, err := b.keys().Park(t.Context(), group, "parks",
-		[]shards.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
+		[]store.Parking{{ID: ids[2], Level: 1, Attempts: 1}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.NoError(t, b.rdb.XAck(t.Context(), b.keys().Keys.Events(), group, ids[2]).Err())
@@ -309,7 +309,7 @@ func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Out
 	t.Helper()
 	k := b.keys()
 	_, err := k.CreateCampaign(t.Context(),
-		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
+		&store.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
 			"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day",
 			"",
 			"user_hour", "",
@@ -321,13 +321,13 @@ func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Out
 		amounts[i] = 1
 	}
 	_, err = k.LoadChunk(t.Context(),
-		&shards.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
+		&store.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
 	require.NoError(t, err)
 	require.NoError(t, k.SetState(t.Context(), "rain", "open", "loading"))
 	users := 0
 	return func() hongbao.Outcome {
 		users++
-		a, err := k.Grab(t.Context(), &shards.GrabCall{
+		a, err := k.Grab(t.Context(), &store.GrabCall{
 			Campaign: "rain", MaxBacklog: bound, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
 		}, nil)
 		require.NoError(t, err)
@@ -396,13 +396,13 @@ func TestRequeuedLettersExpire(t *testing.T) {
 		}
 		return decisions
 	}
-	record(tr.cfg.Letters+time.Hour, shards.Requeued, lettersLimit+1)
-	record(tr.cfg.Letters+time.Minute, shards.Dropped, 2)
-	record(tr.cfg.Letters-time.Minute, shards.Requeued, 1)
-	kept := []string{shards.Dropped, shards.Dropped, shards.Requeued}
+	record(tr.cfg.Letters+time.Hour, store.Requeued, lettersLimit+1)
+	record(tr.cfg.Letters+time.Minute, store.Dropped, 2)
+	record(tr.cfg.Letters-time.Minute, store.Requeued, 1)
+	kept := []string{store.Dropped, store.Dropped, store.Requeued}
 
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, append([]string{shards.Requeued}, kept...), left(), "one call reads %d", lettersLimit)
+	require.Equal(t, append([]string{store.Requeued}, kept...), left(), "one call reads %d", lettersLimit)
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, kept, left())
 	require.NoError(t, tr.Trim(t.Context(), 0))

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // OnceConfig of "push once".
@@ -29,7 +29,7 @@ type OnceConfig struct {
 // Its methods may be called at once, by any number of processes.
 type Once struct {
 	cfg   OnceConfig
-	store *shards.Store
+	store *store.Store
 }
 
 // ErrFenced says that a claim is not the caller's any more: it was overtaken, or is gone.
@@ -52,7 +52,7 @@ const (
 // NewOnce checks the configuration.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	var errs []error
-	store, err := shards.Of(cfg.Redis, cfg.Space)
+	st, err := store.Of(cfg.Redis, cfg.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -66,7 +66,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("dedup: push once: %w", errors.Join(errs...))
 	}
-	return &Once{cfg: cfg, store: store}, nil
+	return &Once{cfg: cfg, store: st}, nil
 }
 
 // Claim asks for the right to push message id. token names this attempt; never twice.
@@ -118,7 +118,7 @@ func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails
 	shard := int(h.Sum32() % uint32(o.store.Len()))
-	return o.store.Shard(shard).Once(ctx, &shards.OnceCall{
+	return o.store.Shard(shard).Once(ctx, &store.OnceCall{
 		Name: o.cfg.Name, ID: id, Do: step, Token: token, Lease: o.cfg.Lease, Keep: o.cfg.Keep,
 	})
 }

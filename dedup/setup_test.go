@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/dedup"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -17,12 +17,12 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 type bundle struct {
 	rdb   *redis.Client
-	store *shards.Store
+	store *store.Store
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	rdb, st := shardstest.Founded(t)
+	rdb, st := storetest.Founded(t)
 	return &bundle{rdb, st}
 }
 

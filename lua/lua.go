@@ -1,4 +1,4 @@
-// Package lua holds every script that Redis runs, one file each. Each has one method of internal/shards.Shard, which
+// Package lua holds every script that Redis runs, one file each. Each has one method of internal/store.Shard, which
 // calls it.
 //
 // It promises that a script runs on one slot (all keys share their shard's hash tag), checks everything before its

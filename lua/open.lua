@@ -7,7 +7,7 @@
 --       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
 --       9 the late event that the caller found, 0 for none  10 1 if a person has accepted what is lost: the range is marked by a
 --       star, and so is the one with the late event
---       11 what waits for the ledger: see Unrecorded in internal/shards; "" if the ledger has been asked
+--       11 what waits for the ledger: see Unrecorded in internal/store; "" if the ledger has been asked
 --       12 number of sinks  13... for each campaign on how many shards it is; then fields and values that mark a shard without
 --       meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped, or one that is known

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
@@ -20,7 +20,7 @@ type call struct {
 	asked   time.Time // when the last try began
 	batch   []*waiter
 	held    [][]time.Time
-	req     shards.GrabCall
+	req     store.GrabCall
 	answers []hongbao.Answer
 	results []result
 	traces  []string
@@ -111,7 +111,7 @@ func (c *call) repeat(ctx context.Context) error {
 	var doubt error // a try of which nobody knows whether it was carried out
 	last := whileAway(ctx, func() error {
 		last := c.try(ctx)
-		var facts *shards.FactsError
+		var facts *store.FactsError
 		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
 			_, err := c.lane.look(ctx)
 			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts),
@@ -142,7 +142,7 @@ func whileAway(ctx context.Context, try func() error) error {
 func (c *call) try(ctx context.Context) error {
 	if c.lane.seen.Load() == nil { // the campaign's home told of this place; its own server has settings of its own
 		_, err := c.lane.look(ctx)
-		if errors.Is(err, shards.ErrFrozen) { // as every script there would answer
+		if errors.Is(err, store.ErrFrozen) { // as every script there would answer
 			c.freeze()
 			return nil
 		}
@@ -199,7 +199,7 @@ func (c *call) secure(ctx context.Context) error {
 		return nil
 	}
 	if c.info.durability != hongbao.DurabilityFast {
-		err := shard.Durable(ctx, &shards.DurableCall{
+		err := shard.Durable(ctx, &store.DurableCall{
 			Campaign: c.lane.id, Class: c.info.durability, NoWaitAOF: !c.info.waitAOF, Timeout: c.lane.p.cfg.DurabilityTimeout,
 			Replicas: c.lane.p.cfg.Replicas,
 			Users:    users, Receipts: receipts,

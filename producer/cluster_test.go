@@ -12,8 +12,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -95,9 +95,9 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
-	st, err := shards.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
+	st, err := store.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, store: st, k: st.Home("rain")}
 	c := spec("rain", 4000)
 	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master
@@ -116,7 +116,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	shardstest.KeepOpen(t, client, st)
+	storetest.KeepOpen(t, client, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

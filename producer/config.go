@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Config of a Producer. Take DefaultConfig and fill in Redis, Space and Deployment; a zero elsewhere is refused.
@@ -59,9 +59,9 @@ type Call struct {
 // DefaultConfig has every default but Redis, Space, Deployment, Log and Called.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-func (c *Config) check() (*shards.Store, error) {
+func (c *Config) check() (*store.Store, error) {
 	errs := knob.Check(c)
-	store, err := shards.Of(c.Redis, c.Space)
+	st, err := store.Of(c.Redis, c.Space)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -73,5 +73,5 @@ func (c *Config) check() (*shards.Store, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("producer: %w", errors.Join(errs...))
 	}
-	return store, nil
+	return st, nil
 }

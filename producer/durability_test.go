@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -54,7 +54,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 
 	require.NoError(t, second.Kill())
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		servers, err := shards.Inspect(t.Context(), b.admin)
+		servers, err := store.Inspect(t.Context(), b.admin)
 		return err == nil && servers[0].Replicas == 1
 	}, "the second one is gone")
 	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Meta(), "replicas").Err()) // as open.lua does
@@ -161,7 +161,7 @@ func TestFsyncClass(t *testing.T) {
 	b := setup(t)
 	b.loadClass(t, hongbao.DurabilityFsync)
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u0", "r0"))
-	servers, inspectErr := shards.Inspect(t.Context(), b.admin)
+	servers, inspectErr := store.Inspect(t.Context(), b.admin)
 	require.NoError(t, inspectErr)
 	require.Len(t, servers, 1)
 	require.Equal(t, "everysec", servers[0].AppendFsync)
@@ -187,13 +187,13 @@ func TestFsyncClass(t *testing.T) {
 
 func TestServerCheck(t *testing.T) {
 	t.Parallel()
-	good := shards.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true,
+	good := store.Server{Version: "7.0.15", Role: "master", MaxMemoryPolicy: "noeviction", AppendOnly: true,
 		AppendFsync: "always", Replicas: 1}
 	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica,
 		hongbao.DurabilityFsync} {
 		require.NoError(t, good.Check(class))
 	}
-	bad := shards.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
+	bad := store.Server{Version: "6.2.1", Role: "slave", MaxMemoryPolicy: "allkeys-lru"}
 	err := bad.Check(hongbao.DurabilityReplica)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	for _, part := range []string{"6.2.1 is too old", `role is "slave"`, "allkeys-lru", "no replica"} {
@@ -322,7 +322,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	}, "the new primary has a replica")
 
 	hook.armed.Store(true)
-	shardstest.KeepOpen(t, promoted, b.store)
+	storetest.KeepOpen(t, promoted, b.store)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		if err == nil && a.Outcome != hongbao.OutcomeFrozen {

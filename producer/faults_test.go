@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -103,7 +103,7 @@ func TestConnectionRefused(t *testing.T) {
 		return hongbao.ClassOf(err) == hongbao.ClassTransient
 	}, "nothing happened")
 	require.NoError(t, b.server.Restart())
-	shardstest.KeepOpen(t, b.admin, b.store)
+	storetest.KeepOpen(t, b.admin, b.store)
 	testkit.Eventually(t, 30*time.Second, func() bool { // go-redis looks again once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		return err == nil && a.Outcome == hongbao.OutcomeGranted

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
@@ -70,7 +70,7 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 
 // lookForFilter fetches the filter of the winners once nothing is left anywhere, beside the grabs; under mu, and a loop
 // runs, so Close has not come to its end.
-func (l *lane) lookForFilter(terms *shards.Terms, now time.Time) {
+func (l *lane) lookForFilter(terms *store.Terms, now time.Time) {
 	c, revision := l.campaign, terms.Revision()
 	if c.filter.running || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||
 		!c.memory.Final(now, time.Time{}) {

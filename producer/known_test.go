@@ -17,7 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/internal/winners"
@@ -27,7 +27,7 @@ import (
 // builds lets a worker build filters until the test ends.
 func (b *bundle) builds(t *testing.T) {
 	t.Helper()
-	locks, err := b.store.Locks(shards.LockConfig{Lease: 30 * time.Second,
+	locks, err := b.store.Locks(store.LockConfig{Lease: 30 * time.Second,
 		Poll: 10 * time.Millisecond})
 	require.NoError(t, err)
 	builder, err := winners.NewBuilder(winners.BuilderConfig{Store: b.store, Locks: locks, Log: zap.NewNop(),
@@ -98,10 +98,10 @@ func wideAlone(t *testing.T, n int) *bundle {
 	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{server: server, admin: rdb, store: st, k: st.Home("rain")}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -152,7 +152,7 @@ func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	require.NoError(t, err)
 	share := func(j int) int64 { return int64(len(numbers(1, before, n, j)) + len(numbers(before+1, last, n, j))) }
 	for j, k := range places {
-		require.NoError(t, k.Announce(t.Context(), &shards.Announcement{
+		require.NoError(t, k.Announce(t.Context(), &store.Announcement{
 			Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: last, Total: hongbao.Amount(10 * last),
 			Share: share(j), ShareAmount: hongbao.Amount(10 * share(j)),
 		}))
@@ -161,7 +161,7 @@ func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	testkit.Eventually(t, time.Minute, func() bool { return time.Since(announced) > walk.Lease }, "the lease is over")
 	for j, k := range places {
 		mine := numbers(before+1, last, n, j)
-		chunk := &shards.Chunk{Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, before, n, j))),
+		chunk := &store.Chunk{Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, before, n, j))),
 			First: mine[0], Step: int64(n)}
 		for range mine {
 			chunk.Amounts = append(chunk.Amounts, 10)

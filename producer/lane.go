@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
@@ -43,10 +43,10 @@ type campaign struct {
 type lane struct {
 	*campaign
 	place int
-	shard *shards.Shard
+	shard *store.Shard
 	seen  atomic.Pointer[info] // nil until the first look
 	// terms are what the last call was told: a new call need not ask.
-	terms atomic.Pointer[shards.Terms]
+	terms atomic.Pointer[store.Terms]
 
 	// under the campaign's mu
 	waiting   []*waiter
@@ -100,7 +100,7 @@ func (p *Producer) change(how func(campaigns map[string]*campaign)) {
 // withoutCampaign answers a grab for whose campaign there is no lane.
 func withoutCampaign(err error) (hongbao.Answer, error) {
 	switch {
-	case errors.Is(err, shards.ErrFrozen):
+	case errors.Is(err, store.ErrFrozen):
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: time.Now()}, nil
 	case err != nil:
 		return hongbao.Answer{}, err
@@ -151,14 +151,14 @@ func (c *campaign) layCourse() {
 	c.course, c.memory = walk.NewCourse(c.id, i.places, i.hold), walk.NewMemory(i.places)
 }
 
-func (c *campaign) addLanes(places ...*shards.Shard) {
+func (c *campaign) addLanes(places ...*store.Shard) {
 	for _, k := range places {
 		c.lanes = append(c.lanes, &lane{campaign: c, place: len(c.lanes), shard: k, used: time.Now()})
 	}
 }
 
 // learn keeps what a place goes by now. Another campaign of the same id is none that this one remembers anything of.
-func (l *lane) learn(terms *shards.Terms) {
+func (l *lane) learn(terms *store.Terms) {
 	l.terms.Store(terms)
 	plan, _, _ := strings.Cut(terms.Revision(), ".")
 	c := l.campaign

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
@@ -45,12 +45,12 @@ type info struct {
 
 // most is how many grabs one call decides at most.
 func (i *info) most() int {
-	return int(min(shards.MaxGrabs, max(1, maxReceipts/i.hold)))
+	return int(min(store.MaxGrabs, max(1, maxReceipts/i.hold)))
 }
 
 // inspected is what a server said of itself, and when.
 type inspected struct {
-	server *shards.Server
+	server *store.Server
 	at     time.Time
 }
 
@@ -59,7 +59,7 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
 	err = whileAway(ctx, func() error {
-		if found, err = l.look(ctx); errors.Is(err, shards.ErrFrozen) { // it takes longer than a call
+		if found, err = l.look(ctx); errors.Is(err, store.ErrFrozen) { // it takes longer than a call
 			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}
 		return err
@@ -81,11 +81,11 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	pipe := node.Pipeline()
 	belongs := l.shard.AskBelongs(ctx, pipe)
 	open := l.shard.AskOpen(ctx, pipe)
-	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", shards.CodesField,
+	cmd := pipe.HMGet(ctx, l.shard.Keys.Campaign(l.id), "user_campaign", "fact_names", "durability", store.CodesField,
 		"places", "walk", "hash", "state", "to", "currency")
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	if err := cmd.Err(); err != nil {
-		return false, fmt.Errorf("look for campaign %s: %w", l.id, shards.Classify(err))
+		return false, fmt.Errorf("look for campaign %s: %w", l.id, store.Classify(err))
 	}
 	if err := cmp.Or(belongs(l.p.cfg.Deployment), open()); err != nil {
 		return false, fmt.Errorf("look for campaign %s: %w", l.id, err)
@@ -126,7 +126,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	lost := v[6] == lostHash
 	if lost && v[7] == "frozen" {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its "+
-			"limits; `hongbao campaign refund-lost %s` ends it", shards.ErrFrozen, l.id, l.id)
+			"limits; `hongbao campaign refund-lost %s` ends it", store.ErrFrozen, l.id, l.id)
 	}
 	i := &info{codes: v[3] == "1", places: 1}
 	var err error
@@ -165,7 +165,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 
 // inspect tells the settings of the server that has the campaign now. A replica may not have the last campaigns and
 // grants: it is an outage, as in the midst of a failover.
-func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
+func (l *lane) inspect(ctx context.Context) (*store.Server, error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (l *lane) inspect(ctx context.Context) (*shards.Server, error) {
 }
 
 // inspect asks each server once in a while, for however many campaigns.
-func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*shards.Server, error) {
+func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*store.Server, error) {
 	v, err, _ := p.looks.Do(fmt.Sprintf("server %p", node), func() (any, error) { // no campaign's id has a space
 		p.mu.RLock()
 		has, ok := p.servers[node]
@@ -190,20 +190,20 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*sh
 		if ok && time.Since(has.at) < inspectedFor {
 			return has.server, nil
 		}
-		servers, err := shards.Inspect(ctx, node)
+		servers, err := store.Inspect(ctx, node)
 		if err != nil {
 			return nil, err
 		}
 		p.noteServer(node, &servers[0], time.Now())
 		return &servers[0], nil
 	})
-	server, _ := v.(*shards.Server) // nil with an error
+	server, _ := v.(*store.Server) // nil with an error
 	return server, err
 }
 
 // noteServer keeps a reading of a server, and deletes readings that are too old to be used: the client of a node that left the
 // cluster is never asked again.
-func (p *Producer) noteServer(node redis.UniversalClient, server *shards.Server, at time.Time) {
+func (p *Producer) noteServer(node redis.UniversalClient, server *store.Server, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.servers, func(_ redis.UniversalClient, has inspected) bool { return at.Sub(has.at) >= inspectedFor })
@@ -222,7 +222,7 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	if !l.lost && time.Since(l.alive) < aliveFor {
 		l.lost = true
 		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let nobody "+
-			"write to this Redis, and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", shards.LostData))
+			"write to this Redis, and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", store.LostData))
 	}
 	for i := range answers {
 		if l.lost {
@@ -255,7 +255,7 @@ func (l *lane) noteAlive(answers []hongbao.Answer) {
 // startWatch begins to watch the servers, once.
 func (p *Producer) startWatch() {
 	p.watching.Do(func() {
-		w := &shards.Watch{Store: p.store, Alarm: func(code string, err error) {
+		w := &store.Watch{Store: p.store, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}
 		p.watches.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only

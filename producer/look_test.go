@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -109,9 +109,9 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	prefix := b.store.Deployment()[:len(b.store.Deployment())-len(":{deployment}")]
-	more, err := shards.Of(b.admin, hongbao.Space{Prefix: prefix, Shards: 2})
+	more, err := store.Of(b.admin, hongbao.Space{Prefix: prefix, Shards: 2})
 	require.NoError(t, err)
-	elsewhere, err := shards.Of(b.admin, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	elsewhere, err := store.Of(b.admin, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	for what, change := range map[string]func(*producer.Config){
 		"shards":     func(c *producer.Config) { c.Space = more.Space() },
@@ -144,7 +144,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	require.NoError(t, b.admin.Rename(t.Context(), b.k.Keys.Campaign("rain"), b.k.Keys.Campaign("hidden")).Err())
 	require.Equal(t, hongbao.OutcomeFrozen, ask("u2"))
 	require.Equal(t, hongbao.OutcomeFrozen, ask("u2"))
-	require.Equal(t, 1, logs.FilterField(zap.String("code", shards.LostData)).Len())
+	require.Equal(t, 1, logs.FilterField(zap.String("code", store.LostData)).Len())
 	require.NoError(t, b.admin.Rename(t.Context(), b.k.Keys.Campaign("hidden"), b.k.Keys.Campaign("rain")).Err())
 	require.Equal(t, hongbao.OutcomeGranted, ask("u2"))
 
@@ -173,7 +173,7 @@ func TestFlushUnderAProducer(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool { return looks.n.Load() >= seen }, "the watch has seen the grant")
 	require.NoError(t, b.admin.FlushAll(t.Context()).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		return logs.FilterField(zap.String("code", shards.LostData)).Len() > 0
+		return logs.FilterField(zap.String("code", store.LostData)).Len() > 0
 	}, "an alarm comes")
 	for _, id := range []string{"rain", "other"} {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: "u1"})

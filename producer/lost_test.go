@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
 // lose has Redis lose all that it has of a shard.
-func (b *bundle) lose(t *testing.T, k *shards.Shard) {
+func (b *bundle) lose(t *testing.T, k *store.Shard) {
 	t.Helper()
 	meta := k.Keys.Meta()
 	keys, err := b.admin.Keys(t.Context(), meta[:len(meta)-len("meta")]+"*").Result()
@@ -46,8 +46,8 @@ func TestHomeIsLost(t *testing.T) {
 	b.lose(t, b.k)
 	found, err := home.Freeze(t.Context())
 	require.NoError(t, err)
-	opened, err := home.Reopen(t.Context(), &shards.Reopening{
-		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
+	opened, err := home.Reopen(t.Context(), &store.Reopening{
+		Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 		Campaigns: []string{"rain"}, Places: map[string]int{"rain": 2},
 	})
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestHomeIsLost(t *testing.T) {
 
 	for _, k := range b.store.Places("rain", 2) {
 		require.NoError(t, b.admin.HSet(t.Context(), k.Keys.Campaign("rain"), "state", "frozen").Err())
-		require.NoError(t, k.EndLost(t.Context(), &shards.LostCampaign{ID: "rain", Packets: 6}))
+		require.NoError(t, k.EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 6}))
 	}
 	require.Equal(t, hongbao.OutcomeEnded, ask(0))
 	require.Equal(t, hongbao.OutcomeEnded, ask(1))

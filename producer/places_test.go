@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/producer"
@@ -29,10 +29,10 @@ func wide(t *testing.T, n int) *bundle {
 	}
 	server := testkit.Redis(t)
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{server: server, admin: rdb, store: st, k: st.Home("rain")}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -253,7 +253,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 		}
 		share := func(j int) int64 { return int64(len(numbers(1, 4, n, j)) + len(numbers(5, 10, n, j))) }
 		for j, k := range places {
-			require.NoError(t, k.Announce(t.Context(), &shards.Announcement{
+			require.NoError(t, k.Announce(t.Context(), &store.Announcement{
 				Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: 10, Total: 100,
 				Share: share(j), ShareAmount: hongbao.Amount(10 * share(j)),
 			}))
@@ -269,7 +269,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 		testkit.Eventually(t, time.Minute, func() bool { return time.Since(announced) > walk.Lease }, "the lease is over")
 		for j, k := range places {
 			mine := numbers(5, 10, n, j)
-			chunk := &shards.Chunk{
+			chunk := &store.Chunk{
 				Campaign: "rain", Hash: hash, Generation: 2, Before: int64(len(numbers(1, 4, n, j))), First: mine[0],
 				Step: int64(n),
 			}

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Producer decides grabs. Its methods may be called at once by any number of goroutines.
 type Producer struct {
 	cfg    Config
 	log    *zap.Logger
-	store  *shards.Store
+	store  *store.Store
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc
 
@@ -39,13 +39,13 @@ type Producer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Producer, error) {
-	store, err := cfg.check()
+	st, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Producer{
-		cfg: cfg, store: store, ctx: ctx, cancel: cancel, log: cfg.Log,
+		cfg: cfg, store: st, ctx: ctx, cancel: cancel, log: cfg.Log,
 		unknown: map[string]time.Time{}, servers: map[redis.UniversalClient]inspected{},
 	}
 	p.campaigns.Store(&map[string]*campaign{})

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -28,9 +28,9 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	client := set.Client(t, func(o *redis.FailoverOptions) {
 		o.DialTimeout, o.ReadTimeout = time.Second, time.Second
 	})
-	st, err := shards.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	st, err := store.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	b := &bundle{admin: client, store: st, k: st.Shard(0)}
 	c := spec("rain", 4000)
 	c.Durability = hongbao.DurabilityReplica
@@ -41,7 +41,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 
-	shardstest.KeepOpen(t, client, st)
+	storetest.KeepOpen(t, client, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: "rain"}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/proxy"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -32,8 +32,8 @@ const enough = 700 * time.Millisecond
 type bundle struct {
 	server *testkit.RedisServer
 	admin  redis.UniversalClient
-	store  *shards.Store
-	k      *shards.Shard
+	store  *store.Store
+	k      *store.Shard
 }
 
 func setup(t *testing.T) *bundle {
@@ -47,10 +47,10 @@ func setup(t *testing.T) *bundle {
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	b := &bundle{server: server, admin: rdb, store: st, k: st.Shard(0)}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -68,9 +68,9 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	st, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 }
 
 // producer is one with the given changes; it is closed at the test's end.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -20,7 +20,7 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: "aof", Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: "aof", Shards: 1})
 	require.NoError(t, err)
 	return server, &bundle{rdb: rdb, store: st}
 }
@@ -28,7 +28,7 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 // grabOne has a user grab one packet of rain.
 func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
-	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
 	answers, err := b.store.Shard(0).Grab(t.Context(), call, nil)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
 	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
-	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 1000))
 	for i := range before {
 		b.grabOne(t, i)
@@ -118,7 +118,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 		wholes[whole]++
 		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
 		c.whole(t, whole, packets)
-		require.NoError(t, shardstest.Open(t.Context(), c.rdb, c.store))
+		require.NoError(t, storetest.Open(t.Context(), c.rdb, c.store))
 		c.grabOne(t, 100) // and it goes on
 		c.whole(t, whole+1, packets)
 		require.NoError(t, again.Close())
@@ -150,7 +150,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	const packets = 1000
 	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
-	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0
 	for range 5 {
@@ -169,7 +169,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
-		require.NoError(t, shardstest.Open(t.Context(), b.rdb, b.store))
+		require.NoError(t, storetest.Open(t.Context(), b.rdb, b.store))
 		b.whole(t, int64(n), packets)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -29,8 +29,8 @@ type ending struct {
 	t      *testing.T
 	prefix string // also the deployment's id
 	rdb    redis.UniversalClient
-	store  *shards.Store
-	keys   *shards.Shard // of the campaign's home
+	store  *store.Store
+	keys   *store.Shard // of the campaign's home
 	env    []string
 	ledger string
 	path   string
@@ -55,7 +55,7 @@ func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, mo
 	path, err := program()
 	require.NoError(t, err)
 	prefix := testkit.Prefix(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: n})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: n})
 	require.NoError(t, err)
 	e := &ending{t: t, prefix: prefix, rdb: rdb, store: st, keys: st.Home("rain"),
 		ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}

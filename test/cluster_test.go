@@ -15,7 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -28,10 +28,10 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, nil)
-	st, err := shards.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
+	st, err := store.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
 	require.NoError(t, err)
 	b := &bundle{rdb: client, store: st, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	oneSlotAShard(t, b)
 
 	ownClock(t, b, cluster, client)
@@ -87,7 +87,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 }
 
 // oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.
-func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *shards.Store) []string {
+func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *store.Store) []string {
 	t.Helper()
 	ids := make([]string, st.Len())
 	masters := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -240,7 +240,7 @@ func (l *life) bury() {
 		require.NoError(t, err)
 		_, err = k.ReadNew(t.Context(), sink, "digger", 1, 0)
 		require.NoError(t, err)
-		written, err := k.DeadLetter(t.Context(), shards.Letter{
+		written, err := k.DeadLetter(t.Context(), store.Letter{
 			Group: sink, Consumer: "digger", EntryID: entries[0].ID, Grant: &entries[0].Grants[0],
 			Last: len(entries[0].Grants) == 1, Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
 		})
@@ -323,7 +323,7 @@ func (l *life) end() {
 }
 
 // places are the shards of a campaign.
-func (l *life) places(id string) []*shards.Shard {
+func (l *life) places(id string) []*store.Shard {
 	if id == l.wide {
 		return l.store.Places(id, siteShards)
 	}

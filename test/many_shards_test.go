@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -32,7 +32,7 @@ func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
 }
 
 // nodeOf is the server that has a shard.
-func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k *shards.Shard) *testkit.RedisServer {
+func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k *store.Shard) *testkit.RedisServer {
 	t.Helper()
 	master, err := rdb.MasterForKey(t.Context(), k.Keys.Meta())
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func (e *ending) heldBy(user string) (source string, packets []int64) {
 }
 
 // grabOnEach has two users grab on each place, and one on the first and the third.
-func (e *ending) grabOnEach(rdb redis.UniversalClient, places []*shards.Shard) {
+func (e *ending) grabOnEach(rdb redis.UniversalClient, places []*store.Shard) {
 	e.t.Helper()
 	for j, k := range places {
 		users := []string{user(10 + j), user(20 + j)}
@@ -63,7 +63,7 @@ func (e *ending) grabOnEach(rdb redis.UniversalClient, places []*shards.Shard) {
 			users = append(users, user(1))
 		}
 		for _, u := range users {
-			answers, err := k.Grab(e.t.Context(), &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+			answers, err := k.Grab(e.t.Context(), &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 				Grabs: []*hongbao.Grab{{Campaign: "rain", User: u, RequestID: "r" + u}}}, nil)
 			require.NoError(e.t, err)
 			require.Equal(e.t, hongbao.OutcomeGranted, answers[0].Outcome)
@@ -148,7 +148,7 @@ func (e *ending) closer() *closing.Closer {
 	l, err := ledger.Open(e.t.Context(), e.books())
 	require.NoError(e.t, err)
 	e.t.Cleanup(func() { require.NoError(e.t, l.Close()) })
-	locks, err := e.store.Locks(shards.LockConfig{Lease: 3 * time.Second,
+	locks, err := e.store.Locks(store.LockConfig{Lease: 3 * time.Second,
 		Poll: 100 * time.Millisecond})
 	require.NoError(e.t, err)
 	c, err := closing.New(closing.Config{Store: e.store, Ledger: l, Locks: locks, Group: "balance",
@@ -158,7 +158,7 @@ func (e *ending) closer() *closing.Closer {
 }
 
 // leftOver is what the closes of all places left.
-func (e *ending) leftOver(places []*shards.Shard) (sum int64) {
+func (e *ending) leftOver(places []*store.Shard) (sum int64) {
 	e.t.Helper()
 	for _, k := range places {
 		c, err := k.CloseOf(e.t.Context(), "rain")

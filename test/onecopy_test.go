@@ -20,7 +20,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/proxy"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -42,8 +42,8 @@ type oneCopy struct {
 	t      *testing.T
 	broker *testkit.KafkaBroker
 	rdb    *redis.Client
-	store  *shards.Store
-	keys   *shards.Shard
+	store  *store.Store
+	keys   *store.Shard
 	ledger string
 	topic  string
 	env    []string
@@ -57,7 +57,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 		ledger: filepath.Join(t.TempDir(), "ledger.db")}
 	prefix := testkit.Prefix(t)
 	var err error
-	c.store, err = shards.Of(c.rdb, hongbao.Space{Prefix: prefix, Shards: 1})
+	c.store, err = store.Of(c.rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
 	c.keys = c.store.Shard(0)
 	for name, value := range map[string]string{
@@ -131,7 +131,7 @@ func (c *oneCopy) finishedBut(n int64) {
 	c.t.Helper()
 	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
 		t, err := c.keys.TrimEvents(c.t.Context(),
-			shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
+			store.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1, Groups: []string{"kafka"}})
 		if err == nil && t.Finished < c.seq-n {
 			err = fmt.Errorf("%d of %d finished", t.Finished, c.seq)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/subscriber"
 	"github.com/hongbao-project/hongbao/topic"
@@ -62,7 +62,7 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression str
 		facts = append(facts, fact{Campaign: "readers", Packet: r.Packet, User: user(i), Amount: r.Amount, Shard: r.Shard,
 			Seq: r.Seq})
 	}
-	claims, err := b.store.Claims(shards.ClaimsConfig{Sink: "kafka", Owner: "w1",
+	claims, err := b.store.Claims(store.ClaimsConfig{Sink: "kafka", Owner: "w1",
 		Lease: 30 * time.Second, TakeLive: true})
 	require.NoError(t, err)
 	pub, err := publish.New(publish.Config{

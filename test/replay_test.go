@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -195,7 +195,7 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
-	c.grants(shards.ChunkEvents + 3_000)
+	c.grants(store.ChunkEvents + 3_000)
 	// finished, and not in the topic
 	_, err := c.keys.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 11, Last: 30}}, nil)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -62,7 +62,7 @@ func (c *oneCopy) bury(group string) (letters int64) {
 			if owner[e.ID] == "" {
 				break
 			}
-			written, err := c.keys.DeadLetter(c.t.Context(), shards.Letter{
+			written, err := c.keys.DeadLetter(c.t.Context(), store.Letter{
 				Group: group, Consumer: owner[e.ID], EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
 				Class: hongbao.ClassPermanent, Reason: "a test", Attempts: 1,
 			})

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // bundle is what a test of the whole needs of Redis: one deployment of its own.
 type bundle struct {
 	rdb   redis.UniversalClient
-	store *shards.Store
+	store *store.Store
 	log   *zap.Logger
 }
 
@@ -35,10 +35,10 @@ func setup(t *testing.T, n int) *bundle {
 		t.Skip("needs a server")
 	}
 	rdb := testkit.Redis(t).Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{rdb: rdb, store: st, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -58,10 +58,10 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	st, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	hash := campaign.Commit(c, seed)
-	require.NoError(t, store.Load(t.Context(), c, plan, hash, nil))
+	require.NoError(t, st.Load(t.Context(), c, plan, hash, nil))
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}
 }
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -69,7 +69,7 @@ type site struct {
 	topic string
 	cfg   *configs.Config
 	rdb   redis.UniversalClient
-	store *shards.Store
+	store *store.Store
 }
 
 // siteShards is how many shards a site has.
@@ -97,7 +97,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	require.NoError(t, err)
 	s.rdb = s.cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, s.rdb.Close()) })
-	s.store, err = shards.Of(s.rdb, hongbao.Space{Prefix: prefix, Shards: siteShards})
+	s.store, err = store.Of(s.rdb, hongbao.Space{Prefix: prefix, Shards: siteShards})
 	require.NoError(t, err)
 	return s
 }

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/producer"
@@ -65,17 +65,17 @@ func mobOf(n int) (users []string) {
 func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
 	require.NoError(t, err)
 	b := &bundle{rdb: rdb, store: st, log: zap.NewNop()}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	const packets, users = 1200, 1500
 	c := spec("rain", packets, 100_000)
 	c.Shards = 4
 	b.load(t, c)
 	places := st.Places("rain", 4)
 	home := nodeOf(t, cluster, rdb, places[0])
-	var answering []*shards.Shard
+	var answering []*store.Shard
 	stopped := home
 	for _, k := range places {
 		node := nodeOf(t, cluster, rdb, k)
@@ -117,7 +117,7 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	m.packets.Range(func(u, packet any) bool {
 		held, err := st.Campaign("rain").Held(t.Context(), u.(string))
 		require.NoError(t, err)
-		receipts := shards.ReceiptsOf(held)
+		receipts := store.ReceiptsOf(held)
 		require.Len(t, receipts, 1, u)
 		require.Equal(t, packet, receipts[0].Packet)
 		require.False(t, seen[receipts[0].Packet], "packet %d was granted twice", packet)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -150,7 +150,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 	require.GreaterOrEqual(t, kills, 8, "kills in the middle of the load")
 	d.ok("campaign", "load", "rain")
 	d.checkStock("rain", packets, total)
-	require.Equal(t, shards.StateOpen, d.show("rain").Redis.State)
+	require.Equal(t, store.StateOpen, d.show("rain").Redis.State)
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 
 	before := d.content()
@@ -203,7 +203,7 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	require.Equal(t, before, d.content())
 	d.ok("campaign", "pause", "rain", "--why", "test")
 	loads()
-	require.Equal(t, shards.StatePaused, d.show("rain").Redis.State, "a load does not open what was paused")
+	require.Equal(t, store.StatePaused, d.show("rain").Redis.State, "a load does not open what was paused")
 	s := d.show("rain")
 	require.EqualValues(t, 3, s.Redis.Granted)
 	require.EqualValues(t, 3, s.Redis.Left)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -141,14 +141,14 @@ func TestConsolePages(t *testing.T) {
 	v.sees("/campaigns/later", "No audit has begun since this campaign was created.")
 
 	require.Equal(t, http.StatusSeeOther, v.told(http.MethodPost, "/campaigns/rain/pause"))
-	require.Equal(t, shards.StatePaused, d.show("rain").Redis.State)
+	require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
 	require.NotContains(t, v.sees("/campaigns/rain", "Paused", "Resume the campaign"), "Pause the campaign")
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
 	v.sees("/journal?campaign=rain", "pause_campaign", "key:"+strings.Split(v.key, "_")[1], "create_campaign", "cli:")
 	require.NotContains(t, v.sees("/journal?who=key:"+strings.Split(v.key, "_")[1], "pause_campaign"), "create_campaign")
 	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
 		told(http.MethodPost, "/campaigns/rain/resume"))
-	require.Equal(t, shards.StatePaused, d.show("rain").Redis.State)
+	require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
 	require.Equal(t, http.StatusNotFound, (&visitor{t, v.base, d.key("operator", "--campaign", "other")}).
 		told(http.MethodGet, "/campaigns/rain"))
 

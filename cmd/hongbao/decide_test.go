@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -47,7 +47,7 @@ func (d *deployment) buried(sink string) {
 	require.NoError(d.t, err)
 	for _, e := range entries {
 		for i := range e.Grants {
-			written, err := k.DeadLetter(ctx, shards.Letter{
+			written, err := k.DeadLetter(ctx, store.Letter{
 				Group: sink, Consumer: "digger", EntryID: e.ID, Grant: &e.Grants[i], Last: i == len(e.Grants)-1,
 				Class:  hongbao.ClassPermanent,
 				Reason: "the account is closed", Attempts: 3,
@@ -161,7 +161,7 @@ func TestDeadEntry(t *testing.T) {
 	require.NoError(t, err)
 	_, err = k.ReadNew(t.Context(), "balance", "digger", 10, 0)
 	require.NoError(t, err)
-	_, err = k.DeadLetter(t.Context(), shards.Letter{Group: "balance", Consumer: "digger", EntryID: id,
+	_, err = k.DeadLetter(t.Context(), store.Letter{Group: "balance", Consumer: "digger", EntryID: id,
 		Last: true, Reason: "no field v", Attempts: 1})
 	require.NoError(t, err)
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
@@ -235,7 +235,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	for i, e := range entries { // the same packets, dealt to others
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
-		values := testkit.Entry(1, "grant", "rain", 3+i, 1, e.Time.UnixMilli(), shards.GrantLine(&g))
+		values := testkit.Entry(1, "grant", "rain", 3+i, 1, e.Time.UnixMilli(), store.GrantLine(&g))
 		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: values}).Err())
 	}
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 4).Err())

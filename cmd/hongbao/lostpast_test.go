@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -140,7 +140,7 @@ func (p *past) alarms() {
 		raised := p.users.alarmed()
 		for _, w := range p.workers {
 			for line := range strings.SplitSeq(w.Err.String(), "\n") {
-				if strings.Contains(line, "ALARM") && strings.Contains(line, shards.LostData) {
+				if strings.Contains(line, "ALARM") && strings.Contains(line, store.LostData) {
 					raised++
 					break
 				}

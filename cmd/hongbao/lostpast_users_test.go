@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 	"github.com/hongbao-project/hongbao/subscriber"
@@ -193,7 +193,7 @@ func (c *audience) toldOf(prefix string) map[eventAt]string {
 // alarmed is how many producers have raised the alarm.
 func (c *audience) alarmed() (n int) {
 	for _, l := range c.logs {
-		n += min(1, l.FilterField(zap.String("code", shards.LostData)).Len())
+		n += min(1, l.FilterField(zap.String("code", store.LostData)).Len())
 	}
 	return n
 }

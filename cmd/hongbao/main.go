@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func main() {
@@ -23,7 +23,7 @@ func main() {
 	}()
 	if err := root().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "hongbao:", err)
-		if errors.Is(err, shards.ErrFrozen) && !strings.Contains(err.Error(), "hongbao recover") {
+		if errors.Is(err, store.ErrFrozen) && !strings.Contains(err.Error(), "hongbao recover") {
 			fmt.Fprintln(os.Stderr, "hongbao: `hongbao recover` shows why the shard is frozen, and what opens it")
 		}
 		os.Exit(exitCode(ctx, err))

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -55,7 +55,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			d.quiet()
 			want := "granted\n"
 			if c.paused {
-				require.Equal(t, shards.StatePaused, d.show("rain").Redis.State)
+				require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
 				require.Equal(t, "paused\n", d.ok("grab", "rain", "u2"))
 				d.ok("campaign", "resume", "rain", "--why", "test")
 			}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -89,7 +89,7 @@ type deployment struct {
 	prefix string
 	times  int // how many of env are the deployment's own; what a test sets comes after them
 	rdb    *redis.Client
-	store  *shards.Store
+	store  *store.Store
 	dsn    string
 	topic  string
 	addr   string // of Kafka
@@ -121,7 +121,7 @@ func setup(t *testing.T, o options) *deployment {
 	prefix := testkit.Prefix(t)
 	d := &deployment{t: t, prefix: prefix, rdb: o.redis.Client(t)}
 	var err error
-	d.store, err = shards.Of(d.rdb, hongbao.Space{Prefix: prefix, Shards: o.shards})
+	d.store, err = store.Of(d.rdb, hongbao.Space{Prefix: prefix, Shards: o.shards})
 	require.NoError(t, err)
 	lease := o.lease
 	if lease == 0 {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -90,7 +90,7 @@ func (d *deployment) quiet() {
 		}
 		for i := range d.store.Len() { // a Redis that was started again does not know the lag
 			at, err := d.store.Shard(i).TrimEvents(d.t.Context(),
-				shards.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
+				store.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (d *deployment) plant(id string, fields ...string) int64 {
 }
 
 // plantOn is plant for any shard.
-func (d *deployment) plantOn(k *shards.Shard, fields ...string) int64 {
+func (d *deployment) plantOn(k *store.Shard, fields ...string) int64 {
 	d.t.Helper()
 	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)

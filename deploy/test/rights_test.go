@@ -182,10 +182,10 @@ func TestRights(t *testing.T) {
 	run(t, operator, "campaign", "close", "rain", "--early")
 	run(t, operator, "campaign", "refund", "rain", "--amount", "9700", "--wait", "30s")
 	run(t, operator, "campaign", "reveal", "rain")
-	require.EqualValues(t, 1, g.admin.Exists(t.Context(), firstShard(t).Campaign("rain")).Val())
+	require.EqualValues(t, 1, g.admin.Exists(t.Context(), firstShard(t, g.admin).Campaign("rain")).Val())
 	balance.stop(40 * time.Second)
 	balance = start(t, program(t), worker, "work", "--sink=balance") // at its start it looks for refunded campaigns
-	testkit.Eventually(t, 30*time.Second, func() bool { return g.admin.Exists(t.Context(), firstShard(t).Campaign("rain")).Val() == 0 },
+	testkit.Eventually(t, 30*time.Second, func() bool { return g.admin.Exists(t.Context(), firstShard(t, g.admin).Campaign("rain")).Val() == 0 },
 		"the worker takes the campaign out of Redis")
 	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount, "from the ledger")
 	front.stop(40 * time.Second)

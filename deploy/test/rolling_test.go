@@ -204,7 +204,7 @@ func TestRollingUpdate(t *testing.T) {
 func (c *cluster) noAttemptTaken() {
 	c.t.Helper()
 	for _, sink := range []string{"balance", "kafka"} {
-		held, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{Stream: firstShard(c.t).Events(), Group: sink,
+		held, err := c.rdb.XPendingExt(c.t.Context(), &redis.XPendingExtArgs{Stream: firstShard(c.t, c.rdb).Events(), Group: sink,
 			Start: "-", End: "+", Count: 10_000}).Result()
 		require.NoError(c.t, err)
 		for _, entry := range held {

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -92,9 +93,9 @@ window: {from: %s, to: %s}, time_zone: Asia/Shanghai, limits: [{by: user, per: c
 }
 
 // firstShard names the keys of a deployment with the defaults.
-func firstShard(t *testing.T) shards.Keys {
+func firstShard(t *testing.T, rdb redis.UniversalClient) store.Keys {
 	t.Helper()
-	layout, err := shards.NewLayout(hongbao.Space{Prefix: "hb", Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 1})
 	require.NoError(t, err)
-	return layout.Shard(0)
+	return st.Shard(0).Keys
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/couponrush"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
@@ -43,7 +43,7 @@ return 0`
 // history is one campaign on both sides.
 type history struct {
 	rdb  *redis.Client
-	keys *shards.Shard
+	keys *store.Shard
 	key  string // of the classic script's
 	day  int
 	couponrush.Rush
@@ -83,9 +83,9 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
 	p, err := producer.New(cfg)
@@ -144,11 +144,11 @@ func TestNoClassicWord(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb := testkit.Redis(t).Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	r := couponrush.Rush{Producer: p, Campaign: "nowhere"}

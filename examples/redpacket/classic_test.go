@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
@@ -63,15 +63,15 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	store, err := st.Loader(shards.LoaderConfig{Chunk: 100})
+	loader, err := st.Loader(store.LoaderConfig{Chunk: 100})
 	require.NoError(t, err)
 	run, seen := 0, map[redpacket.Code]int{}
 	ctx := t.Context()
@@ -85,7 +85,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		seed := campaign.NewSeed()
 		plan, err := campaign.NewPlan(c, seed)
 		require.NoError(t, err)
-		require.NoError(t, store.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
+		require.NoError(t, loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
 		key := fmt.Sprintf("%s:{classic}:%s:", prefix, id)
 		for i, amount := range plan.Amounts { // RPOP takes the first one first
 			require.NoError(t, rdb.LPush(ctx, key+"stock", fmt.Sprintf(`{"id":%d,"money":%d}`, i+1, amount)).Err())
@@ -122,11 +122,11 @@ func TestNoClassicWord(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	rdb := testkit.Redis(t).Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
 	require.NoError(t, err)
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	g := redpacket.Grabber{Producer: p, Campaign: "nowhere"}

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/tracing"
 )
 
@@ -37,7 +37,7 @@ type App struct {
 
 	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
 	redis   redis.UniversalClient
-	store   *shards.Store // of redis
+	store   *store.Store // of redis
 	ledger  *ledger.Ledger
 	founded founding
 	opening singleflight.Group // of shared
@@ -123,7 +123,7 @@ func (a *App) allows(name string) bool {
 }
 
 // loader brings campaigns and their top-ups from the ledger into Redis.
-func (a *App) loader() (*shards.Loader, error) {
+func (a *App) loader() (*store.Loader, error) {
 	cfg := a.Config.Loader
 	if a.ledger != nil {
 		cfg.Codes, cfg.Pause = a.ledger.Codes, a.ledger.CampaignPause
@@ -131,7 +131,7 @@ func (a *App) loader() (*shards.Loader, error) {
 	return a.store.Loader(cfg)
 }
 
-func (a *App) locks() (*shards.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
+func (a *App) locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
 
 // progressEvery is how often the log says how far a long call is.
 const progressEvery = 5 * time.Second

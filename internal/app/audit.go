@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -109,7 +109,7 @@ func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, b
 
 // keepVerdict keeps what a whole audit found, for the metrics. The report stands, whether that succeeds or not.
 func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
-	found := shards.Audited{Started: r.Started}
+	found := store.Audited{Started: r.Started}
 	for _, n := range r.Found {
 		found.Differences += n
 	}

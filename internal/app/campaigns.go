@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
@@ -118,7 +118,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 // nobody would pay.
 func (a *App) notLost(ctx context.Context, id string) error {
 	s, found, err := a.store.Campaign(id).Status(ctx)
-	if err != nil || found && s.State != shards.StateLoading {
+	if err != nil || found && s.State != store.StateLoading {
 		return err
 	}
 	held, err := a.ledger.Held(ctx, id)
@@ -175,8 +175,8 @@ type Shown struct {
 	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
 	Ledger CampaignInLedger `json:"ledger" doc:"How it stands in the ledger."`
 	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
-	TopUps []TopUp        `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
-	Redis  *shards.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
+	TopUps []TopUp       `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
+	Redis  *store.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
 }
 
 // CampaignInLedger is how a campaign stands in the ledger.
@@ -243,16 +243,16 @@ func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string
 // Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker brings it there.
 // why may be empty.
 func (a *App) Pause(ctx context.Context, id, why string) error {
-	return a.turn(ctx, access.PauseCampaign, id, why, shards.Campaign.Pause)
+	return a.turn(ctx, access.PauseCampaign, id, why, store.Campaign.Pause)
 }
 
 // Resume opens a paused campaign again. why may be empty.
 func (a *App) Resume(ctx context.Context, id, why string) error {
-	return a.turn(ctx, access.ResumeCampaign, id, why, shards.Campaign.Resume)
+	return a.turn(ctx, access.ResumeCampaign, id, why, store.Campaign.Resume)
 }
 
 func (a *App) turn(ctx context.Context, action access.Action, id, why string,
-	do func(c shards.Campaign, ctx context.Context, by, why string) error) error {
+	do func(c store.Campaign, ctx context.Context, by, why string) error) error {
 	if len(why) > maxWords {
 		return Usage("why has %d bytes, at most %d are allowed", len(why), maxWords)
 	}

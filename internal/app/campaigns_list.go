@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // ListedCampaign is a line of the list of campaigns.
@@ -93,7 +93,7 @@ func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	a.makeRedis()
-	_ = shards.Each(len(list), func(i int) error { // what is wrong is in the status
+	_ = store.Each(len(list), func(i int) error { // what is wrong is in the status
 		c := model.Campaign{ID: list[i].ID, State: list[i].Status}
 		if c.State != string(ledger.StateRefunded) {
 			a.addRedis(ctx, &c)

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 const (
@@ -125,12 +125,12 @@ func (s *PageSource) running(ctx context.Context, l *ledger.Ledger) (list []ledg
 func (s *PageSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (list []ledger.StoredCampaign) {
 	now := time.Now()
 	all = slices.DeleteFunc(all, func(c ledger.StoredCampaign) bool { return !now.Before(c.Spec.To) })
-	errs := shards.Each(len(all), func(i int) error {
+	errs := store.Each(len(all), func(i int) error {
 		_, err := s.store.Campaign(all[i].Spec.ID).Window(ctx)
 		return err
 	})
 	for i, err := range errs {
-		if !errors.Is(err, shards.ErrNotInRedis) {
+		if !errors.Is(err, store.ErrNotInRedis) {
 			list = append(list, all[i])
 		}
 	}
@@ -184,7 +184,7 @@ func consoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 	err := a.readRedis(ctx, c)
 	switch {
-	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
+	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
 		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
 	case err != nil:
 		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not tell how campaign %s stands: %v", c.ID, err)
@@ -193,7 +193,7 @@ func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 
 func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 	w, err := a.store.Campaign(c.ID).Window(ctx)
-	if errors.Is(err, shards.ErrNotInRedis) {
+	if errors.Is(err, store.ErrNotInRedis) {
 		if c.State == "refunded" { // it has left
 			return nil
 		}
@@ -215,14 +215,14 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
 			Left: p.Left})
 	}
-	if len(st.Places) > 0 && st.State == shards.StateOpen { // on one of its shards, though its home may be paused or closed
-		w.State = shards.StateOpen
+	if len(st.Places) > 0 && st.State == store.StateOpen { // on one of its shards, though its home may be paused or closed
+		w.State = store.StateOpen
 	}
-	if c.State = w.Status(); w.State == shards.StateLoading || w.State == shards.StateClosed || w.State == shards.StateRefunded {
+	if c.State = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {
 		c.State = w.State
 	}
-	c.CanResume = w.State == shards.StatePaused
-	c.CanPause = w.State == shards.StateOpen && c.State != string(hongbao.OutcomeEnded)
+	c.CanResume = w.State == store.StatePaused
+	c.CanPause = w.State == store.StateOpen && c.State != string(hongbao.OutcomeEnded)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 // fromRedis fills what the ledger would have said.
 func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
 	w, err := s.store.Campaign(out.ID).Window(ctx)
-	if errors.Is(err, shards.ErrNotInRedis) {
+	if errors.Is(err, store.ErrNotInRedis) {
 		return hongbao.Outagef(hongbao.ClassTransient, "campaign %s is not in Redis, and the ledger can't be read", out.ID)
 	}
 	out.Name, out.Kind, out.Currency, out.From, out.To = w.Name, w.Kind, w.Currency, w.From, w.To
@@ -289,7 +289,7 @@ func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
 		lag := model.Lag{Sink: sink}
 		for _, k := range places {
 			g, err := k.Status(ctx, sink)
-			if errors.Is(err, shards.ErrFrozen) {
+			if errors.Is(err, store.ErrFrozen) {
 				out.Notes = append(out.Notes, fmt.Sprintf("The campaign's shard %d is frozen: %v", k.Index(), err))
 				return nil
 			}

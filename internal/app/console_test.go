@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // The page counts as in hand the entries that workers hold, as hongbao_sink_pending_entries does, and no parked one.
@@ -15,8 +15,8 @@ func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}
 	status := a.sinkStatus("kafka", []standing{
-		{GroupStatus: shards.GroupStatus{Parked: 7, Workers: []shards.Worker{{Name: "w1", Seen: time.Second, Holds: 2}}}},
-		{GroupStatus: shards.GroupStatus{Parked: 1, Workers: []shards.Worker{{Name: "w1", Seen: time.Second, Holds: 3}}}},
+		{GroupStatus: store.GroupStatus{Parked: 7, Workers: []store.Worker{{Name: "w1", Seen: time.Second, Holds: 2}}}},
+		{GroupStatus: store.GroupStatus{Parked: 1, Workers: []store.Worker{{Name: "w1", Seen: time.Second, Holds: 3}}}},
 	})
 	require.EqualValues(t, 13, status.Pending)
 	sink := consoleSink(&status)

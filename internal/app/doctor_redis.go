@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // answerTime is how long one node may take for an answer: one that hangs must leave time for the others.
@@ -23,13 +23,13 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	cfg.Redis.ReadTimeout, cfg.Redis.Retries = min(cfg.Redis.ReadTimeout, answerTime), 0
 	rdb := cfg.RedisClient()
 	defer rdb.Close()
-	store, err := shards.Of(rdb, cfg.Space())
+	st, err := store.Of(rdb, cfg.Space())
 	if err != nil {
 		p.wrong(err)
 		return
 	}
 	where := strings.Join(a.Config.Redis.Addrs, ",")
-	nodes, err := shards.Nodes(ctx, rdb)
+	nodes, err := store.Nodes(ctx, rdb)
 	if err != nil {
 		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
 	}
@@ -39,18 +39,18 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	for i := range nodes {
 		a.examineNode(p, &nodes[i])
 	}
-	if n, err := rdb.LLen(ctx, store.Journal()).Result(); err == nil && n > journalLate {
+	if n, err := rdb.LLen(ctx, st.Journal()).Result(); err == nil && n > journalLate {
 		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then "+
 			"`hongbao journal` moves them", n, maxWaiting)
 	}
-	mark, away, err := store.Open(ctx, a.Config.Deployment.ID)
+	mark, away, err := st.Open(ctx, a.Config.Deployment.ID)
 	if err != nil {
 		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
 		return
 	}
 	p.wrong(away)
 	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
-	a.examineShards(ctx, p, store)
+	a.examineShards(ctx, p, st)
 }
 
 // journalLate is how many entries of the journal may wait in Redis before it is worth a word.
@@ -60,7 +60,7 @@ const journalLate = maxWaiting / 50
 const memoryBound = 0.8
 
 // examineNode looks at a server: its settings, its clock, and its disk if that is one of this machine.
-func (a *App) examineNode(p *part, n *shards.Node) {
+func (a *App) examineNode(p *part, n *store.Node) {
 	name := "Redis"
 	if n.Addr != "" {
 		name = "Redis at " + n.Addr
@@ -80,7 +80,7 @@ func (a *App) examineNode(p *part, n *shards.Node) {
 }
 
 // examineServer looks at a server's settings. Of a server that is refused it looks only at those that lose receipts.
-func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
+func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	all, found := a.allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
 	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
@@ -104,7 +104,7 @@ func (a *App) examineServer(p *part, s *shards.Server, refused bool) {
 }
 
 // memory looks at maxmemory, and at how much of it, or of the machine's memory, is used.
-func (p *part) memory(s *shards.Server) {
+func (p *part) memory(s *store.Server) {
 	most, bound := "below what the machine has", s.MaxMemory
 	if machine := s.MachineMemory; machine > 0 {
 		most = fmt.Sprintf("to %s at most, three quarters of the machine's memory", bytesText(uint64(machine)/4*3))
@@ -136,7 +136,7 @@ type shardView struct {
 	err             error
 }
 
-func (a *App) viewShard(ctx context.Context, k *shards.Shard) (v shardView) {
+func (a *App) viewShard(ctx context.Context, k *store.Shard) (v shardView) {
 	if v.node, v.denied, v.err = k.Denied(ctx); v.err != nil {
 		return v
 	}
@@ -161,13 +161,13 @@ func (a *App) viewShard(ctx context.Context, k *shards.Shard) (v shardView) {
 
 // examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks. It asks
 // the shards side by side, so one that hangs leaves the others their time.
-func (a *App) examineShards(ctx context.Context, p *part, store *shards.Store) {
-	views := make([]shardView, store.Len())
-	shards.Each(len(views), func(i int) error {
-		views[i] = a.viewShard(ctx, store.Shard(i))
+func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
+	views := make([]shardView, st.Len())
+	store.Each(len(views), func(i int) error {
+		views[i] = a.viewShard(ctx, st.Shard(i))
 		return nil
 	})
-	for _, u := range unrecorded(ctx, store) {
+	for _, u := range unrecorded(ctx, st) {
 		p.add(LevelWarning, "shard %d: %s", u.Shard, u.Why)
 	}
 	missing, paused := map[string]int{}, map[string]int{}
@@ -195,7 +195,7 @@ func (a *App) examineShards(ctx context.Context, p *part, store *shards.Store) {
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(unread)) {
-		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], store.Len(), text)
+		p.add(LevelProblem, "%d of %d shards can't be read: %s", unread[text], st.Len(), text)
 	}
 	if p.rights(denied); len(denied)+len(unread) == 0 {
 		p.add(LevelOK, "the user may run every command that any role needs")
@@ -203,11 +203,11 @@ func (a *App) examineShards(ctx context.Context, p *part, store *shards.Store) {
 	for _, sink := range a.Config.Deployment.Sinks {
 		if n := missing[sink]; n > 0 {
 			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
-				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, store.Len(), sink)
+				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, st.Len(), sink)
 		}
 		if n := paused[sink]; n > 0 {
 			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` tells who and why", sink, n,
-				store.Len())
+				st.Len())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -25,9 +25,9 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 		"HONGBAO_REDIS_ADDRS="+strings.Join(cluster.Addrs(), ","))
 	rdb := cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	st, err := shards.Of(rdb, cfg.Space())
+	st, err := store.Of(rdb, cfg.Space())
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return &App{Config: cfg, log: zap.NewNop(), store: st}, cluster
 }
 
@@ -80,7 +80,7 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	for addr, ahead := range map[string]time.Duration{
 		"a:1": -800 * time.Millisecond, "b:1": 700 * time.Millisecond, "c:1": 0,
 	} {
-		a.examineNode(redis, &shards.Node{Server: shards.Server{Addr: addr, RunID: "r"}, Clock: now.Add(ahead), Asked: now,
+		a.examineNode(redis, &store.Node{Server: store.Server{Addr: addr, RunID: "r"}, Clock: now.Add(ahead), Asked: now,
 			Answered: now})
 	}
 	require.False(t, redis.finds(LevelWarning, "clock"), "each is near this machine's: %v", redis.list)
@@ -89,13 +89,13 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	redis.apart(database)
 	require.True(t, redis.finds(LevelWarning, "the clock of Redis at b:1 is 1.5s ahead of that of Redis at a:1"),
 		"%v", redis.list)
-	a.examineNode(redis, &shards.Node{Server: shards.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour),
+	a.examineNode(redis, &store.Node{Server: store.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour),
 		Asked: now, Answered: now})
 	require.True(t, redis.finds(LevelWarning, "this machine's clock and that of Redis at d:1 are 1h0m0s apart"),
 		"%v", redis.list)
 
 	none := &part{}
-	a.examineNode(none, &shards.Node{Server: shards.Server{RunID: "r"}}) // it may not be asked
+	a.examineNode(none, &store.Node{Server: store.Server{RunID: "r"}}) // it may not be asked
 	none.apart(&part{})
 	require.False(t, none.finds(LevelWarning, "clock"), "%v", none.list)
 }
@@ -119,7 +119,7 @@ func TestDoctorJudgesMemory(t *testing.T) {
 		{1, 0, 0, []string{"maxmemory is not set", "below what the machine has"}},
 	} {
 		p := &part{}
-		p.memory(&shards.Server{Memory: c.used * gib, MaxMemory: c.most * gib, MachineMemory: c.machine * gib})
+		p.memory(&store.Server{Memory: c.used * gib, MaxMemory: c.most * gib, MachineMemory: c.machine * gib})
 		require.Equal(t, len(c.says) == 0, len(p.list) == 0, "%v: %v", c, p.list)
 		for _, text := range c.says {
 			require.True(t, p.finds(LevelWarning, text), "%v: %v", c, p.list)

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -23,13 +23,13 @@ import (
 func closeHint(err error, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	switch {
-	case errors.Is(err, shards.ErrNotClosed):
+	case errors.Is(err, store.ErrNotClosed):
 		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
-	case errors.Is(err, shards.ErrNotInRedis) && c.Grants > 0:
-		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, shards.LostError(id))
-	case errors.Is(err, shards.ErrNotInRedis) && c.Loading.IsZero():
+	case errors.Is(err, store.ErrNotInRedis) && c.Grants > 0:
+		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, store.LostError(id))
+	case errors.Is(err, store.ErrNotInRedis) && c.Loading.IsZero():
 		return fmt.Errorf("%w: it was never loaded, and `hongbao campaign cancel %s` gives all of its money back", err, id)
-	case errors.Is(err, shards.ErrNotInRedis):
+	case errors.Is(err, store.ErrNotInRedis):
 		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back",
 			err, id)
 	}
@@ -154,7 +154,7 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 // to close it: its clock may be ahead, and the ledger would still take a top-up.
 func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
 	out, err := a.Standing(ctx, c.Spec.ID)
-	if errors.Is(err, shards.ErrNotClosed) {
+	if errors.Is(err, store.ErrNotClosed) {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: its window is open until %s; wait for its end, or "+
 			"end it early (--early)", c.Spec.ID, c.Spec.To.UTC().Format(time.RFC3339))
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Foundation is what Init did; a part that it has not come to is nil.
@@ -141,7 +141,7 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 			return err
 		}
 	}
-	if err := a.store.Found(ctx, shards.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
+	if err := a.store.Found(ctx, store.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
 		return err
 	}
 	after, err := a.store.ReadShards(ctx)

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // recorded takes an action, and writes it into the journal: all that changes something goes through here, whoever asks
@@ -135,7 +135,7 @@ func (a *App) moveJournal(ctx context.Context) error {
 	for {
 		texts, err := a.redis.LRange(ctx, key, -page, -1).Result()
 		if err != nil || len(texts) == 0 {
-			return wrapJournal(shards.Classify(err))
+			return wrapJournal(store.Classify(err))
 		}
 		l, err := a.journalLedger(ctx)
 		if err == nil {
@@ -150,7 +150,7 @@ func (a *App) moveJournal(ctx context.Context) error {
 			}
 			return nil
 		}); err != nil {
-			return wrapJournal(shards.Classify(err))
+			return wrapJournal(store.Classify(err))
 		}
 	}
 }

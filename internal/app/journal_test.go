@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -30,7 +30,7 @@ func onServers(t *testing.T, driver, dsn string, allow string) *App {
 	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, cfg.Space())
+	st, err := store.Of(rdb, cfg.Space())
 	require.NoError(t, err)
 	a := &App{Config: cfg, log: zap.NewNop(), store: st, redis: rdb}
 	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Receipts is what `hongbao receipts` tells.
@@ -27,7 +27,7 @@ func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	if err == nil {
 		out.Receipts, out.Currency = append(out.Receipts, held...), currency
 	}
-	if !errors.Is(err, shards.ErrNotInRedis) {
+	if !errors.Is(err, store.ErrNotInRedis) {
 		return out, err
 	}
 	if err := a.openLedger(ctx); err != nil {
@@ -63,11 +63,11 @@ func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongba
 	if err == nil {
 		err = a.fillCodes(ctx, id, held)
 	}
-	return shards.ReceiptsOf(held), held[0].Currency, err
+	return store.ReceiptsOf(held), held[0].Currency, err
 }
 
 // fillCodes adds the codes of packets that have some. They are on the packet's shard.
-func (a *App) fillCodes(ctx context.Context, id string, held []shards.Held) error {
+func (a *App) fillCodes(ctx context.Context, id string, held []store.Held) error {
 	for i := range held {
 		h := &held[i]
 		if !h.Codes || len(h.Receipts) == 0 {

@@ -14,14 +14,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // recoverer opens the ledger and the topic, unless they are left out, by connections of its own.
 func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (*recovery.Recoverer, error) {
 	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log,
-		Check: func(s *shards.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
+		Check: func(s *store.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
 	if a.has(configs.SinkKafka) && !withoutTopic { // first: it may be down for hours, and the ledger's connections stay open
 		topic, err := a.openTopic(ctx)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It
@@ -46,7 +46,7 @@ func (a *App) makeRedis() {
 	if a.redis == nil { // another try may have made it
 		a.redis = a.Config.RedisClient()
 		a.atEnd(a.redis.Close)
-		a.store, _ = shards.Of(a.redis, a.Config.Space()) // the configuration was checked
+		a.store, _ = store.Of(a.redis, a.Config.Space()) // the configuration was checked
 	}
 }
 
@@ -105,7 +105,7 @@ func away(knob string, err error) error {
 // checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned
 // of only.
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
-	servers, err := shards.Inspect(ctx, a.redis)
+	servers, err := store.Inspect(ctx, a.redis)
 	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // of a cluster those are looked at that answer
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
@@ -121,7 +121,7 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 }
 
 // checkServer is checkRedis for one server.
-func (a *App) checkServer(s *shards.Server, class hongbao.Durability) error {
+func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
 	if err := errors.Join(a.checkMode(s), a.checkRunID(s), a.checkCoverage(s)); err != nil {
 		return err
 	}
@@ -144,13 +144,13 @@ func (a *App) checkServer(s *shards.Server, class hongbao.Durability) error {
 }
 
 // redisAt is the address of a cluster's node; else redis.addrs.
-func (a *App) redisAt(s *shards.Server) string {
+func (a *App) redisAt(s *store.Server) string {
 	return cmp.Or(s.Addr, strings.Join(a.Config.Redis.Addrs, ","))
 }
 
 // checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others
 // away.
-func (a *App) checkMode(s *shards.Server) error {
+func (a *App) checkMode(s *store.Server) error {
 	what := map[string]string{
 		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
 		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to what it calls the primary",
@@ -162,7 +162,7 @@ func (a *App) checkMode(s *shards.Server) error {
 }
 
 // checkRunID refuses a server by whose INFO nobody can tell that it was started anew.
-func (a *App) checkRunID(s *shards.Server) error {
+func (a *App) checkRunID(s *store.Server) error {
 	if s.RunID != "" {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (a *App) checkRunID(s *shards.Server) error {
 
 // checkCoverage refuses a node of a cluster that answers nothing when some slot has no server: one node that is down
 // would stop every shard.
-func (a *App) checkCoverage(s *shards.Server) error {
+func (a *App) checkCoverage(s *store.Server) error {
 	switch where := a.redisAt(s); {
 	case s.NoServer > 0:
 		return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: %d slots of the cluster belong to no node, so what lies in "+
@@ -207,7 +207,7 @@ func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
 	defer cancel()
 	rdb := a.Config.RedisClient()
 	defer rdb.Close()
-	servers, err := shards.Inspect(ctx, rdb)
+	servers, err := store.Inspect(ctx, rdb)
 	if err != nil {
 		a.log.Warn("Redis can't be asked whether it keeps the durability class; the load asks again", zap.Error(err))
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/serve"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -90,9 +90,9 @@ func (a *App) Serve(ctx context.Context, with Serving) error {
 type campaignReader struct{ *App }
 
 // Window reads what a campaign shows to everybody.
-func (c campaignReader) Window(ctx context.Context, id string) (shards.Window, error) {
+func (c campaignReader) Window(ctx context.Context, id string) (store.Window, error) {
 	w, err := c.store.Campaign(id).Window(ctx)
-	if errors.Is(err, shards.ErrNotInRedis) {
+	if errors.Is(err, store.ErrNotInRedis) {
 		err = errors.Join(c.whole(ctx, c.store.Home(id)), err)
 	}
 	return w, err
@@ -100,25 +100,25 @@ func (c campaignReader) Window(ctx context.Context, id string) (shards.Window, e
 
 // whole tells whether it says anything that a campaign is not on a shard: this must be the deployment's Redis, and have
 // all of its marks. Of a frozen shard the reads say so themselves.
-func (c campaignReader) whole(ctx context.Context, k *shards.Shard) error {
+func (c campaignReader) whole(ctx context.Context, k *store.Shard) error {
 	pipe := c.redis.Pipeline()
 	belongs := k.AskBelongs(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("look whose Redis this is: %w", shards.Classify(err))
+		return fmt.Errorf("look whose Redis this is: %w", store.Classify(err))
 	}
 	return belongs(c.Config.Deployment.ID)
 }
 
 // held gives what a user may be told that he holds by Redis, on each of the campaign's shards: it is durable, as the
 // answer to a grab is.
-func (c campaignReader) held(ctx context.Context, id, user string) ([]shards.Held, error) {
+func (c campaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
 	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
 		if list[i].Open != nil {
 			return list, list[i].Open
 		}
 	}
-	if errors.Is(err, shards.ErrNotInRedis) {
+	if errors.Is(err, store.ErrNotInRedis) {
 		for i := range list {
 			err = errors.Join(c.whole(ctx, list[i].Place), err)
 		}
@@ -135,23 +135,23 @@ func (c campaignReader) held(ctx context.Context, id, user string) ([]shards.Hel
 }
 
 // durable waits until what a user holds on a shard is as durable as the campaign promises.
-func (c campaignReader) durable(ctx context.Context, id, user string, h *shards.Held) error {
+func (c campaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
 	shard := h.Place
-	err := shard.Durable(ctx, &shards.DurableCall{Campaign: id, Class: h.Class,
+	err := shard.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
 		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
-	if shards.NoWaitAOF(err) {
+	if store.NoWaitAOF(err) {
 		err = c.durableByItself(ctx, shard, h.Class)
 	}
 	return err
 }
 
 // durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.
-func (c campaignReader) durableByItself(ctx context.Context, shard *shards.Shard, class hongbao.Durability) error {
+func (c campaignReader) durableByItself(ctx context.Context, shard *store.Shard, class hongbao.Durability) error {
 	node, err := shard.Node(ctx)
 	if err != nil {
 		return err
 	}
-	servers, err := shards.Inspect(ctx, node)
+	servers, err := store.Inspect(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -163,9 +163,9 @@ func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Re
 	out := serve.Receipts{Campaign: id, User: user}
 	held, err := c.held(ctx, id, user)
 	if err == nil {
-		out.Receipts, out.Currency = serve.ReceiptsOf(shards.ReceiptsOf(held)), held[0].Currency
+		out.Receipts, out.Currency = serve.ReceiptsOf(store.ReceiptsOf(held)), held[0].Currency
 	}
-	if !errors.Is(err, shards.ErrNotInRedis) || errors.Is(err, shards.ErrFrozen) || c.Config.Ledger.DSN == "" {
+	if !errors.Is(err, store.ErrNotInRedis) || errors.Is(err, store.ErrFrozen) || c.Config.Ledger.DSN == "" {
 		return out, err
 	}
 	l, err := c.sharedLedger(ctx)
@@ -174,7 +174,7 @@ func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Re
 	}
 	stored, found, err := l.Campaign(ctx, id)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", id, shards.ErrNotInRedis)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", id, store.ErrNotInRedis)
 	}
 	if err != nil {
 		return out, err

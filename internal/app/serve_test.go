@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -23,10 +23,10 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
 		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_DEPLOYMENT_SHARDS=4")
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, cfg.Space())
+	st, err := store.Of(rdb, cfg.Space())
 	require.NoError(t, err)
 	a := &App{Config: cfg, log: zap.NewNop(), store: st, redis: rdb}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,
@@ -49,9 +49,9 @@ func (a *App) grants(t *testing.T, user string) {
 	a.grantsOn(t, a.store.Home("rain"), user)
 }
 
-func (a *App) grantsOn(t *testing.T, k *shards.Shard, user string) {
+func (a *App) grantsOn(t *testing.T, k *store.Shard, user string) {
 	t.Helper()
-	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
 		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r1"}}}
 	answers, err := k.Grab(t.Context(), call, nil)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 	require.NoError(t, replica.Stop())
 	a.grants(t, "u1")
 	_, err := r.Receipts(t.Context(), "rain", "u1")
-	require.ErrorIs(t, err, shards.ErrNotDurable)
+	require.ErrorIs(t, err, store.ErrNotDurable)
 	none, err := r.Receipts(t.Context(), "rain", "u2")
 	require.NoError(t, err, "who holds nothing waits for nobody")
 	require.Empty(t, none.Receipts)
@@ -102,7 +102,7 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	got, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, got.Receipts, 1)
-	servers, err := shards.Inspect(t.Context(), a.redis)
+	servers, err := store.Inspect(t.Context(), a.redis)
 	require.NoError(t, err)
 	if !servers[0].NeedsWaitAOF() {
 		require.NoError(t, a.redis.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
@@ -128,12 +128,12 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	frozen := func(id string) {
 		t.Helper()
 		_, err := r.Receipts(t.Context(), id, "u1")
-		require.ErrorIs(t, err, shards.ErrFrozen)
+		require.ErrorIs(t, err, store.ErrFrozen)
 	}
 	require.Equal(t, "open", state())
 	_, err := r.Window(t.Context(), "none")
-	require.ErrorIs(t, err, shards.ErrNotInRedis)
-	require.NotErrorIs(t, err, shards.ErrFrozen)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
+	require.NotErrorIs(t, err, store.ErrFrozen)
 
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "frozen", 1).Err())
 	require.Equal(t, "frozen", state())
@@ -149,11 +149,11 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 
 	require.NoError(t, a.redis.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Meta()).Err())
 	_, err = r.Window(t.Context(), "rain")
-	require.ErrorIs(t, err, shards.ErrFrozen, "the mark of the shard is gone, so more may be")
+	require.ErrorIs(t, err, store.ErrFrozen, "the mark of the shard is gone, so more may be")
 	frozen("rain")
 	require.NoError(t, a.redis.FlushAll(t.Context()).Err())
 	_, err = r.Window(t.Context(), "rain")
-	require.ErrorIs(t, err, shards.ErrFrozen)
+	require.ErrorIs(t, err, store.ErrFrozen)
 	frozen("rain")
 }
 
@@ -166,7 +166,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.store.Home("rain").Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
-	require.ErrorIs(t, err, shards.ErrLost)
+	require.ErrorIs(t, err, store.ErrLost)
 }
 
 // Own receipts of a campaign on two shards are those of both, and nobody is told half of them.
@@ -189,14 +189,14 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 	opened := a.redis.HGet(t.Context(), places[1].Keys.Meta(), "opened").Val()
 	require.NoError(t, a.redis.HSet(t.Context(), places[1].Keys.Meta(), "opened", "another run").Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
-	require.ErrorIs(t, err, shards.ErrFrozen)
+	require.ErrorIs(t, err, store.ErrFrozen)
 	require.NoError(t, a.redis.HSet(t.Context(), places[1].Keys.Meta(), "opened", opened).Err())
 	require.NoError(t, a.redis.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
-	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
 	require.NoError(t, a.redis.Del(t.Context(), places[1].Keys.Meta()).Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
-	require.ErrorIs(t, err, shards.ErrFrozen, "the shard has lost its marks")
+	require.ErrorIs(t, err, store.ErrFrozen, "the shard has lost its marks")
 }
 
 // A server whose answers to slow grabs would never be written does not begin.

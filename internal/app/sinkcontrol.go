@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // SinkPause is what people last told the workers of a sink.
@@ -42,14 +42,14 @@ type SinkLimit struct {
 }
 
 // add takes in how the sink is limited on a shard: the last word counts.
-func (l *SinkLimit) add(c *shards.SinkControl) {
+func (l *SinkLimit) add(c *store.SinkControl) {
 	if c.LimitAt.After(l.At) {
 		*l = SinkLimit{c.Rate, c.LimitBy, c.LimitWhy, c.LimitAt}
 	}
 }
 
 // add takes in how the sink stands on a shard. A shard on which it is paused tells more than one on which it is not.
-func (p *SinkPause) add(c *shards.SinkControl) {
+func (p *SinkPause) add(c *store.SinkControl) {
 	if c.Paused {
 		p.PausedShards++
 	}
@@ -73,30 +73,30 @@ type SinkChange struct {
 // begun is finished. Entries wait, and no attempt is taken. who and why are kept in Redis until the sink goes on. It may
 // run twice: a sink that is paused keeps its first name and reason.
 func (a *App) PauseSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
 		return k.PauseSink(ctx, sink, who, why)
 	})
 }
 
 // ResumeSink lets a paused sink go on. It may run twice.
 func (a *App) ResumeSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
 		return k.ResumeSink(ctx, sink, who, why)
 	})
 }
 
 // PauseSinkCampaign pauses one campaign for a sink: its grants wait there, and lose no attempt. It may run twice.
 func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign, who, why string) (SinkChange, error) {
-	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, who, why, (*shards.Shard).PauseSinkCampaign)
+	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, who, why, (*store.Shard).PauseSinkCampaign)
 }
 
 // ResumeSinkCampaign lets a campaign go on that is paused for a sink. It may run twice.
 func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign, who, why string) (SinkChange, error) {
-	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, who, why, (*shards.Shard).ResumeSinkCampaign)
+	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, who, why, (*store.Shard).ResumeSinkCampaign)
 }
 
 func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, campaign, who, why string,
-	do func(k *shards.Shard, ctx context.Context, sink, campaign, who, why string) (bool, shards.SinkControl, error)) (
+	do func(k *store.Shard, ctx context.Context, sink, campaign, who, why string) (bool, store.SinkControl, error)) (
 	SinkChange, error) {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return SinkChange{Sink: sink}, Usage("campaign %.80q: %s", campaign, err)
@@ -106,7 +106,7 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 	}
 	e := aboutSink(ctx, action, sink)
 	e.Campaign = campaign
-	out, err := a.controlSink(ctx, e, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	out, err := a.controlSink(ctx, e, who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
 		return do(k, ctx, sink, campaign, who, why)
 	})
 	out.Campaign = campaign
@@ -120,9 +120,9 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 		return err
 	}
 	known := make([]bool, a.store.Len())
-	shards.Each(len(known), func(i int) error {
+	store.Each(len(known), func(i int) error {
 		list, err := a.store.Shard(i).SinkCampaigns(ctx, sink)
-		known[i] = err != nil || slices.ContainsFunc(list, func(c shards.CampaignPause) bool { return c.Campaign == campaign })
+		known[i] = err != nil || slices.ContainsFunc(list, func(c store.CampaignPause) bool { return c.Campaign == campaign })
 		return err
 	})
 	if slices.Contains(known, true) {
@@ -147,7 +147,7 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, who, why st
 	}
 	e := aboutSink(ctx, access.LimitSink, sink)
 	e.Details["rate"] = rate
-	return a.controlSink(ctx, e, who, why, func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	return a.controlSink(ctx, e, who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
 		return k.LimitSink(ctx, sink, rate, who, why)
 	})
 }
@@ -163,7 +163,7 @@ func aboutSink(ctx context.Context, action access.Action, sink string) access.En
 }
 
 func (a *App) controlSink(ctx context.Context, e access.Entry, who, why string,
-	do func(k *shards.Shard) (changed bool, now shards.SinkControl, err error)) (out SinkChange, err error) {
+	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (out SinkChange, err error) {
 	e.Details["by"], e.Details["why"] = who, why
 	err = a.recorded(ctx, e, func(_ context.Context, e *access.Entry) (err error) {
 		out, err = a.tellShards(e.Sink, who, why, do)
@@ -174,7 +174,7 @@ func (a *App) controlSink(ctx context.Context, e access.Entry, who, why string,
 }
 
 func (a *App) tellShards(sink, who, why string,
-	do func(k *shards.Shard) (changed bool, now shards.SinkControl, err error)) (SinkChange, error) {
+	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
 	if err := a.checkSinks("sink", sink); err != nil {
 		return out, err
@@ -182,9 +182,9 @@ func (a *App) tellShards(sink, who, why string,
 	if who == "" || why == "" || len(who) > maxWords || len(why) > maxWords {
 		return out, Usage("who changes a sink, and why, are required, with at most %d bytes each", maxWords)
 	}
-	changed, now := make([]bool, a.store.Len()), make([]shards.SinkControl, a.store.Len())
+	changed, now := make([]bool, a.store.Len()), make([]store.SinkControl, a.store.Len())
 	var failed []error
-	for i, err := range shards.Each(a.store.Len(), func(i int) (err error) {
+	for i, err := range store.Each(a.store.Len(), func(i int) (err error) {
 		changed[i], now[i], err = do(a.store.Shard(i))
 		return err
 	}) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -25,8 +25,8 @@ type hung struct {
 	once        sync.Once
 }
 
-func newHung(first, last *shards.Shard) *hung {
-	tag := func(k *shards.Shard) string {
+func newHung(first, last *store.Shard) *hung {
+	tag := func(k *store.Shard) string {
 		head, _, _ := strings.Cut(k.Keys.Meta(), "}")
 		return head + "}"
 	}
@@ -90,7 +90,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 		a.redis, a.store = client, a.store.Over(client)
 	}
 	through(newHung(a.store.Shard(0), a.store.Shard(3)))
-	out, err := a.tellShards("balance", "ann", "maintenance", func(k *shards.Shard) (bool, shards.SinkControl, error) {
+	out, err := a.tellShards("balance", "ann", "maintenance", func(k *store.Shard) (bool, store.SinkControl, error) {
 		return k.PauseSink(t.Context(), "balance", "ann", "maintenance")
 	})
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/metrics"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // exportState lets the process tell how the deployment stands. counts, if not nil, names the campaigns to tell of.
@@ -119,7 +119,7 @@ func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 }
 
 // add adds how a sink stands on a shard.
-func (a *App) add(s *metrics.SinkState, shard int, g *shards.GroupStatus, workers map[string]bool) {
+func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers map[string]bool) {
 	one := metrics.SinkShard{Shard: shard, Lag: g.Waiting, Dead: g.Dead, Claims: g.Claims, Unread: g.Unread, Oldest: g.Oldest}
 	s.Paused = s.Paused || g.Control.Paused
 	for _, w := range g.Workers {
@@ -141,7 +141,7 @@ func (a *App) servers(ctx context.Context, out *metrics.State) error {
 		l := &looks[i]
 		out.Servers = append(out.Servers, metrics.ServerState{Server: l.Address, Memory: l.Server.Memory,
 			MaxMemory: l.Server.MaxMemory, AppendOnly: l.Server.AppendOnly, WritesOK: !l.Server.WritesFail,
-			Noevicts: l.Server.MaxMemoryPolicy == shards.NoEviction, Replicas: l.Server.Replicas})
+			Noevicts: l.Server.MaxMemoryPolicy == store.NoEviction, Replicas: l.Server.Replicas})
 		for _, s := range l.Shards {
 			out.Shards = append(out.Shards, metrics.ShardState{Shard: s.Shard, Open: s.Open, Events: s.Seq})
 		}

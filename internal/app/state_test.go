@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -45,7 +45,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 	t.Parallel()
 	s, err := (&App{}).sinkState("kafka", []standing{
-		{GroupStatus: shards.GroupStatus{ParkedAt: []int64{0, 3}}}, {}, {err: errors.New("an odd entry")},
+		{GroupStatus: store.GroupStatus{ParkedAt: []int64{0, 3}}}, {}, {err: errors.New("an odd entry")},
 	})
 	require.NoError(t, err)
 	require.Len(t, s.Shards, 2)
@@ -60,7 +60,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
-	require.NoError(t, a.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, a.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	now := time.Now()
 	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
 		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})

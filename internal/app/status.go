@@ -10,7 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/answers"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Status is how all sinks stand.
@@ -27,11 +27,11 @@ type UnrecordedShard struct {
 }
 
 // unrecorded asks each shard whether it was opened without the ledger. A shard that can't be read says so elsewhere.
-func unrecorded(ctx context.Context, store *shards.Store) []UnrecordedShard {
+func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 	list := []UnrecordedShard{}
-	errs := shards.Each(store.Len(), func(i int) error { return store.Shard(i).CheckRecorded(ctx) })
+	errs := store.Each(st.Len(), func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
 	for i, err := range errs {
-		if errors.Is(err, shards.ErrUnrecorded) {
+		if errors.Is(err, store.ErrUnrecorded) {
 			list = append(list, UnrecordedShard{i, err.Error()})
 		}
 	}
@@ -88,7 +88,7 @@ type SinkWorker struct {
 
 // standing is how a sink stands on a shard, or why Redis could not tell.
 type standing struct {
-	shards.GroupStatus
+	store.GroupStatus
 	err error
 	// away: no server answered, and not for want of time.
 	away bool
@@ -102,7 +102,7 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	for i := range out {
 		out[i] = make([]standing, a.store.Len())
 	}
-	shards.Each(n*a.store.Len(), func(i int) error {
+	store.Each(n*a.store.Len(), func(i int) error {
 		s := &out[i%n][i/n]
 		s.GroupStatus, s.err = a.store.Shard(i/n).Status(ctx, a.Config.Deployment.Sinks[i%n])
 		s.away = hongbao.IsOutage(s.err) && ctx.Err() == nil
@@ -125,7 +125,7 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 			first = fmt.Errorf("status of sink %s on shard %d: %w", s.Sink, s.Unread[0].Shard, s.Unread[0].err)
 		}
 	}
-	if !told && !errors.Is(first, shards.ErrFrozen) {
+	if !told && !errors.Is(first, store.ErrFrozen) {
 		return nil, first
 	}
 	return out, nil
@@ -134,7 +134,7 @@ func (a *App) Status(ctx context.Context) (*Status, error) {
 func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 	s := SinkStatus{Sink: sink, Shards: []ShardStatus{}, Unread: []UnreadShard{}, Workers: []SinkWorker{},
 		Campaigns: []PausedCampaign{}}
-	workers := map[string]shards.Worker{}
+	workers := map[string]store.Worker{}
 	for i := range on {
 		g := &on[i]
 		if g.err != nil {
@@ -159,7 +159,7 @@ func (a *App) sinkStatus(sink string, on []standing) SinkStatus {
 	return s
 }
 
-func (s *SinkStatus) add(shard int, g *shards.GroupStatus) {
+func (s *SinkStatus) add(shard int, g *store.GroupStatus) {
 	oldest := answers.OrNull(g.Waiting > 0, g.Oldest.Seconds())
 	s.Shards = append(s.Shards, ShardStatus{shard, g.Seq, g.Waiting, oldest, g.Parked, g.Dead})
 	s.Waiting += g.Waiting

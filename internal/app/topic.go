@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // openTopic opens the deployment's topic to read it, and checks it. It needs no Redis.
@@ -48,7 +48,7 @@ func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own.
-func (a *App) publisherTo(ctx context.Context, topic string, cc shards.ClaimsConfig,
+func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
 	cc.Owner = a.worker
 	claims, err := a.store.Claims(cc)
@@ -101,7 +101,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 		return terms, true, nil
 	}
 	terms.Currency, terms.Codes, err = s.app.store.Shard(shard).Terms(ctx, id)
-	if errors.Is(err, shards.ErrNotInRedis) {
+	if errors.Is(err, store.ErrNotInRedis) {
 		var l *ledger.Ledger
 		if l, err = s.open(ctx); err != nil {
 			return terms, false, err

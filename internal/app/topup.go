@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/money"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // TopUpOrder asks for more packets in a campaign.
@@ -155,10 +155,10 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if err != nil {
 		return err
 	}
-	if found && (st.State == shards.StateClosed || st.State == shards.StateRefunded) {
+	if found && (st.State == store.StateClosed || st.State == store.StateRefunded) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
 	}
-	if _, err := in.Dealt(ctx); errors.Is(err, shards.ErrLost) {
+	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
 		return err // the packets might wait for ever
 	}
 	return a.notLost(ctx, c.Spec.ID)
@@ -226,7 +226,7 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 // TopUpWaits tells whether packets that were ordered only wait for their campaign's load. Where Redis has lost
 // something of the campaign they would wait for ever.
 func TopUpWaits(err error) bool {
-	return errors.Is(err, shards.ErrTopUpWaits) && !errors.Is(err, shards.ErrLost)
+	return errors.Is(err, store.ErrTopUpWaits) && !errors.Is(err, store.ErrLost)
 }
 
 // DealTopUps brings a campaign's top-ups into Redis. Redis says which of them are there, and not the ledger: Redis may
@@ -284,7 +284,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 		if s.Generation <= dealt {
 			continue
 		}
-		g := &shards.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
+		g := &store.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
 			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
 		if err := loader.TopUp(ctx, g, a.progress("dealing more packets of "+c.Spec.ID, g.Packets)); err != nil {
 			return err
@@ -298,7 +298,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 // something of the campaign, nothing can be dealt any more: the shards that are whole are closed without it.
 func (a *App) beginClose(ctx context.Context, id string) error {
 	begin, dealing := a.ledger.BeginClose, a.DealTopUps(ctx, id)
-	if errors.Is(dealing, shards.ErrLost) {
+	if errors.Is(dealing, store.ErrLost) {
 		begin = a.ledger.BeginCloseOfLost
 	}
 	err := begin(ctx, id)

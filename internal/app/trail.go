@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/topic"
 )
@@ -125,7 +125,7 @@ type trailSearch struct {
 	q      TrailOf
 	out    Trail
 	grants map[int64]*trailed // by packet
-	places []*shards.Shard    // over which the campaign is dealt, by the ledger; nil if it did not say
+	places []*store.Shard     // over which the campaign is dealt, by the ledger; nil if it did not say
 	silent map[int]bool       // shards that could not be asked
 }
 
@@ -224,7 +224,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 }
 
 // receiptsOn is receipts on one shard. With an empty user it looks for the one who has the packet.
-func (t *trailSearch) receiptsOn(ctx context.Context, shard *shards.Shard, user string) (found bool, err error) {
+func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user string) (found bool, err error) {
 	if user == "" {
 		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {
 			if slices.ContainsFunc(list, func(r hongbao.Receipt) bool { return r.Packet == t.q.Packet }) {
@@ -238,7 +238,7 @@ func (t *trailSearch) receiptsOn(ctx context.Context, shard *shards.Shard, user 
 		}
 	}
 	h, err := shard.UserHeld(ctx, t.q.Campaign, user)
-	if errors.Is(err, shards.ErrNotInRedis) && !errors.Is(err, shards.ErrLost) {
+	if errors.Is(err, store.ErrNotInRedis) && !errors.Is(err, store.ErrLost) {
 		return false, nil
 	}
 	if err != nil {
@@ -277,7 +277,7 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	shard := t.app.store.Shard(g.Shard)
 	for _, sink := range t.app.Config.Deployment.Sinks {
 		done, err := shard.GroupDone(ctx, sink, stream.SeqRange{First: g.Seq, Last: g.Seq})
-		if err != nil && !errors.Is(err, shards.ErrFrozen) {
+		if err != nil && !errors.Is(err, store.ErrFrozen) {
 			return err
 		}
 		if err == nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // letters looks for the dead letters of grants that a sink has finished and that are not where it delivers to.
@@ -45,7 +45,7 @@ func (t *trailSearch) letters(ctx context.Context) error {
 func (t *trailSearch) lettersAt(ctx context.Context, at deadletter.Place, wanted map[int64]*TrailSink) error {
 	letters := deadletter.New(t.app.store)
 	err := letters.EachResolved(ctx, at.Sink, at.Shard, func(r *deadletter.Resolved) {
-		if x := wanted[r.Seq]; x != nil && r.Decision == shards.Dropped {
+		if x := wanted[r.Seq]; x != nil && r.Decision == store.Dropped {
 			x.Dropped = fmt.Sprintf("%s: %s", r.By, r.Why)
 		}
 	})

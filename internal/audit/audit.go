@@ -14,7 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -85,8 +85,8 @@ type sink struct {
 
 // shard is what the audit knows of one shard.
 type shard struct {
-	shards.Keys
-	on     *shards.Shard
+	store.Keys
+	on     *store.Shard
 	seq    int64 // when the audit began
 	end    int64 // when it had read everything
 	seen   seqs

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -20,9 +20,9 @@ func BenchmarkMillion(b *testing.B) {
 	}
 	const n = 1_000_000
 	rdb := testkit.Redis(b).Client(b)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(b), Shards: 1})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(b), Shards: 1})
 	require.NoError(b, err)
-	require.NoError(b, st.Found(b.Context(), shards.FoundCall{Deployment: "bench"}))
+	require.NoError(b, st.Found(b.Context(), store.FoundCall{Deployment: "bench"}))
 	k := st.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total",
 		fmt.Sprint(n),
@@ -39,7 +39,7 @@ func BenchmarkMillion(b *testing.B) {
 		require.NoError(b, rdb.RPush(b.Context(), k.Keys.Stock("big"), stock...).Err())
 	}
 	for at := 0; at < n; at += 128 {
-		call := &shards.GrabCall{Campaign: "big", MaxBacklog: 1e9}
+		call := &store.GrabCall{Campaign: "big", MaxBacklog: 1e9}
 		for i := at; i < min(at+128, n); i++ {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "big", User: fmt.Sprint("user", i)})
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // claimFormat is the text of a claim: "state lease ...", then its events, then what it pushes.
@@ -22,7 +22,7 @@ func (r *run) readClaims(ctx context.Context) error {
 	}
 	now, err := r.Store.Redis().Time(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("time: %w", shards.Classify(err))
+		return fmt.Errorf("time: %w", store.Classify(err))
 	}
 	for _, k := range r.sinks {
 		for _, s := range r.shards {

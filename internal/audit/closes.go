@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // judgeCloses takes in the seqs of all closes, of which each stands for an event without a grant: the stream tells them
@@ -90,7 +90,7 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	for shard, snap := range c.on {
-		if snap.state == shards.StateRefunded && !l.Closed {
+		if snap.state == store.StateRefunded && !l.Closed {
 			r.differs(c, FundingDiffers, "ledger", "Redis says that it was refunded, the ledger has no refund")
 		}
 		if !l.Closed || snap.over() {
@@ -98,9 +98,9 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		}
 		state, err := r.Store.Redis().HGet(ctx, r.shards[shard].Campaign(c.id), "state").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return shards.Classify(err)
+			return store.Classify(err)
 		}
-		if err == nil && state != shards.StateClosed && state != shards.StateRefunded {
+		if err == nil && state != store.StateClosed && state != store.StateRefunded {
 			r.differs(c, FundingDiffers, "ledger",
 				"the ledger has refunded it, but in Redis it is %.20q%s: Redis went back in time", state, c.where(shard))
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -238,7 +238,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 	require.Contains(t, r.Remedies[audit.CampaignFrozen].Do, "`hongbao campaign refund-lost ID`")
 
 	require.NoError(t, k.EndLost(t.Context(),
-		&shards.LostCampaign{ID: "b", Packets: packets, Total: total, Loaded: packets, LoadedAmount: total,
+		&store.LostCampaign{ID: "b", Packets: packets, Total: total, Loaded: packets, LoadedAmount: total,
 			Granted: 19}))
 	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
 	w.ledger.spoil = func(c *ledger.Totals) { c.By, c.Why = "ann", "no file is left" }

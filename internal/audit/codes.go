@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // codePage is how many codes one call reads.
@@ -85,7 +85,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 		return err
 	}
 	if n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
-		return shards.Classify(err)
+		return store.Classify(err)
 	}
 	c.codes.inRedis = true
 	settled, _ := c.settled()

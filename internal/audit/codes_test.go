@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
@@ -38,10 +38,10 @@ func coded(t *testing.T) *world {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 30,
+	st, err := w.store.Loader(store.LoaderConfig{Chunk: 30,
 		Codes: w.cfg.Codes})
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans["c"], w.ledger.grants["c"] = plan, nil
 	w.ledger.spoil = func(l *ledger.Totals) { l.Codes = l.Campaign == "c" }
 	w.grab(t, "a", 0, 10)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -56,7 +56,7 @@ type Plan interface {
 // Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the
 // report says so.
 type Config struct {
-	Store *shards.Store
+	Store *store.Store
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string

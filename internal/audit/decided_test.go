@@ -8,14 +8,14 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink
 // has the grant.
 func TestResolvedLetters(t *testing.T) {
 	t.Parallel()
-	for what, differs := range map[string]bool{shards.Dropped: false, shards.Requeued: true} {
+	for what, differs := range map[string]bool{store.Dropped: false, store.Requeued: true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := busy(t)
@@ -24,7 +24,7 @@ func TestResolvedLetters(t *testing.T) {
 			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			decided, err := k.ResolveLetter(t.Context(), &shards.Decision{
+			decided, err := k.ResolveLetter(t.Context(), &store.Decision{
 				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
 			})
 			require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
 			_, err = k.ResolveLetter(t.Context(),
-				&shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: shards.Dropped, By: "ann", Why: "closed"})
+				&store.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped, By: "ann", Why: "closed"})
 			require.NoError(t, err)
 		},
 	} {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -72,7 +72,7 @@ type noTopic struct{ Topic }
 func TestSettledWhileTwoTopUpsCome(t *testing.T) {
 	t.Parallel()
 	place := func(generation, base, share int64) *snapshot {
-		return &snapshot{state: shards.StateOpen, places: 2, packets: 2 * share, generation: generation, dealt: generation,
+		return &snapshot{state: store.StateOpen, places: 2, packets: 2 * share, generation: generation, dealt: generation,
 			base: base, share: share}
 	}
 	for generation, want := range map[int64]int64{1: 0, 2: 80} {

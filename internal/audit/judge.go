@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -253,7 +253,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		for _, s := range r.shards {
 			n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result()
 			if err != nil {
-				return shards.Classify(err)
+				return store.Classify(err)
 			}
 			if n > 0 {
 				return nil // it was loaded while the audit was reading

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // readLetters reads the dead letters of the sinks, and what persons decided about others. Whether the letter of a grant
@@ -45,7 +45,7 @@ func (r *run) letter(k *sink, l *deadletter.Letter) {
 }
 
 func (r *run) resolved(k *sink, l *deadletter.Resolved) {
-	if l.Seq == 0 || l.Decision != shards.Dropped {
+	if l.Seq == 0 || l.Decision != store.Dropped {
 		return
 	}
 	k.dropped[l.Shard][l.Seq] = fmt.Sprintf("dead letter %.120s was dropped by %.128s: %.200q", l.ID, l.By, l.Why)

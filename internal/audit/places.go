@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // dealtTo is the place, from 0, to which a packet is dealt.
@@ -43,7 +43,7 @@ func (r *run) findPlaces() {
 		c.gone = map[int]bool{}
 		for _, k := range r.Store.Places(c.id, c.places) {
 			s := c.on[k.Index()]
-			if s != nil && s.state == shards.StateFrozen && s.packets == 0 { // a stub: the shard has lost it
+			if s != nil && s.state == store.StateFrozen && s.packets == 0 { // a stub: the shard has lost it
 				delete(c.on, k.Index())
 				s, c.stubs = nil, c.stubs+1
 			}
@@ -113,7 +113,7 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 		return nil
 	}
 	for _, s := range c.on {
-		if s.loading() || s.state == shards.StateRefunded {
+		if s.loading() || s.state == store.StateRefunded {
 			return nil
 		}
 	}
@@ -121,7 +121,7 @@ func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 		k := r.shards[shard].Keys
 		n, err := r.Store.Redis().Exists(ctx, k.Campaign(c.id)).Result()
 		if err != nil {
-			return shards.Classify(err)
+			return store.Classify(err)
 		}
 		if n == 0 {
 			r.differs(c, CampaignMissing, k.Campaign(c.id), "it is dealt over %d shards, and shard %d does not have it",
@@ -166,7 +166,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 			return nil // it came, or the campaign left Redis, while the audit was reading
 		}
 		if err != nil {
-			return shards.Classify(err)
+			return store.Classify(err)
 		}
 	}
 	r.differs(c, FundingDiffers, "ledger", "Redis has a total of %d, the ledger has funded %d", c.counts.Funded, l.Funded)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // plantedOnPlaces is what only a campaign on several shards can suffer.
@@ -29,7 +29,7 @@ var plantedOnPlaces = map[string]struct {
 	},
 	"a user who holds a packet on each shard": {
 		func(t *testing.T, w *world) {
-			call := &shards.GrabCall{Campaign: "a", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "a", User: "u0003"}}}
+			call := &store.GrabCall{Campaign: "a", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "a", User: "u0003"}}}
 			answers, err := w.other("a").Grab(t.Context(), call, nil)
 			require.NoError(t, err)
 			require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome, "it does not bring what he holds elsewhere")
@@ -56,7 +56,7 @@ var plantedOnPlaces = map[string]struct {
 		func(t *testing.T, w *world) {
 			k := w.other("a")
 			do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("a"), k.Keys.Stock("a"), k.Keys.Receipts("a")))
-			do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("a"), "state", shards.StateFrozen, "packets", 0, "total", 0, "loaded", 0,
+			do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("a"), "state", store.StateFrozen, "packets", 0, "total", 0, "loaded", 0,
 				"loaded_amount", 0, "granted", 0, "granted_amount", 0, "user_campaign", 1, "from", 0))
 		},
 		kinds(audit.CampaignFrozen), "left it frozen on shard",
@@ -135,7 +135,7 @@ func TestAuditWhileATopUpIsDealt(t *testing.T) {
 			}
 		}
 		list := w.store.Places("a", places)
-		share := func(j int) int64 { return int64(len(shards.Deal(make([]hongbao.Amount, packets+added), places, j))) }
+		share := func(j int) int64 { return int64(len(store.Deal(make([]hongbao.Amount, packets+added), places, j))) }
 		funded += added * 7
 		w.ledger.adding = added * 7
 		agrees("the ledger has it")
@@ -144,15 +144,15 @@ func TestAuditWhileATopUpIsDealt(t *testing.T) {
 			require.NoError(t, err)
 			got, err := w.rdb.HGet(t.Context(), k.Keys.Campaign("a"), "loaded").Int64()
 			require.NoError(t, err)
-			require.NoError(t, k.Announce(t.Context(), &shards.Announcement{Campaign: "a", Hash: hash,
+			require.NoError(t, k.Announce(t.Context(), &store.Announcement{Campaign: "a", Hash: hash,
 				Generation: 2, Plan: "two", Packets: packets + added, Total: funded, Share: share(j),
 				ShareAmount: hongbao.Amount(first + (share(j)-got)*7)}))
 			agrees(fmt.Sprintf("announced on place %d", j))
 		}
 		for j, k := range list {
-			got := int64(len(shards.Deal(make([]hongbao.Amount, packets), places, j)))
+			got := int64(len(store.Deal(make([]hongbao.Amount, packets), places, j)))
 			for ; got < share(j); got++ {
-				_, err := k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "a", Hash: hash, Generation: 2,
+				_, err := k.LoadChunk(t.Context(), &store.Chunk{Campaign: "a", Hash: hash, Generation: 2,
 					Before: got, First: int64(j) + 1 + got*int64(places), Amounts: []hongbao.Amount{7}})
 				require.NoError(t, err)
 				agrees(fmt.Sprintf("%d packets on place %d", got+1, j))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -50,7 +50,7 @@ func (w *world) bury(t *testing.T, reason string) {
 	w.publish(t)
 	k := w.keys("a")
 	e := w.read(t, k.Index(), ledgerGroup)[0]
-	written, err := k.DeadLetter(t.Context(), shards.Letter{
+	written, err := k.DeadLetter(t.Context(), store.Letter{
 		Group: ledgerGroup, Consumer: "w1", EntryID: e.ID, Grant: &e.Grants[0], Last: true, Class: hongbao.ClassPermanent,
 		Reason: reason, Attempts: 1,
 	})

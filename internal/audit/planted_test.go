@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -126,7 +126,7 @@ var planted = map[string]struct {
 	"an entry written again": {
 		func(t *testing.T, w *world) {
 			g := w.settled("a", "u0003")
-			w.addEntry(t, shards.GrantLine(g), g.Seq)
+			w.addEntry(t, store.GrantLine(g), g.Seq)
 		},
 		kinds(audit.StreamGap), "once more",
 	},
@@ -149,7 +149,7 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			g.User = "mallory"
-			w.addEntry(t, shards.GrantLine(&g), g.Seq)
+			w.addEntry(t, store.GrantLine(&g), g.Seq)
 		},
 		kinds(audit.Different, audit.StreamGap), `user "mallory"`,
 	},
@@ -157,7 +157,7 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			g.Packet, g.User = packets, "mallory"
-			w.addEntry(t, shards.GrantLine(&g), g.Seq)
+			w.addEntry(t, store.GrantLine(&g), g.Seq)
 			*w.settled("a", "u0003"), *w.published("a", "u0003") = g, g
 		},
 		kinds(audit.Lost, audit.MissingInTopic, audit.Unfounded), `(stream, ledger, topic): no receipt has it`,
@@ -176,7 +176,7 @@ var planted = map[string]struct {
 			require.NoError(t, err)
 			_, err = w.keys("a").ReadNew(t.Context(), topicGroup, "w1", 10, 0)
 			require.NoError(t, err)
-			_, err = w.keys("a").DeadLetter(t.Context(), shards.Letter{
+			_, err = w.keys("a").DeadLetter(t.Context(), store.Letter{
 				Group: topicGroup, Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "no field v",
 				Attempts: 1,
 			})

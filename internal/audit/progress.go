@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -14,7 +14,7 @@ import (
 type progress struct {
 	exists         bool
 	finished, upto int64
-	bits           shards.Bitset
+	bits           store.Bitset
 }
 
 func (p *progress) done(seq int64) bool {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
 	broken := map[string]bool{} // users who were named: they may come again
 	return r.eachField(ctx, s.Receipts(c.id), func(user, text string) error {
-		list, err := shards.ParseReceipts(s.Index(), snap.from, text)
+		list, err := store.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
 			if !broken[user] {
 				broken[user] = true
@@ -78,7 +78,7 @@ func (r *run) describe(ctx context.Context) error {
 	for id, packets := range r.wanted {
 		for shard, snap := range r.campaigns[id].on {
 			err := r.eachField(ctx, r.shards[shard].Receipts(id), func(user, text string) error {
-				list, err := shards.ParseReceipts(shard, snap.from, text)
+				list, err := store.ParseReceipts(shard, snap.from, text)
 				if err != nil {
 					return nil //nolint:nilerr // it was named when it was read first
 				}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // How much one call to Redis reads.
@@ -88,16 +88,16 @@ type snapshot struct {
 }
 
 // loading tells that the stock is still being filled; nothing is granted yet.
-func (s *snapshot) loading() bool { return s.state == shards.StateLoading }
+func (s *snapshot) loading() bool { return s.state == store.StateLoading }
 
 // over tells that the campaign was closed on the shard.
 func (s *snapshot) over() bool {
-	return s.state == shards.StateClosed || s.state == shards.StateRefunded
+	return s.state == store.StateClosed || s.state == store.StateRefunded
 }
 
 func (s *snapshot) parse(m map[string]string) error {
 	s.state, s.currency = m["state"], m["currency"]
-	s.codes, s.lost = m[shards.CodesField] == "1", m[shards.LostField] == "1"
+	s.codes, s.lost = m[store.CodesField] == "1", m[store.LostField] == "1"
 	var errs []error
 	type field struct {
 		name string
@@ -141,7 +141,7 @@ func (s *snapshot) parseWalk(m map[string]string) error {
 	}
 	s.places = int(max(1, number("places", 1, hongbao.MaxCampaignShards)))
 	s.place = int(number("place", 0, int64(s.places)-1))
-	s.generation = number("generation", 1, shards.MaxGenerations)
+	s.generation = number("generation", 1, store.MaxGenerations)
 	s.dealt = number("dealt", 1, s.generation)
 	s.share = number("share", s.packets, s.packets)
 	s.shareAmount = hongbao.Amount(number("share_amount", int64(s.total), int64(s.total)))
@@ -168,7 +168,7 @@ func (r *run) eachField(ctx context.Context, key string, fn func(field, value st
 	for cursor := uint64(0); ; {
 		pairs, next, err := r.Store.Redis().HScan(ctx, key, cursor, "", hashFields).Result()
 		if err != nil {
-			return fmt.Errorf("read %s: %w", key, shards.Classify(err))
+			return fmt.Errorf("read %s: %w", key, store.Classify(err))
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			if err := fn(pairs[i], pairs[i+1]); err != nil {
@@ -183,7 +183,7 @@ func (r *run) eachField(ctx context.Context, key string, fn func(field, value st
 
 // readCampaigns finds the campaigns in Redis and reads each of them.
 func (r *run) readCampaigns(ctx context.Context) error {
-	on := make([]*shards.Shard, len(r.shards))
+	on := make([]*store.Shard, len(r.shards))
 	for i, s := range r.shards {
 		on[i] = s.on
 	}
@@ -219,7 +219,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 		return nil
 	}
 	c.on[s.Index()] = snap
-	if snap.state == shards.StateFrozen {
+	if snap.state == store.StateFrozen {
 		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen on shard %d", s.Index())
 	}
 	if snap.loading() {
@@ -250,10 +250,10 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 			return nil
 		})
 		if err != nil {
-			return nil, "", shards.Classify(err)
+			return nil, "", store.Classify(err)
 		}
 		has, err := strconv.Atoi(fields.Val()["dealt"])
-		if err != nil || has <= dealt || has > shards.MaxGenerations {
+		if err != nil || has <= dealt || has > store.MaxGenerations {
 			break
 		}
 		dealt = has
@@ -293,7 +293,7 @@ func (r *run) readGeneration(ctx context.Context, s *shard, c *campaign, snap *s
 	for last := int64(-1); ; last -= stockPackets {
 		page, err := r.Store.Redis().LRange(ctx, s.StockOf(c.id, generation), last-stockPackets+1, last).Result()
 		if err != nil {
-			return fmt.Errorf("stock: %w", shards.Classify(err))
+			return fmt.Errorf("stock: %w", store.Classify(err))
 		}
 		for _, text := range page {
 			if err := r.stocked(ctx, c, snap, text); err != nil {

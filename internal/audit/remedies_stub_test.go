@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // A campaign that Redis has lost, so that a stub stands for it, can't be paused: no remedy says so. One that is open can.
@@ -18,7 +18,7 @@ func TestNoPauseForAStub(t *testing.T) {
 	w := busy(t)
 	k := w.keys("a")
 	do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("a"), k.Keys.Stock("a"), k.Keys.Receipts("a")))
-	do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("a"), "state", shards.StateFrozen, "packets", 0, "total", 0, "loaded", 0,
+	do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("a"), "state", store.StateFrozen, "packets", 0, "total", 0, "loaded", 0,
 		"loaded_amount", 0, "granted", 0, "granted_amount", 0, "user_campaign", 1, "from", 0))
 	r := w.audit(t, audit.Options{})
 	require.NotZero(t, r.Found[audit.CampaignFrozen])

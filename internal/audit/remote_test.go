@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // memRemote is a remote balance system in memory; it counts who asks at once.
@@ -148,8 +148,8 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	_, err = k.ResolveLetter(t.Context(), &shards.Decision{Sink: ledgerGroup, Letter: letters[0].ID,
-		What: shards.Dropped, By: "ann", Why: "not booked"})
+	_, err = k.ResolveLetter(t.Context(), &store.Decision{Sink: ledgerGroup, Letter: letters[0].ID,
+		What: store.Dropped, By: "ann", Why: "not booked"})
 	require.NoError(t, err)
 	return *w.published("a", user(500))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Verdict is what an audit comes to.
@@ -189,7 +189,7 @@ func (r *run) frozenOnly(k Kind) bool {
 
 func (c *campaign) frozen() bool {
 	for _, s := range c.on {
-		if s.state != shards.StateFrozen {
+		if s.state != store.StateFrozen {
 			return false
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -33,7 +33,7 @@ const (
 // and a topic in memory.
 type world struct {
 	rdb    *redis.Client
-	store  *shards.Store
+	store  *store.Store
 	ledger *memLedger
 	topic  *memTopic
 	plans  plans
@@ -135,13 +135,13 @@ func newWorldOn(t *testing.T, places int) *world {
 		t.Skip("needs a server")
 	}
 	rdb := testkit.Redis(t).Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
 	require.NoError(t, err)
 	w := &world{
 		rdb: rdb, store: st, topic: &memTopic{}, plans: plans{}, places: places,
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},
 	}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	for i := range st.Len() {
 		for _, group := range []string{ledgerGroup, topicGroup} {
 			_, err := st.Shard(i).CreateGroup(t.Context(), group)
@@ -169,21 +169,21 @@ func (w *world) load(t *testing.T, id string) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	st, err := w.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans[id] = plan
 	w.ledger.grants[id] = nil
 }
 
 // keys are those of the campaign's home.
-func (w *world) keys(id string) *shards.Shard { return w.store.Home(id) }
+func (w *world) keys(id string) *store.Shard { return w.store.Home(id) }
 
 // other is the campaign's second place.
-func (w *world) other(id string) *shards.Shard { return w.store.Places(id, w.places)[1] }
+func (w *world) other(id string) *store.Shard { return w.store.Places(id, w.places)[1] }
 
 // placeOf is where user i grabs: every fourth one at the second place, if there is one.
-func (w *world) placeOf(id string, i int) *shards.Shard {
+func (w *world) placeOf(id string, i int) *store.Shard {
 	if i%4 == 2 && w.places > 1 {
 		return w.other(id)
 	}
@@ -194,11 +194,11 @@ func (w *world) placeOf(id string, i int) *shards.Shard {
 func (w *world) grab(t *testing.T, id string, first, n int) {
 	t.Helper()
 	for at := 0; at < n; at += 10 {
-		calls := map[*shards.Shard]*shards.GrabCall{}
+		calls := map[*store.Shard]*store.GrabCall{}
 		for i := first + at; i < first+min(at+10, n); i++ {
 			k := w.placeOf(id, i)
 			if calls[k] == nil {
-				calls[k] = &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
+				calls[k] = &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
 			}
 			calls[k].Grabs = append(calls[k].Grabs, &hongbao.Grab{Campaign: id, User: user(i), RequestID: fmt.Sprint("r", i)})
 		}

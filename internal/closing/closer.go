@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -41,7 +41,7 @@ type Locker interface {
 
 // Config of a Closer. Every field must be set.
 type Config struct {
-	Store  *shards.Store
+	Store  *store.Store
 	Ledger Ledger
 	Locks  Locker
 	// Group is the ledger's consumer group.
@@ -223,7 +223,7 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 
 // decided refuses an order while a grant that is missing may still be paid.
 func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
-	places := make([]*shards.Shard, len(s.Places))
+	places := make([]*store.Shard, len(s.Places))
 	for i := range s.Places {
 		places[i] = c.cfg.Store.Shard(s.Places[i].Close.Shard)
 	}

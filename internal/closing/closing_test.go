@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -22,13 +22,13 @@ func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.Refund(t.Context(), order(70, 0))
-	require.ErrorIs(t, err, shards.ErrNotClosed)
+	require.ErrorIs(t, err, store.ErrNotClosed)
 	_, err = b.Standing(t.Context(), "rain")
-	require.ErrorIs(t, err, shards.ErrNotClosed)
+	require.ErrorIs(t, err, store.ErrNotClosed)
 	_, err = b.Close(t.Context(), "typo", true)
 	require.ErrorIs(t, err, ledger.ErrNoCampaign)
 	_, err = b.Close(t.Context(), "snow", true)
-	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
 	_, err = b.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "its window is open until")
 
@@ -141,8 +141,8 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	letters, err := b.k.Letters(t.Context(), "balance", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	_, err = b.k.ResolveLetter(t.Context(), &shards.Decision{Sink: "balance", Letter: letters[0].ID,
-		What: shards.Dropped, By: "ann", Why: "closed account"})
+	_, err = b.k.ResolveLetter(t.Context(), &store.Decision{Sink: "balance", Letter: letters[0].ID,
+		What: store.Dropped, By: "ann", Why: "closed account"})
 	require.NoError(t, err)
 	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
 	refused("1 wait in quarantine")

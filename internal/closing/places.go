@@ -7,7 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -23,33 +23,33 @@ func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, er
 		return Standing{}, err
 	}
 	places := c.cfg.Store.Places(id, stored.Spec.Places())
-	closes, errs := each(places, func(_ int, k *shards.Shard) (stream.Entry, error) {
+	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) {
 		return k.Close(ctx, id, early, stored.Packets)
 	})
 	lost := slices.ContainsFunc(errs, func(err error) bool {
-		return errors.Is(err, shards.ErrLost) || errors.Is(err, shards.ErrNotInRedis)
+		return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrNotInRedis)
 	})
 	for j, k := range places {
-		if lost && errors.Is(errs[j], shards.ErrRefilling) {
+		if lost && errors.Is(errs[j], store.ErrRefilling) {
 			closes[j], errs[j] = k.Close(ctx, id, early, 0)
 		}
 	}
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// Standing tells how far the end of a campaign is, and changes nothing. shards.ErrNotClosed if it was not closed on
+// Standing tells how far the end of a campaign is, and changes nothing. store.ErrNotClosed if it was not closed on
 // each of its places.
 func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
 	places, err := c.places(ctx, id)
 	if err != nil {
 		return Standing{}, err
 	}
-	closes, errs := each(places, func(_ int, k *shards.Shard) (stream.Entry, error) { return k.CloseOf(ctx, id) })
+	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) { return k.CloseOf(ctx, id) })
 	return c.standing(ctx, id, places, closes, errs)
 }
 
 // places are the shards on which a campaign lives. The ledger knows, also when Redis has lost the campaign.
-func (c *Closer) places(ctx context.Context, id string) ([]*shards.Shard, error) {
+func (c *Closer) places(ctx context.Context, id string) ([]*store.Shard, error) {
 	stored, err := c.stored(ctx, id)
 	if err != nil {
 		return nil, err
@@ -66,9 +66,9 @@ func (c *Closer) stored(ctx context.Context, id string) (ledger.StoredCampaign, 
 }
 
 // each calls all places at once, and returns the answer and the error of each.
-func each[T any](places []*shards.Shard, call func(int, *shards.Shard) (T, error)) ([]T, []error) {
+func each[T any](places []*store.Shard, call func(int, *store.Shard) (T, error)) ([]T, []error) {
 	list := make([]T, len(places))
-	errs := shards.Each(len(places), func(j int) (err error) {
+	errs := store.Each(len(places), func(j int) (err error) {
 		list[j], err = call(j, places[j])
 		return err
 	})
@@ -76,7 +76,7 @@ func each[T any](places []*shards.Shard, call func(int, *shards.Shard) (T, error
 }
 
 // standing adds what the ledger and the group tell to the close entries, or to why there is none.
-func (c *Closer) standing(ctx context.Context, id string, places []*shards.Shard, closes []stream.Entry,
+func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
 	errs []error) (out Standing, err error) {
 	notThere := c.cfg.Store.Campaign(id).Joined(places, errs)
 	if notThere != nil && !allGone(errs) {
@@ -95,7 +95,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*shards.Shard
 		}
 		return out, nil
 	}
-	finished, errs := each(places, func(j int, k *shards.Shard) (int64, error) {
+	finished, errs := each(places, func(j int, k *store.Shard) (int64, error) {
 		n, _, err := k.GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 without a group
 		return n, err
 	})
@@ -118,7 +118,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*shards.Shard
 // allGone tells that the campaign has left Redis, or is leaving it: no place refuses for another reason.
 func allGone(errs []error) bool {
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+		if err != nil && !errors.Is(err, store.ErrNotInRedis) {
 			return false
 		}
 	}
@@ -131,9 +131,9 @@ func (c *Closer) note(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return c.cfg.Store.Campaign(id).Joined(places, shards.Each(len(places), func(j int) error {
+	return c.cfg.Store.Campaign(id).Joined(places, store.Each(len(places), func(j int) error {
 		_, err := places[j].Refunded(ctx, id)
-		if errors.Is(err, shards.ErrNotInRedis) {
+		if errors.Is(err, store.ErrNotInRedis) {
 			err = nil
 		}
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -23,7 +23,7 @@ import (
 // granted.
 type spread struct {
 	*bundle
-	places []*shards.Shard
+	places []*store.Shard
 	faults *faults
 }
 
@@ -43,10 +43,10 @@ func setupSpread(t *testing.T) *spread {
 		shard := k
 		_, err := shard.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
-		_, err = shard.CreateCampaign(t.Context(), &shards.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
+		_, err = shard.CreateCampaign(t.Context(), &store.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
 			Share: share, ShareAmount: hongbao.Amount(10 * share), Fields: fields})
 		require.NoError(t, err)
-		_, err = shard.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: int64(j) + 1, Step: 3,
+		_, err = shard.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: int64(j) + 1, Step: 3,
 			Amounts: slices.Repeat([]hongbao.Amount{10}, int(share))})
 		require.NoError(t, err)
 		require.NoError(t, shard.SetState(t.Context(), "rain", "open", "loading"))
@@ -61,7 +61,7 @@ func setupSpread(t *testing.T) *spread {
 }
 
 // settleOn has the group finish everything on a place.
-func (s *spread) settleOn(k *shards.Shard) {
+func (s *spread) settleOn(k *store.Shard) {
 	s.t.Helper()
 	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
 	require.NoError(s.t, err)
@@ -136,7 +136,7 @@ func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // tagOf is what the keys of a shard begin with.
-func tagOf(k *shards.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
+func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
 
 // A dead letter of any of its shards may still be paid.
 func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
@@ -173,9 +173,9 @@ func TestCloseWithASilentShard(t *testing.T) {
 		if j == 0 {
 			require.Equal(t, []string{"open", "closed", "closed"}, s.states())
 			_, err = s.Standing(t.Context(), "rain")
-			require.ErrorIs(t, err, shards.ErrNotClosed)
+			require.ErrorIs(t, err, store.ErrNotClosed)
 			_, err = s.Refund(t.Context(), order(70, time.Minute))
-			require.ErrorIs(t, err, shards.ErrNotClosed)
+			require.ErrorIs(t, err, store.ErrNotClosed)
 		}
 	}
 	standing, err := s.Close(t.Context(), "rain", true)
@@ -248,7 +248,7 @@ func TestEndOfPlacesDies(t *testing.T) {
 func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
-	over := func(k *shards.Shard) {
+	over := func(k *store.Shard) {
 		require.NoError(t, s.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "to", 1001).Err())
 	}
 	_, err := s.Close(t.Context(), "rain", false)
@@ -275,9 +275,9 @@ func TestCloseWithALostPlace(t *testing.T) {
 	s := setupSpread(t)
 	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Keys.Campaign("rain")).Err())
 	_, err := s.Close(t.Context(), "rain", true)
-	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
 	_, err = s.Refund(t.Context(), order(70, 0))
-	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
 	require.Zero(t, s.ledger.posts)
 }
 
@@ -289,13 +289,13 @@ func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	s.faults.set(tagOf(s.places[2]), -1)
 	require.NoError(t, s.rdb.HSet(t.Context(), s.places[1].Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err := s.Close(t.Context(), "rain", true)
-	require.ErrorIs(t, err, shards.ErrLost)
+	require.ErrorIs(t, err, store.ErrLost)
 	require.False(t, hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("shard %d: script close", s.places[2].Index()))
 	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Keys.Campaign("rain")).Err())
 	_, err = s.Close(t.Context(), "rain", true)
-	require.ErrorIs(t, err, shards.ErrNotInRedis)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 }
 
@@ -374,16 +374,16 @@ func TestRetireWithoutTheHome(t *testing.T) {
 }
 
 // refundedOn makes a campaign that has its only place on this shard, and was refunded after rain was.
-func (s *spread) refundedOn(k *shards.Shard) (id string) {
+func (s *spread) refundedOn(k *store.Shard) (id string) {
 	s.t.Helper()
 	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
 		id = fmt.Sprint("alone-", i)
 	}
 	shard := k
-	_, err := shard.CreateCampaign(s.t.Context(), &shards.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
+	_, err := shard.CreateCampaign(s.t.Context(), &store.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
 		ShareAmount: 100, Fields: fields})
 	require.NoError(s.t, err)
-	_, err = shard.LoadChunk(s.t.Context(), &shards.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
+	_, err = shard.LoadChunk(s.t.Context(), &store.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
 		Amounts: slices.Repeat([]hongbao.Amount{10}, 10)})
 	require.NoError(s.t, err)
 	require.NoError(s.t, shard.SetState(s.t.Context(), id, "open", "loading"))
@@ -400,16 +400,16 @@ func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
 	s.ledger.packets = 16
-	require.NoError(t, s.places[1].Announce(t.Context(), &shards.Announcement{
+	require.NoError(t, s.places[1].Announce(t.Context(), &store.Announcement{
 		Campaign: "rain", Hash: "h", Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50,
 	}))
 	_, err := s.Close(t.Context(), "rain", true)
-	require.ErrorIs(t, err, shards.ErrRefilling)
+	require.ErrorIs(t, err, store.ErrRefilling)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.Equal(t, []string{"open", "open", "open"}, s.states())
 	require.NoError(t, s.rdb.HSet(t.Context(), s.places[2].Keys.Campaign("rain"), "state", "frozen").Err())
 	_, err = s.Close(t.Context(), "rain", true)
-	require.ErrorIs(t, err, shards.ErrLost)
+	require.ErrorIs(t, err, store.ErrLost)
 	require.Equal(t, []string{"closed", "closed", "frozen"}, s.states())
 	for j, left := range []int64{3, 2} {
 		e, err := s.places[j].CloseOf(t.Context(), "rain")

@@ -11,12 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // RetirerConfig of a Retirer. Every field but Grace must be set.
 type RetirerConfig struct {
-	Store *shards.Store
+	Store *store.Store
 	Locks Locker
 	Log   *zap.Logger
 	// How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger.
@@ -76,7 +76,7 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 }
 
 // shard goes on with the other campaigns where one can't leave yet.
-func (r *Retirer) shard(ctx context.Context, k *shards.Shard) (gone []string, err error) {
+func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err error) {
 	away := map[int]error{} // homes that do not answer; each is asked once
 	for {
 		due, err := k.DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
@@ -104,7 +104,7 @@ func (r *Retirer) shard(ctx context.Context, k *shards.Shard) (gone []string, er
 
 // purge takes a campaign out of its home, then out of this shard. A place that does not have it while the home does looks
 // like one that has lost it. Once the home does not have it either, grabs are told that there is no such campaign.
-func (r *Retirer) purge(ctx context.Context, k *shards.Shard, id string, away map[int]error) (time.Duration, error) {
+func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, away map[int]error) (time.Duration, error) {
 	home := r.cfg.Store.Home(id)
 	if err := away[home.Index()]; err != nil {
 		return 0, err
@@ -125,8 +125,8 @@ func (r *Retirer) purge(ctx context.Context, k *shards.Shard, id string, away ma
 }
 
 // leaveHome is for a campaign of which another shard says that it was refunded; the home may not have been told.
-func (r *Retirer) leaveHome(ctx context.Context, home *shards.Shard, id string) (left time.Duration, err error) {
-	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+func (r *Retirer) leaveHome(ctx context.Context, home *store.Shard, id string) (left time.Duration, err error) {
+	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, store.ErrNotInRedis) {
 		return 0, err
 	}
 	return home.PurgeCampaign(ctx, id, r.cfg.Grace)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/closing"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -28,7 +28,7 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	b.close()
 	b.settle(3)
 	taken, _, err := b.k.TakeLock(t.Context(),
-		&shards.LockCall{Name: "refund", Token: "me", Lease: time.Second})
+		&store.LockCall{Name: "refund", Token: "me", Lease: time.Second})
 	require.NoError(t, err)
 	require.True(t, taken, "the refund's lock")
 	_, err = b.Refund(t.Context(), order(70, 0))

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -99,8 +99,8 @@ func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error
 type bundle struct {
 	t      *testing.T
 	rdb    *redis.Client
-	store  *shards.Store
-	k      *shards.Shard
+	store  *store.Store
+	k      *store.Shard
 	ledger *memLedger
 	locks  closing.Locker
 	log    *zap.Logger
@@ -128,13 +128,13 @@ var fields = []string{
 func setupBare(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	rdb := server.Client(t)
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	b := &bundle{
 		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]payment.Refund{}},
 	}
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return b
 }
 
@@ -144,9 +144,9 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	_, err := b.k.CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
 	_, err = b.k.CreateCampaign(t.Context(),
-		&shards.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields})
+		&store.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields})
 	require.NoError(t, err)
-	_, err = b.k.LoadChunk(t.Context(), &shards.Chunk{Campaign: "rain", Hash: "h", First: 1,
+	_, err = b.k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: 1,
 		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
 	require.NoError(t, err)
 	require.NoError(t, b.k.SetState(t.Context(), "rain", "open", "loading"))
@@ -156,9 +156,9 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 }
 
 // grab has users granted a packet each on a shard.
-func (b *bundle) grab(k *shards.Shard, users ...string) {
+func (b *bundle) grab(k *store.Shard, users ...string) {
 	b.t.Helper()
-	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e6}
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6}
 	for _, u := range users {
 		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "rain", User: u})
 	}
@@ -188,7 +188,7 @@ func (b *bundle) close() closing.Standing {
 }
 
 // bury makes a dead letter of a grant of a campaign on a shard.
-func (b *bundle) bury(k *shards.Shard, campaign string) {
+func (b *bundle) bury(k *store.Shard, campaign string) {
 	b.t.Helper()
 	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("balance"), Values: []string{
 		"group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // unsafeNames lists what unsafe.allow may name.
@@ -51,7 +51,7 @@ func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
 		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or nobody is paid", SinkBalance, SinkKafka)
 	}
-	if err := shards.CheckSpace(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
+	if err := store.CheckSpace(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
 		l.bad("deployment.key_prefix", "%.80q: want 1 to 32 bytes without {, }, : or white space", c.Deployment.KeyPrefix)
 	}
 	for _, sink := range []string{SinkBalance, SinkKafka} {

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/remote"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 	Console    Console
 	Publisher  publish.Config
 	Kafka      Kafka
-	Loader     shards.LoaderConfig
+	Loader     store.LoaderConfig
 	Plans      campaign.PlansConfig
 	Retirer    closing.RetirerConfig
 	Producer   producer.Config

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -30,9 +30,9 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	name, err := rdb.ClientGetName(t.Context()).Result()
 	require.NoError(t, err)
 	require.Equal(t, "hongbao", name)
-	st, err := shards.Of(rdb, c.Space())
+	st, err := store.Of(rdb, c.Space())
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	_, err = st.Shard(0).CreateGroup(t.Context(), SinkBalance)
 	require.NoError(t, err)
 

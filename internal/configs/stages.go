@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/publish"
 	"github.com/hongbao-project/hongbao/internal/remote"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -28,8 +28,8 @@ func (c *Config) CloserConfig() closing.Config {
 }
 
 // LockConfig is complete. A lock outlives a process that died as long as its entries do.
-func (c *Config) LockConfig() shards.LockConfig {
-	out := knob.Defaults[shards.LockConfig]()
+func (c *Config) LockConfig() store.LockConfig {
+	out := knob.Defaults[store.LockConfig]()
 	out.Lease = c.Consumer.Lease
 	return out
 }
@@ -72,8 +72,8 @@ func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 
 // ClaimsConfig is that of the Kafka sink's claims, complete but for Owner. Claims of live owners are
 // handed over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
-func (c *Config) ClaimsConfig() shards.ClaimsConfig {
-	return shards.ClaimsConfig{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
+func (c *Config) ClaimsConfig() store.ClaimsConfig {
+	return store.ClaimsConfig{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
 
 // LedgerConfig is complete. Its DSN may hold a password.

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -38,14 +38,14 @@ func stages(t *testing.T, c *Config) error {
 	defer rdb.Close()
 	reads := c.ReadsClient()
 	defer reads.Close()
-	st, err := shards.Of(rdb, c.Space())
+	st, err := store.Of(rdb, c.Space())
 	if err != nil {
 		return err
 	}
 	return cmp.Or(grabs(c, rdb, st), works(c, rdb, reads, st), settles(c), ends(c, st), publishes(c, st))
 }
 
-func grabs(c *Config, rdb redis.UniversalClient, st *shards.Store) error {
+func grabs(c *Config, rdb redis.UniversalClient, st *store.Store) error {
 	_, load := st.Loader(c.Loader)
 	pl := c.Plans
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
@@ -58,7 +58,7 @@ func grabs(c *Config, rdb redis.UniversalClient, st *shards.Store) error {
 	return cmp.Or(load, plans, grab, sv.Check(), c.Console.Check())
 }
 
-func works(c *Config, rdb, reads redis.UniversalClient, st *shards.Store) error {
+func works(c *Config, rdb, reads redis.UniversalClient, st *store.Store) error {
 	var work error
 	for _, sink := range []string{SinkBalance, SinkKafka} {
 		w := c.ConsumerConfig(sink)
@@ -81,7 +81,7 @@ func settles(c *Config) error {
 	return cmp.Or(l.Check(), re.Check(), ba.Check())
 }
 
-func ends(c *Config, st *shards.Store) error {
+func ends(c *Config, st *store.Store) error {
 	locks, err := st.Locks(c.LockConfig())
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func ends(c *Config, st *shards.Store) error {
 	return cmp.Or(retire, end)
 }
 
-func publishes(c *Config, st *shards.Store) error {
+func publishes(c *Config, st *store.Store) error {
 	cl := c.ClaimsConfig()
 	cl.Owner = "w1"
 	claims, err := st.Claims(cl)

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
@@ -319,7 +319,7 @@ func (d *desk) plant(id, grant string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	st, err := shards.Of(rdb, d.cfg.Space())
+	st, err := store.Of(rdb, d.cfg.Space())
 	require.NoError(d.t, err)
 	k := st.Home(id)
 	seq, err := rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -23,7 +23,7 @@ func (d *desk) buried(reason string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	st, err := shards.Of(rdb, d.cfg.Space())
+	st, err := store.Of(rdb, d.cfg.Space())
 	require.NoError(d.t, err)
 	k, ctx := st.Shard(0), d.t.Context()
 	_, err = k.CreateGroup(ctx, "balance")
@@ -34,7 +34,7 @@ func (d *desk) buried(reason string) {
 	require.NoError(d.t, err)
 	for _, e := range entries {
 		for i := range e.Grants {
-			_, err := k.DeadLetter(ctx, shards.Letter{Group: "balance", Consumer: "digger", EntryID: e.ID,
+			_, err := k.DeadLetter(ctx, store.Letter{Group: "balance", Consumer: "digger", EntryID: e.ID,
 				Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent, Reason: reason, Attempts: 3})
 			require.NoError(d.t, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -63,8 +63,8 @@ var told = []struct {
 	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
 	{deadletter.ErrNoLetter, "unknown_letter"}, {replay.ErrOtherReplay, "replay_differs"},
 	{closing.ErrAmount, "wrong_amount"}, {closing.ErrMissing, "grants_missing"},
-	{app.ErrBusy, "busy"}, {shards.ErrFrozen, "frozen"}, {shards.ErrLost, "campaign_lost"}, {shards.ErrNotClosed, "not_closed"},
-	{shards.ErrNotInRedis, "not_loaded"},
+	{app.ErrBusy, "busy"}, {store.ErrFrozen, "frozen"}, {store.ErrLost, "campaign_lost"}, {store.ErrNotClosed, "not_closed"},
+	{store.ErrNotInRedis, "not_loaded"},
 }
 
 // shortly is how long a caller waits after 503.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // stocked are the amounts in a campaign's stocks, as Redis has them.
@@ -18,7 +18,7 @@ func (d *desk) stocked(id string, places int) map[string]bool {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
 	defer func() { require.NoError(d.t, rdb.Close()) }()
-	st, err := shards.Of(rdb, d.cfg.Space())
+	st, err := store.Of(rdb, d.cfg.Space())
 	require.NoError(d.t, err)
 	amounts := map[string]bool{}
 	for _, k := range st.Places(id, places) {

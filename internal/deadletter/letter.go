@@ -112,7 +112,7 @@ func (l *Letter) Facts() (hongbao.Grant, bool) {
 // Resolved is a letter that a person has decided.
 type Resolved struct {
 	Letter
-	// Decision is shards.Requeued or shards.Dropped.
+	// Decision is store.Requeued or store.Dropped.
 	Decision, By, Why string
 }
 

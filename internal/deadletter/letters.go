@@ -11,14 +11,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Letters are the dead letters of a deployment. Its methods may be called at once.
-type Letters struct{ store *shards.Store }
+type Letters struct{ store *store.Store }
 
 // New returns the dead letters of a deployment.
-func New(store *shards.Store) *Letters { return &Letters{store} }
+func New(st *store.Store) *Letters { return &Letters{st} }
 
 // Filter picks dead letters. A zero field picks all.
 type Filter struct {
@@ -69,13 +69,13 @@ func (f *Filter) matches(l *Letter) bool {
 }
 
 // eachRaw calls fn for pages of a stream of letters, after an id; "" begins.
-func eachRaw(after string, read func(first string, n int) ([]shards.RawEntry, error),
-	fn func([]shards.RawEntry) error) error {
+func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, error),
+	fn func([]store.RawEntry) error) error {
 	from := "-"
 	if after != "" {
 		from = "(" + after
 	}
-	for page, err := range shards.Pages(from, read) {
+	for page, err := range store.Pages(from, read) {
 		if err == nil {
 			err = fn(page)
 		}
@@ -96,10 +96,10 @@ func (l *Letters) Each(ctx context.Context, sink string, shard int, after string
 type span struct{ after, last string }
 
 func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
-	read := func(first string, n int) ([]shards.RawEntry, error) {
+	read := func(first string, n int) ([]store.RawEntry, error) {
 		return l.store.Shard(p.Shard).Letters(ctx, p.Sink, first, s.last, n)
 	}
-	return eachRaw(s.after, read, func(raw []shards.RawEntry) error {
+	return eachRaw(s.after, read, func(raw []store.RawEntry) error {
 		page := make([]Letter, len(raw))
 		for i := range raw {
 			page[i] = parse(p.Sink, p.Shard, raw[i].ID, raw[i].Values)
@@ -110,10 +110,10 @@ func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter)
 
 // EachResolved calls fn for a sink's resolved letters on a shard, in the order of the decisions.
 func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
-	read := func(first string, n int) ([]shards.RawEntry, error) {
+	read := func(first string, n int) ([]store.RawEntry, error) {
 		return l.store.Shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
 	}
-	return eachRaw("", read, func(raw []shards.RawEntry) error {
+	return eachRaw("", read, func(raw []store.RawEntry) error {
 		for i := range raw {
 			r := parseResolved(sink, shard, raw[i].Values)
 			fn(&r)
@@ -135,7 +135,7 @@ func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]b
 		return nil, err
 	}
 	return seqs, l.EachResolved(ctx, sink, shard, func(r *Resolved) {
-		if r.Decision == shards.Dropped {
+		if r.Decision == store.Dropped {
 			seqs[r.Seq] = true
 		}
 	})
@@ -172,7 +172,7 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 // at gives a context for work on a shard that begins now: it changes nothing once the shard was opened anew.
 func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
 	head, err := l.store.Shard(shard).Head(ctx)
-	return shards.WithEpoch(ctx, head.Epoch), err
+	return store.WithEpoch(ctx, head.Epoch), err
 }
 
 // each calls fn for pages of letters that the pick's filter picks, each of one sink and shard, and the ID of the last

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
@@ -114,7 +114,7 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	g := deadlettertest.Grant(0, 1)
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Store.Shard(0).Keys.Events(),
 		ID: fmt.Sprintf("%d-1", int64(deadlettertest.Began)), Values: []string{"3",
-			fmt.Sprintf("grant snow 1 1 %d CNY\n%s\n9 9 u9 - -", g.Time.UnixMilli(), shards.GrantLine(&g))}}).Err())
+			fmt.Sprintf("grant snow 1 1 %d CNY\n%s\n9 9 u9 - -", g.Time.UnixMilli(), store.GrantLine(&g))}}).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), w.Store.Shard(0).Keys.Meta(), "seq", 2).Err())
 	w.Bury(t, 0, 1, hongbao.ClassPermanent)
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0]
@@ -355,7 +355,7 @@ func TestRequeueOfAnotherEpoch(t *testing.T) {
 	cfg := delivery.Options{Handler: w.Target, BatchGrants: 1, Patience: time.Second}
 	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
 	report, err := l.Requeue(t.Context(), cfg, pick, ann, false)
-	require.ErrorIs(t, err, shards.ErrStale)
+	require.ErrorIs(t, err, store.ErrStale)
 	require.EqualValues(t, 1, report.Resolved)
 	require.Equal(t, "0-4 0-7 0-0 1-5", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/answers"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Decider is who decides about dead letters, and why. Both are kept with the letter.
@@ -122,7 +122,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 // Drop decides that nobody is to deliver the picked letters. They leave the dead letters and stand among the decided
 // ones. A dry run only counts.
 func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*Report, error) {
-	r := newReport(shards.Dropped, dryRun)
+	r := newReport(store.Dropped, dryRun)
 	if err := who.Check(); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
 	}
@@ -146,7 +146,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 
 // resolve ends a letter as the report says.
 func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report) error {
-	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &shards.Decision{
+	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &store.Decision{
 		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
 	})
 	switch {
@@ -168,7 +168,7 @@ func RequeueSink(sink string) string { return "requeue-" + sink }
 // RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
 func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who Decider,
 	dryRun bool) (*Report, error) {
-	r := newReport(shards.Requeued, dryRun)
+	r := newReport(store.Requeued, dryRun)
 	err := who.Check()
 	if !dryRun { // that calls no Handler, and needs none
 		err = errors.Join(err, o.Check())
@@ -284,7 +284,7 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	if r.Gone > 0 {
 		fmt.Fprintf(&b, "%d were gone: another decision ended them first; `hongbao journal` names it.", r.Gone)
-		if r.Decision == shards.Requeued {
+		if r.Decision == store.Requeued {
 			b.WriteString(" They were delivered all the same.")
 		}
 		b.WriteByte('\n')

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Undecided counts grants of a campaign that wait for a person. The ledger may still pay each of them, so nothing of the
@@ -20,7 +20,7 @@ type Quarantine interface {
 }
 
 // Undecided finds the undecided grants of a campaign on its places. sink is the ledger's.
-func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*shards.Shard,
+func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*store.Shard,
 	of Quarantine) (u Undecided, err error) {
 	for _, k := range places {
 		err := l.Each(ctx, sink, k.Index(), "", func(page []Letter) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // MaxBatch bounds Options.BatchGrants.
@@ -116,7 +116,7 @@ func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Result
 		case e == nil:
 			delivered = append(delivered, grants[i])
 			continue
-		case hongbao.ClassOf(e) == hongbao.ClassBroken || errors.Is(e, shards.ErrStale):
+		case hongbao.ClassOf(e) == hongbao.ClassBroken || errors.Is(e, store.ErrStale):
 			err = cmp.Or(err, e)
 		}
 		left, errs = append(left, grants[i]), append(errs, e)

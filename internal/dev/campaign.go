@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // campaignID names the campaign that is there to try; with a number behind it, once the first one is over.
@@ -32,9 +32,9 @@ func readyCampaign(ctx context.Context, a *app.App) (hongbao.Campaign, error) {
 			return has.Spec, err
 		case !found:
 			return create(ctx, a, id, "A rain to try")
-		case has.Redis == nil || has.Redis.State == shards.StateLoading: // it was stopped on the way
+		case has.Redis == nil || has.Redis.State == store.StateLoading: // it was stopped on the way
 			return a.Load(ctx, id)
-		case has.Redis.State == shards.StateOpen && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
+		case has.Redis.State == store.StateOpen && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
 			return has.Spec, nil
 		}
 		id = fmt.Sprintf("%s-%d", campaignID, n)

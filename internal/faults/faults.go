@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/proxy"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // The faults, as the console's buttons name them.
@@ -36,7 +36,7 @@ type Workers interface {
 // Config of Faults. All but Audit is required.
 type Config struct {
 	// Store is by a client that does not go by RedisProxy.
-	Store *shards.Store
+	Store *store.Store
 	// Balance and Kafka name the sinks.
 	Balance, Kafka string
 	// Lease is how long a worker's entries are its own after it last said so: consumer.lease.
@@ -75,12 +75,12 @@ type Faults struct {
 // Of makes the faults of a deployment on this machine. direct is its DirectRedis.
 func Of(d *local.Deployment, direct redis.UniversalClient, tell *local.Teller,
 	audit func(context.Context) (string, error)) (*Faults, error) {
-	store, err := shards.Of(direct, d.Config.Space())
+	st, err := store.Of(direct, d.Config.Space())
 	if err != nil {
 		return nil, err
 	}
 	return New(Config{
-		Store: store, Balance: configs.SinkBalance, Kafka: configs.SinkKafka, Lease: d.Config.Consumer.Lease,
+		Store: st, Balance: configs.SinkBalance, Kafka: configs.SinkKafka, Lease: d.Config.Consumer.Lease,
 		Workers: d.Workers, RedisProxy: d.Servers.Proxies.Redis, KafkaProxy: d.Servers.Proxies.Kafka, Audit: audit,
 		Say: func(sentence string) { tell.Say("%s", sentence) },
 	})

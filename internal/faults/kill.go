@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -30,7 +30,7 @@ const (
 // held is what a killed worker held for a sink on a shard.
 type held struct {
 	sink     string
-	shard    *shards.Shard
+	shard    *store.Shard
 	consumer string
 	ends     time.Time // of its lease on the first entry
 	entries  map[string]seqs
@@ -77,7 +77,7 @@ func (f *Faults) victim(ctx context.Context) (w local.Worker, err error) {
 			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
 		}
 		holds := map[int]int64{}
-		err := f.each(sinks, func(sink string, shard *shards.Shard) error {
+		err := f.each(sinks, func(sink string, shard *store.Shard) error {
 			workers, err := shard.Workers(ctx, sink)
 			for _, w := range workers {
 				holds[processOf(w.Name)] += w.Holds
@@ -91,11 +91,11 @@ func (f *Faults) victim(ctx context.Context) (w local.Worker, err error) {
 }
 
 // each calls do for each of the sinks and each shard. A group that is not there yet is passed over.
-func (f *Faults) each(sinks []string, do func(sink string, shard *shards.Shard) error) error {
+func (f *Faults) each(sinks []string, do func(sink string, shard *store.Shard) error) error {
 	for _, sink := range sinks {
 		for i := range f.cfg.Store.Len() {
 			err := do(sink, f.cfg.Store.Shard(i))
-			if err != nil && !errors.Is(err, shards.ErrNoGroup) {
+			if err != nil && !errors.Is(err, store.ErrNoGroup) {
 				return err
 			}
 		}
@@ -146,7 +146,7 @@ func (f *Faults) now(number int) local.Worker {
 
 // heldBy reads what a process holds.
 func (f *Faults) heldBy(ctx context.Context, w local.Worker) (list []*held, err error) {
-	err = f.each([]string{f.cfg.Balance, f.cfg.Kafka}, func(sink string, shard *shards.Shard) error {
+	err = f.each([]string{f.cfg.Balance, f.cfg.Kafka}, func(sink string, shard *store.Shard) error {
 		workers, err := shard.Workers(ctx, sink)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/proxy"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // How many answers are lost at a time. A lost answer of Kafka costs its worker a search in the topic.
@@ -46,7 +46,7 @@ func (l lost) String() string {
 
 // loseAnswers lets Redis and Kafka act, and drops the answers.
 func (f *Faults) loseAnswers(ctx context.Context) error {
-	servers, err := shards.Inspect(ctx, f.cfg.Store.Redis())
+	servers, err := store.Inspect(ctx, f.cfg.Store.Redis())
 	if err != nil {
 		return fmt.Errorf("ask Redis how it knows its scripts: %w", err)
 	}
@@ -57,7 +57,7 @@ func (f *Faults) loseAnswers(ctx context.Context) error {
 	if already {
 		return hongbao.Errorf(hongbao.ClassConflict, "answers are being lost already")
 	}
-	names := shards.ScriptNames(servers[0].RunID)
+	names := store.ScriptNames(servers[0].RunID)
 	f.Tell("The next %d answers of Redis and the next %d of Kafka are lost: the servers act, and nobody hears of it.",
 		redisAnswers, kafkaAnswers)
 	redis := f.cfg.RedisProxy.SwallowKinds(redisAnswers, eachScript, func(request []byte) string {

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/local"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/proxy"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
@@ -40,8 +40,8 @@ type fixture struct {
 	*Faults
 	t     *testing.T
 	rdb   *redis.Client
-	store *shards.Store
-	shard *shards.Shard
+	store *store.Store
+	shard *store.Shard
 	kafka *proxy.Proxy
 	redis *proxy.Proxy
 	crew  *crew
@@ -84,10 +84,10 @@ func setup(t *testing.T) *fixture {
 		crew: &crew{list: []local.Worker{{Number: 1, PID: 101}, {Number: 2, PID: 102}}, onKill: func() {}}}
 	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
 	var err error
-	f.store, err = shards.Of(f.rdb, space)
+	f.store, err = store.Of(f.rdb, space)
 	require.NoError(t, err)
 	f.shard = f.store.Shard(0)
-	require.NoError(t, f.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, f.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
 	f.Faults, err = New(Config{Store: f.store, Balance: "balance", Kafka: "kafka", Lease: lease, Workers: f.crew,
 		RedisProxy: f.redis, KafkaProxy: f.kafka, Say: func(s string) { t.Log(s) },

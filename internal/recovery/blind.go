@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // An opening without the ledger raises the epoch by at least blindEpochs: the ledger may know later openings.
@@ -48,9 +48,9 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by, why string) e
 	}
 	now := time.Now()
 	epoch := blindEpoch(v.Epoch, now)
-	list := append(slices.Clone(v.Unrecorded), shards.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(), By: by, Why: why,
+	list := append(slices.Clone(v.Unrecorded), store.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(), By: by, Why: why,
 		Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
-	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, &shards.Reopening{
+	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, &store.Reopening{
 		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks})
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: look again", v.Shard)
@@ -100,7 +100,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 }
 
 // keepOpening is KeepOpening for an open shard.
-func (r *Recoverer) keepOpening(ctx context.Context, k *shards.Shard, v *Verdict, text string) error {
+func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict, text string) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -58,7 +58,7 @@ func TestOpeningWithoutTheLedger(t *testing.T) {
 	w.restart(t, old)
 	w.opensBlind(t, 0, "the database burns")
 	require.Equal(t, 2, outcomes(w.grab(t, w.rdb, 2))[hongbao.OutcomeGranted])
-	require.ErrorIs(t, w.shard().CheckRecorded(ctx), shards.ErrUnrecorded)
+	require.ErrorIs(t, w.shard().CheckRecorded(ctx), store.ErrUnrecorded)
 	epoch, before := w.epochs(t)
 	require.Greater(t, epoch, before+1<<20)
 
@@ -87,7 +87,7 @@ func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 		"and once more with the ledger": func(t *testing.T, w *world) {
 			w.restart(t, "")
 			require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
-			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), shards.ErrUnrecorded, "it is frozen")
+			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), store.ErrUnrecorded, "it is frozen")
 			w.opens(t)
 			testkit.Eventually(t, 20*time.Second, func() bool {
 				return w.rec.Tend(t.Context(), 1) == nil && w.store.Shard(1).CheckRecorded(t.Context()) == nil
@@ -150,8 +150,8 @@ func TestTheLedgerKnewMore(t *testing.T) {
 			w.opensBlind(t, 0, "the database burns")
 			require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
 			_, err := w.shard().OpenHead(t.Context())
-			require.ErrorIs(t, err, shards.ErrFrozen)
-			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), shards.ErrUnrecorded)
+			require.ErrorIs(t, err, store.ErrFrozen)
+			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), store.ErrUnrecorded)
 			require.Equal(t, 1, w.logs.FilterMessageSnippet("the ledger knows more").Len())
 
 			if name != "an epoch" {
@@ -165,7 +165,7 @@ func TestTheLedgerKnewMore(t *testing.T) {
 			redis, inLedger := w.epochs(t)
 			require.Equal(t, redis, inLedger)
 			state, _ := w.state(t)
-			require.Equal(t, shards.StateFrozen, state)
+			require.Equal(t, store.StateFrozen, state)
 			words, err := w.ledger.AcceptedLosses(t.Context(), 10)
 			require.NoError(t, err)
 			require.Len(t, words, 2)
@@ -194,7 +194,7 @@ func TestALossNeedsTheLedger(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorContains(t, rec.Accept(t.Context(), verdicts[0], "ann", "no time"), "can't be opened without the ledger")
 			_, err = w.shard().OpenHead(t.Context())
-			require.ErrorIs(t, err, shards.ErrFrozen)
+			require.ErrorIs(t, err, store.ErrFrozen)
 		})
 	}
 }
@@ -232,7 +232,7 @@ func TestLateWitnessOfAnOpeningWithoutTheLedger(t *testing.T) {
 	require.Equal(t, 1, outcomes(w.grab(t, w.rdb, 1))[hongbao.OutcomeGranted], "the fault fired")
 	late.watch(t)
 	w.isFrozen(t)
-	require.Contains(t, <-late.alarms, shards.LostData+": shard 0: event 15 was seen in epoch 1")
+	require.Contains(t, <-late.alarms, store.LostData+": shard 0: event 15 was seen in epoch 1")
 }
 
 // Redis loses that the mark was removed, and nothing else: the ledger's later events are those of the opening.
@@ -279,7 +279,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 	person := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
 	verdicts, err := person.Verdicts(t.Context())
 	require.NoError(t, err)
-	worker := &shards.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
+	worker := &store.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
 	taken, _, err := w.shard().TakeLock(t.Context(), worker)
 	require.NoError(t, err)
 	require.True(t, taken)

@@ -13,14 +13,14 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-func (w *world) loader(t *testing.T) *shards.Loader {
+func (w *world) loader(t *testing.T) *store.Loader {
 	t.Helper()
-	s, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000, Pause: w.ledger.CampaignPause})
+	s, err := w.store.Loader(store.LoaderConfig{Chunk: 1000, Pause: w.ledger.CampaignPause})
 	require.NoError(t, err)
 	return s
 }
@@ -60,11 +60,11 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 		w.restart(t, files)
 		if files != "" {
 			state, _ := w.state(t)
-			require.Equal(t, shards.StateOpen, state, "the fault fired")
+			require.Equal(t, store.StateOpen, state, "the fault fired")
 		}
 		w.opens(t)
 		state, by := w.state(t)
-		require.Equal(t, shards.StatePaused, state)
+		require.Equal(t, store.StatePaused, state)
 		require.Equal(t, "ann", by)
 		require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomePaused: 1}, outcomes(w.grab(t, w.rdb, 1)))
 		c, err := w.shard().SinkControl(ctx, "balance")
@@ -91,12 +91,12 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 // its way to the ledger once more: the later one counts.
 func TestTheLaterDecisionCounts(t *testing.T) {
 	t.Parallel()
-	for _, want := range []string{shards.StateOpen, shards.StatePaused} {
+	for _, want := range []string{store.StateOpen, store.StatePaused} {
 		for _, redisHasFirst := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, Redis has the first one %t", want, redisHasFirst), func(t *testing.T) {
 				t.Parallel()
-				first, second := shards.Campaign.Pause, shards.Campaign.Resume
-				if want == shards.StatePaused {
+				first, second := store.Campaign.Pause, store.Campaign.Resume
+				if want == store.StatePaused {
 					first, second = second, first
 				}
 				w := setup(t)
@@ -172,7 +172,7 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		kept, err := w.ledger.CampaignPause(ctx, id)
 		require.NoError(t, err)
-		return kept.Value == shards.StateOpen && kept.By == "bob"
+		return kept.Value == store.StateOpen && kept.By == "bob"
 	}, "a worker brings it to the ledger")
 	stop()
 	require.NoError(t, <-done)
@@ -203,7 +203,7 @@ func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
 		for i := range 2 {
 			state, _, err := w.store.Shard(i).CampaignState(ctx, name)
 			require.NoError(t, err)
-			require.Equal(t, shards.StatePaused, state)
+			require.Equal(t, store.StatePaused, state)
 		}
 	}
 }

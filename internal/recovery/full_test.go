@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -14,7 +14,7 @@ import (
 func (w *world) full(t *testing.T) {
 	t.Helper()
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	require.True(t, shards.IsOutOfMemory(w.rdb.Set(t.Context(), "x", "1", 0).Err()), "the fault fired")
+	require.True(t, store.IsOutOfMemory(w.rdb.Set(t.Context(), "x", "1", 0).Err()), "the fault fired")
 }
 
 // A Redis that is full and restarts opens again: only then workers can ack and trim what fills it.
@@ -28,7 +28,7 @@ func TestFullRedisOpensAgain(t *testing.T) {
 	w.opens(t)
 	_, err := w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 10}}, nil)
 	require.NoError(t, err)
-	_, err = w.shard().TrimEvents(t.Context(), shards.Trim{Limit: 100, Groups: []string{"balance"}})
+	_, err = w.shard().TrimEvents(t.Context(), store.Trim{Limit: 100, Groups: []string{"balance"}})
 	require.NoError(t, err)
 }
 

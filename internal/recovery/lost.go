@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is
@@ -26,7 +26,7 @@ type Books interface {
 
 // Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
 type Ender struct {
-	Store *shards.Store
+	Store *store.Store
 	Books Books
 	// Group is the ledger's consumer group.
 	Group string
@@ -159,15 +159,15 @@ func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 
 // place is what Redis still has of a campaign on one of its shards.
 type place struct {
-	*shards.Shard
+	*store.Shard
 	Remains
 	loaded       int64 // packets that it got, and their sum
 	loadedAmount hongbao.Amount
 }
 
-func (e *Ender) placeOf(ctx context.Context, k *shards.Shard, id string) (p place, err error) {
+func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place, err error) {
 	p.Shard = k
-	if _, err := p.OpenHead(ctx); errors.Is(err, shards.ErrFrozen) {
+	if _, err := p.OpenHead(ctx); errors.Is(err, store.ErrFrozen) {
 		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
 			k.Index(), err)
 	} else if err != nil {
@@ -178,7 +178,7 @@ func (e *Ender) placeOf(ctx context.Context, k *shards.Shard, id string) (p plac
 }
 
 // gone tells that Redis has lost something of the campaign here, or may have.
-func (p *place) gone() bool { return p.State == shards.StateFrozen || p.State == "" }
+func (p *place) gone() bool { return p.State == store.StateFrozen || p.State == "" }
 
 // sum tells of all places in one: the state is that of the first one that has lost something.
 func (e *standing) sum() {
@@ -197,7 +197,7 @@ func (e *standing) sum() {
 func (e *Ending) Next(digest string) string {
 	amount := e.LeftAmount
 	switch {
-	case e.Refund != nil && e.Redis.State != shards.StateFrozen && e.Redis.State != shards.StateClosed:
+	case e.Refund != nil && e.Redis.State != store.StateFrozen && e.Redis.State != store.StateClosed:
 		return ""
 	case e.Refund != nil:
 		amount = e.Refund.Amount
@@ -236,8 +236,8 @@ func (e *standing) lost() error {
 	switch {
 	case e.Refund != nil && e.Refund.By != "": // it had, and perhaps not every shard has noted the end
 		return nil
-	case e.Redis.State == shards.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
-		e.Redis.State == shards.StateRefunded && e.Refund != nil:
+	case e.Redis.State == store.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
+		e.Redis.State == store.StateRefunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
 		return hongbao.Errorf(hongbao.ClassPermanent,
@@ -251,7 +251,7 @@ func (e *standing) lost() error {
 
 // waiting finds what may still be paid.
 func (e *Ender) waiting(ctx context.Context, out *standing) error {
-	places := make([]*shards.Shard, len(out.places))
+	places := make([]*store.Shard, len(out.places))
 	for i, p := range out.places {
 		if err := e.waitingOn(ctx, &p, out); err != nil {
 			return err
@@ -271,7 +271,7 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	}
 	out.Waiting.Stream += w.Stream
 	out.Waiting.Receipts += w.Receipts
-	if !p.gone() && p.State != shards.StateClosed {
+	if !p.gone() && p.State != store.StateClosed {
 		out.Waiting.Open++
 	}
 	return nil
@@ -300,21 +300,21 @@ func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 	var errs []error
 	for _, p := range e.places {
 		if !p.gone() {
-			if _, err := p.Refunded(ctx, e.Campaign); err != nil && !errors.Is(err, shards.ErrNotInRedis) {
+			if _, err := p.Refunded(ctx, e.Campaign); err != nil && !errors.Is(err, store.ErrNotInRedis) {
 				errs = append(errs, err)
 			}
 			continue
 		}
 		errs = append(errs, p.EndLost(ctx, &lost))
 		// The first place that has lost something tells of all of them.
-		lost = shards.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
+		lost = store.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
 	}
 	return errors.Join(errs...)
 }
 
 // rest is the ledger's count of the campaign without the shards that are whole.
-func (e *standing) rest(r *payment.Refund) shards.LostCampaign {
-	out := shards.LostCampaign{
+func (e *standing) rest(r *payment.Refund) store.LostCampaign {
+	out := store.LostCampaign{
 		ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Loaded: e.Packets, LoadedAmount: e.Funded,
 		Granted: e.Packets - r.Packets, GrantedAmount: e.Funded - r.Amount,
 	}

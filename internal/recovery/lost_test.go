@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/payment"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -80,7 +80,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	}
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	_, err := w.ender().Refund(t.Context(), lost(9_000))
-	require.ErrorIs(t, err, shards.ErrFrozen)
+	require.ErrorIs(t, err, store.ErrFrozen)
 	require.ErrorContains(t, err, "`hongbao recover`")
 	w.accepts(t)
 
@@ -178,7 +178,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
 	answers, err := w.shard().Grab(t.Context(),
-		&shards.GrabCall{Campaign: id, MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: id, User: user}}}, nil)
+		&store.GrabCall{Campaign: id, MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: id, User: user}}}, nil)
 	require.NoError(t, err)
 	return answers[0]
 }
@@ -289,7 +289,7 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	w.accepts(t)
-	loader, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	loader, err := w.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	c, _, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
@@ -303,7 +303,7 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },
 	} {
 		err := act()
-		require.ErrorIs(t, err, shards.ErrLost, name)
+		require.ErrorIs(t, err, store.ErrLost, name)
 		require.ErrorContains(t, err, "`hongbao campaign refund-lost rain`", name)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -73,7 +73,7 @@ func TestLostPlace(t *testing.T) {
 }
 
 // grantOn has ten packets granted and settled on each place of a campaign.
-func (w *world) grantOn(t *testing.T, id string, places []*shards.Shard) {
+func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	t.Helper()
 	settler := w.settler(t)
 	for _, k := range places {
@@ -81,7 +81,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*shards.Shard) {
 		_, err := shard.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
 		for i := range 10 {
-			_, err := shard.Grab(t.Context(), &shards.GrabCall{Campaign: id, MaxBacklog: 1e6,
+			_, err := shard.Grab(t.Context(), &store.GrabCall{Campaign: id, MaxBacklog: 1e6,
 				Grabs: []*hongbao.Grab{{Campaign: id, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
 			require.NoError(t, err)
 		}
@@ -101,7 +101,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*shards.Shard) {
 }
 
 // states are those of a campaign on its places.
-func (w *world) states(t *testing.T, id string, places []*shards.Shard) (list []string) {
+func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []string) {
 	t.Helper()
 	for _, k := range places {
 		m, err := k.CampaignFields(t.Context(), id)

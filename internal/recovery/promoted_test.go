@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // watch watches the servers as a process does that has seen no event.
 func (w *world) watch(t *testing.T) {
 	t.Helper()
-	watch := &shards.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
+	watch := &store.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -40,7 +40,7 @@ type Topic interface {
 
 // Config of a Recoverer.
 type Config struct {
-	Store *shards.Store
+	Store *store.Store
 	// Ledger is nil if a person has left it out. Then only Accept opens a shard.
 	Ledger Ledger
 	// Topic is nil if the deployment has none.
@@ -49,7 +49,7 @@ type Config struct {
 	Sinks []string
 	Log   *zap.Logger
 	// Check refuses a server whose settings may lose what it grants: no shard opens there. nil refuses none.
-	Check func(*shards.Server) error
+	Check func(*store.Server) error
 	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five
 	// seconds.
 	Gather time.Duration
@@ -204,7 +204,7 @@ func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Contex
 // under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if the
 // lease is lost.
 func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
-	locks, err := r.cfg.Store.Locks(shards.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
+	locks, err := r.cfg.Store.Locks(store.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
 	if err != nil {
 		return false, err
 	}
@@ -218,7 +218,7 @@ const acceptLock = "accept"
 // accepting reports whether a person's Accept waits for the shard, or works on it.
 func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 	n, err := r.cfg.Store.Redis().Exists(ctx, r.cfg.Store.Shard(shard).Keys.Lock(acceptLock)).Result()
-	return n > 0, shards.Classify(err)
+	return n > 0, store.Classify(err)
 }
 
 // Verdicts tells how every shard stands.
@@ -312,7 +312,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		return err
 	}
 	k := r.cfg.Store.Shard(v.Shard)
-	mark := shards.Mark{Deployment: has.ID, Founding: has.Founding}
+	mark := store.Mark{Deployment: has.ID, Founding: has.Founding}
 	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost that too
 		if !hongbao.IsOutage(err) || ctx.Err() != nil {
 			return err
@@ -329,7 +329,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 			return err
 		}
 	}
-	again := &shards.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
+	again := &store.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
 		Accepted: word != nil,
 		Sinks:    r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -29,7 +29,7 @@ func TestRestartWithoutLoss(t *testing.T) {
 	w.opens(t)
 	answers := w.grab(t, w.rdb, 10)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(answers))
-	require.EqualValues(t, shards.ChunkEvents, answers[0].Receipts[0].Seq)
+	require.EqualValues(t, store.ChunkEvents, answers[0].Receipts[0].Seq)
 	head, err := w.shard().Head(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2, head.Epoch)
@@ -38,16 +38,16 @@ func TestRestartWithoutLoss(t *testing.T) {
 	require.EqualValues(t, 2, state.Epoch)
 	skipped, err := w.shard().Skipped(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []stream.SeqRange{{First: 101, Last: shards.ChunkEvents - 1}}, skipped)
+	require.Equal(t, []stream.SeqRange{{First: 101, Last: store.ChunkEvents - 1}}, skipped)
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	require.Equal(t, stream.EntryEpoch, entries[1].Kind)
-	require.EqualValues(t, shards.ChunkEvents-1, entries[1].Last())
+	require.EqualValues(t, store.ChunkEvents-1, entries[1].Last())
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	w.settle(t)
 	highest, err := w.ledger.HighestSeq(t.Context(), 0)
 	require.NoError(t, err)
-	require.EqualValues(t, shards.ChunkEvents+9, highest)
+	require.EqualValues(t, store.ChunkEvents+9, highest)
 }
 
 // A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the
@@ -85,10 +85,10 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.NoError(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"))
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
-			require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
+			require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 				"the campaign stays frozen")
-			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), "ann", "test"), shards.ErrLost)
+			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), "ann", "test"), store.ErrLost)
 			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
 		})
 	}
@@ -107,7 +107,7 @@ func TestFlushAll(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)),
 		"a new process")
 	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(),
-		shards.ErrFrozen)
+		store.ErrFrozen)
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestFlushAll(t *testing.T) {
 		"never unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 2*shards.ChunkEvents-1, head.Seq)
+	require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq)
 	require.EqualValues(t, 2, head.Epoch)
 	w.load(t, "later")
 }
@@ -158,7 +158,7 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
-	worker := &shards.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
+	worker := &store.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
 	taken, _, err := w.shard().TakeLock(t.Context(), worker)
 	require.NoError(t, err)
 	require.True(t, taken)
@@ -179,16 +179,16 @@ func TestBatchOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.grab(t, w.rdb, 100)
-	ctx := shards.WithEpoch(t.Context(), 1)
+	ctx := store.WithEpoch(t.Context(), 1)
 	w.restart(t, "")
 	_, err := w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
-	require.ErrorIs(t, err, shards.ErrFrozen, "the fault fired")
+	require.ErrorIs(t, err, store.ErrFrozen, "the fault fired")
 	w.opens(t)
 	_, err = w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
-	require.ErrorIs(t, err, shards.ErrStale)
-	_, err = w.shard().Claim(ctx, &shards.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
+	require.ErrorIs(t, err, store.ErrStale)
+	_, err = w.shard().Claim(ctx, &store.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
 		Events: []stream.SeqRange{{First: 1, Last: 9}}})
-	require.ErrorIs(t, err, shards.ErrStale)
+	require.ErrorIs(t, err, store.ErrStale)
 	done, err := w.shard().Done(t.Context(), "balance", stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.False(t, done.Has(1))
@@ -202,7 +202,7 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	w.grab(t, w.rdb, 10)
 	other := w.store.Over(w.server.Client(t)).Shard(0)
 	_, err := other.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
-	require.ErrorIs(t, err, shards.ErrFrozen)
+	require.ErrorIs(t, err, store.ErrFrozen)
 	require.Zero(t, w.rdb.Exists(t.Context(), w.store.Shard(0).Keys.Done("balance", 0)).Val())
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
@@ -216,8 +216,8 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	found.History = "the one before"
-	opened, err := w.shard().Reopen(t.Context(), &shards.Reopening{
-		Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
+	opened, err := w.shard().Reopen(t.Context(), &store.Reopening{
+		Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
@@ -235,8 +235,8 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	require.True(t, found.Frozen)
 	late := w.store.Over(w.server.Client(t)).Shard(0)
 	_, err = late.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
-	require.ErrorIs(t, err, shards.ErrFrozen)
-	again := &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: shards.ChunkEvents - 1,
+	require.ErrorIs(t, err, store.ErrFrozen)
+	again := &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
 		Known: 10}
 	opened, err := w.shard().Reopen(t.Context(), again)
 	require.NoError(t, err)

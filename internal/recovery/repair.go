@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -35,7 +35,7 @@ func (r *Recoverer) repairAll(ctx context.Context) {
 // repaired repairs a shard if it needs that, and reports whether it is done.
 func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 	done, err := r.repair(ctx, shard)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, shards.ErrFrozen) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFrozen) {
 		r.cfg.Log.Warn("checking a shard for openings that skipped nothing failed; the worker tries again",
 			zap.Int("shard", shard), zap.Error(err))
 	}
@@ -54,7 +54,7 @@ func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 	if needed, err := k.SkipsNothing(ctx); err != nil || !needed {
 		return err == nil, err
 	}
-	return r.alone(shards.WithEpoch(ctx, head.Epoch), shard, func(ctx context.Context) error {
+	return r.alone(store.WithEpoch(ctx, head.Epoch), shard, func(ctx context.Context) error {
 		letters := 0
 		for _, sink := range r.cfg.Sinks {
 			n, err := r.resolveEmpty(ctx, k, sink)
@@ -73,7 +73,7 @@ func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 }
 
 // resolveEmpty resolves a sink's dead letters of entries that skip nothing.
-func (r *Recoverer) resolveEmpty(ctx context.Context, k *shards.Shard, sink string) (n int, err error) {
+func (r *Recoverer) resolveEmpty(ctx context.Context, k *store.Shard, sink string) (n int, err error) {
 	letters := deadletter.New(r.cfg.Store)
 	err = letters.Each(ctx, sink, k.Keys.Index(), "", func(page []deadletter.Letter) error {
 		for i := range page {
@@ -86,7 +86,7 @@ func (r *Recoverer) resolveEmpty(ctx context.Context, k *shards.Shard, sink stri
 			if err != nil {
 				return err
 			}
-			_, err = k.ResolveLetter(ctx, &shards.Decision{Sink: sink, Letter: id, What: shards.Dropped, By: "hongbao",
+			_, err = k.ResolveLetter(ctx, &store.Decision{Sink: sink, Letter: id, What: store.Dropped, By: "hongbao",
 				Why: "the entry opened an epoch and skipped nothing: it has no event"})
 			if err != nil {
 				return err

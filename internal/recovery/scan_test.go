@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -106,7 +106,7 @@ func TestLostLeaseEndsTheLook(t *testing.T) {
 	go func() { ended <- w.rec.Tend(t.Context(), 0) }()
 	<-looking
 	require.NoError(t, w.rdb.Set(t.Context(), w.store.Shard(0).Keys.Lock("recover"), "another", time.Minute).Err())
-	require.ErrorIs(t, <-ended, shards.ErrLockLost)
+	require.ErrorIs(t, <-ended, store.ErrLockLost)
 	head, err := w.shard().Head(t.Context())
 	require.NoError(t, err)
 	require.True(t, head.Frozen)

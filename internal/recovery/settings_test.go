@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -18,7 +18,7 @@ func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.rec = w.recoverer(func(c *recovery.Config) {
-		c.Check = func(s *shards.Server) error { return s.Check(hongbao.DurabilityFast) }
+		c.Check = func(s *store.Server) error { return s.Check(hongbao.DurabilityFast) }
 	})
 	w.grab(t, w.rdb, 10)
 	w.settle(t)
@@ -40,7 +40,7 @@ func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	w.rec = w.recoverer(func(c *recovery.Config) {
-		c.Check = func(s *shards.Server) error { return s.Check(hongbao.DurabilityFast) }
+		c.Check = func(s *store.Server) error { return s.Check(hongbao.DurabilityFast) }
 	})
 	w.opens(t)
 

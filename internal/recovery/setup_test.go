@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/recovery"
-	"github.com/hongbao-project/hongbao/internal/shards"
-	"github.com/hongbao-project/hongbao/internal/shards/shardstest"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type world struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
-	store  *shards.Store
+	store  *store.Store
 	ledger *ledger.Ledger
 	rec    *recovery.Recoverer
 	logs   *observer.ObservedLogs
@@ -64,7 +64,7 @@ func setupOf(t *testing.T, n int) *world {
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
 	var err error
-	w.store, err = shards.Of(w.rdb, hongbao.Space{Prefix: "hb", Shards: n})
+	w.store, err = store.Of(w.rdb, hongbao.Space{Prefix: "hb", Shards: n})
 	require.NoError(t, err)
 	ctx := t.Context()
 	cfg := ledger.Config{
@@ -78,8 +78,8 @@ func setupOf(t *testing.T, n int) *world {
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
 	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, w.store.Found(ctx, shards.FoundCall{Deployment: "test", Founding: has.Founding}))
-	token, err := shardstest.Token(ctx, w.store.Shard(0))
+	require.NoError(t, w.store.Found(ctx, store.FoundCall{Deployment: "test", Founding: has.Founding}))
+	token, err := storetest.Token(ctx, w.store.Shard(0))
 	require.NoError(t, err)
 	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, ledger.ShardState{Epoch: 1, Token: token}))
 	w.fund(t, id, 0)
@@ -136,9 +136,9 @@ func (w *world) load(t *testing.T, id string) {
 	require.True(t, found)
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
-	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	st, err := w.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), c.Spec, plan, c.Hash, nil))
+	require.NoError(t, st.Load(t.Context(), c.Spec, plan, c.Hash, nil))
 }
 
 // idAt gives the id of a campaign that has its home on a shard.
@@ -151,14 +151,14 @@ func (w *world) idAt(shard int) string {
 }
 
 // loses has Redis lose all of a shard.
-func (w *world) loses(t *testing.T, k *shards.Shard) {
+func (w *world) loses(t *testing.T, k *store.Shard) {
 	t.Helper()
 	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Keys.Meta(), "meta")+"*").Result()
 	require.NoError(t, err)
 	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
 }
 
-func (w *world) shard() *shards.Shard { return w.store.Shard(0) }
+func (w *world) shard() *store.Shard { return w.store.Shard(0) }
 
 // grab has n new users grab, by a client that has seen nothing or by the one of this process.
 func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
@@ -168,7 +168,7 @@ func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.A
 
 func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int) []hongbao.Answer {
 	t.Helper()
-	call := &shards.GrabCall{Campaign: id, MaxBacklog: 1e6}
+	call := &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
 	for range n {
 		w.user++
 		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%d", w.user), RequestID: "r"})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -29,7 +29,7 @@ func TestRestartAgainAndAgain(t *testing.T) {
 			seqs[a.Receipts[0].Seq] = true
 		}
 		if i == 4 { // the shard came to the last seq but one before a boundary
-			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seq", 9*shards.ChunkEvents-2).Err())
+			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seq", 9*store.ChunkEvents-2).Err())
 		}
 		w.restart(t, "")
 		w.opens(t)
@@ -55,7 +55,7 @@ func TestOpenRefusesAnEmptyRange(t *testing.T) {
 	found, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	for _, last := range []int64{0, 9, 10} {
-		_, err = w.shard().Reopen(t.Context(), &shards.Reopening{Was: found, Mark: shards.Mark{Deployment: "test"}, Epoch: 2, Last: last, Known: 10})
+		_, err = w.shard().Reopen(t.Context(), &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: last, Known: 10})
 		require.ErrorContains(t, err, "HBRANGE", last)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	}
@@ -101,7 +101,7 @@ func TestWorkerRepairsAnEmptyOpening(t *testing.T) {
 	require.NoError(t, w.rdb.XAdd(t.Context(),
 		&redis.XAddArgs{Stream: other, Values: []any{"seq", 0, "entry.1", "grant rain forged"}}).Err())
 	answers := w.grab(t, w.rdb, 1)
-	require.EqualValues(t, shards.ChunkEvents, answers[0].Receipts[0].Seq, "it shares the seq")
+	require.EqualValues(t, store.ChunkEvents, answers[0].Receipts[0].Seq, "it shares the seq")
 
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -116,12 +116,12 @@ func TestWorkerRepairsAnEmptyOpening(t *testing.T) {
 		log, err := w.shard().ResolvedLetters(t.Context(), sink, "-", "+", 10)
 		require.NoError(t, err)
 		require.Len(t, log, 1)
-		require.Contains(t, log[0].Values, shards.Dropped)
+		require.Contains(t, log[0].Values, store.Dropped)
 	}
 	w.settle(t)
 	highest, err := w.ledger.HighestSeq(t.Context(), 0)
 	require.NoError(t, err)
-	require.EqualValues(t, shards.ChunkEvents, highest)
+	require.EqualValues(t, store.ChunkEvents, highest)
 	w.restart(t, "")
 	w.opens(t)
 	_, err = w.shard().Skipped(t.Context())

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -34,9 +34,9 @@ type Verdict struct {
 	Unloaded []string `json:"unloaded,omitempty"`
 
 	// Unrecorded are earlier openings that the ledger does not know yet.
-	Unrecorded []shards.Unrecorded `json:"unrecorded,omitempty"`
+	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
-	state  shards.Frozen
+	state  store.Frozen
 	events ledger.Events    // what the ledger knows of the events that Redis has lost
 	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
 	silent map[int]bool     // shards that did not answer
@@ -87,7 +87,7 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	if err != nil {
 		return err
 	}
-	servers, err := shards.Inspect(ctx, node)
+	servers, err := store.Inspect(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 		if err != nil {
 			return "", err
 		}
-		if state != "" && state != shards.StateLoading {
+		if state != "" && state != store.StateLoading {
 			return fmt.Sprintf("Redis has lost it here: on shard %d it is %s", k.Index(), state), nil
 		}
 	}
@@ -256,7 +256,7 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 		return "Redis does not have it: it has lost it, unless it was never loaded"
 	case state == "":
 		return "" // it was never loaded, or can be loaded again: nobody was granted anything
-	case state == shards.StateClosed || state == shards.StateRefunded:
+	case state == store.StateClosed || state == store.StateRefunded:
 		return ""
 	case refunded:
 		return "the ledger has refunded it, and Redis says that it is " + state

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -28,7 +28,7 @@ func (w *world) process(t *testing.T) *process {
 // watch has the process look at the servers until the test ends.
 func (p *process) watch(t *testing.T) {
 	t.Helper()
-	watch := &shards.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
+	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -108,7 +108,7 @@ func TestLateWitness(t *testing.T) {
 
 	late.watch(t)
 	w.isFrozen(t)
-	require.Contains(t, <-late.alarms, shards.LostData+": shard 0: event 150 was seen in epoch 1")
+	require.Contains(t, <-late.alarms, store.LostData+": shard 0: event 150 was seen in epoch 1")
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
@@ -121,8 +121,8 @@ func TestLateWitness(t *testing.T) {
 	require.NoError(t, err, "the loss is accepted")
 	skipped, err := w.shard().Skipped(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []stream.SeqRange{{First: 101, Last: shards.ChunkEvents - 1},
-		{First: shards.ChunkEvents + 2, Last: 3*shards.ChunkEvents - 1}}, skipped)
+	require.Equal(t, []stream.SeqRange{{First: 101, Last: store.ChunkEvents - 1},
+		{First: store.ChunkEvents + 2, Last: 3*store.ChunkEvents - 1}}, skipped)
 	require.Empty(t, late.alarms, "one alarm")
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -108,7 +108,7 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 }
 
 // marked sets the done bits of what was delivered, unless the handler does.
-func (w *run) marked(ctx context.Context, k *shards.Shard, grants []hongbao.Grant) error {
+func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant) error {
 	if w.Marks {
 		return nil
 	}
@@ -145,10 +145,10 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 }
 
 // mark sets a sink's done bits.
-func mark(ctx context.Context, w *run, k *shards.Shard, sink string, grants []hongbao.Grant) error {
+func mark(ctx context.Context, w *run, k *store.Shard, sink string, grants []hongbao.Grant) error {
 	var events []stream.SeqRange
 	for i := range grants {
-		events = shards.AppendSeq(events, grants[i].Seq)
+		events = store.AppendSeq(events, grants[i].Seq)
 	}
 	_, err := k.Ack(ctx, sink, events, nil)
 	return err

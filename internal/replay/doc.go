@@ -12,7 +12,7 @@
 //   - A dry run writes nothing, neither to Redis nor to the target.
 //   - A grant counts as delivered when its Handler says so. What can't be delivered is named in the report, and
 //     tried again by the next run under that name.
-//   - Entries that the numbers of its shard refute (shards.Head.Refute) are passed over and counted.
+//   - Entries that the numbers of its shard refute (store.Head.Refute) are passed over and counted.
 //
 // It refuses a name that was begun with another range or target, and entries of a newer build.
 package replay

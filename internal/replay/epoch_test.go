@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -37,7 +37,7 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	r, err := replay.New(cfg)
 	require.NoError(t, err)
 	report, err := r.Run(t.Context(), replay.Options{})
-	require.ErrorIs(t, err, shards.ErrStale)
+	require.ErrorIs(t, err, store.ErrStale)
 	require.ErrorContains(t, err, "start it again under this name to go on")
 	require.False(t, report.Finished)
 	require.Equal(t, 2, w.Target.Calls, "the fault fired")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -21,7 +21,7 @@ type Lost struct {
 
 type lostShard struct {
 	mu   sync.Mutex
-	done shards.Bitset
+	done store.Bitset
 	last int64
 	// skipped are seqs that no entry has: Redis lost their events, if there were any. What the ledger has paid of them is
 	// delivered by nobody else, whether the sink has marked them as done or not.
@@ -34,11 +34,11 @@ type lostShard struct {
 
 // FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not
 // lost. It must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
-func FindLost(ctx context.Context, store *shards.Store, sink string) (*Lost, error) {
-	l := &Lost{shards: make([]lostShard, store.Len())}
-	letters := deadletter.New(store)
+func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) {
+	l := &Lost{shards: make([]lostShard, st.Len())}
+	letters := deadletter.New(st)
 	for i := range l.shards {
-		k, at := store.Shard(i), &l.shards[i]
+		k, at := st.Shard(i), &l.shards[i]
 		at.seen = map[int64]uint64{}
 		var err error
 		if at.last, err = k.LastSeq(ctx); err != nil {

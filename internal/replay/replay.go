@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // Config of one replay.
 type Config struct {
-	Store *shards.Store
+	Store *store.Store
 	// Ledger is where trimmed grants are read; nil if the deployment has none.
 	Ledger Ledger
 	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
@@ -169,7 +169,7 @@ func (w *run) begin(ctx context.Context) error {
 			return err
 		}
 		w.shard[shard].epoch = head.Epoch
-		has, err := w.beginShard(shards.WithEpoch(ctx, head.Epoch), w.Store.Shard(shard), string(text))
+		has, err := w.beginShard(store.WithEpoch(ctx, head.Epoch), w.Store.Shard(shard), string(text))
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (w *run) begin(ctx context.Context) error {
 		}
 		n, err := w.Store.Redis().XLen(ctx, w.Store.Shard(shard).Keys.Dead(w.opts.Dead)).Result()
 		if err != nil {
-			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, shards.Classify(err))
+			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, store.Classify(err))
 		}
 		w.report.Events += n
 	}
@@ -196,7 +196,7 @@ func (w *run) begin(ctx context.Context) error {
 
 // plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What
 // is missing in a target is found anew by each run, so that looks at all.
-func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
+func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
 	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
 	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
 	if err != nil {
@@ -212,7 +212,7 @@ func (w *run) plan(ctx context.Context, shard int, has *shards.Replay) error {
 	return nil
 }
 
-func (w *run) beginShard(ctx context.Context, k *shards.Shard, text string) (shards.Replay, error) {
+func (w *run) beginShard(ctx context.Context, k *store.Shard, text string) (store.Replay, error) {
 	wanted := w.opts.Filter.Seqs.Last
 	if !w.opts.DryRun {
 		return k.BeginReplay(ctx, w.Name, text, wanted)
@@ -225,7 +225,7 @@ func (w *run) beginShard(ctx context.Context, k *shards.Shard, text string) (sha
 	if wanted > 0 {
 		last = min(last, wanted)
 	}
-	return shards.Replay{Covers: text, Last: last}, err
+	return store.Replay{Covers: text, Last: last}, err
 }
 
 // shards works on so many shards at once as configured, until all are done or one fails.
@@ -237,7 +237,7 @@ func (w *run) shards(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			ctx := shards.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
+			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
 			if w.opts.Dead != "" {

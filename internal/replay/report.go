@@ -22,7 +22,7 @@ type Counts struct {
 	NotFound int64 `json:"not_found" doc:"Seqs without a grant: closes, and trimmed ones that are not settled."`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable" doc:"Entries and dead letters that can't be read."`
-	// Forged are entries that their shard's numbers refute: see shards.Head.Refute. They are never delivered.
+	// Forged are entries that their shard's numbers refute: see store.Head.Refute. They are never delivered.
 	Forged int64 `json:"forged" doc:"Entries that no grab and no close wrote: never delivered."`
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
 	// replayed, the event's name is taken; the audit names them.

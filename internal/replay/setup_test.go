@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/delivery"
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -101,6 +101,6 @@ func (w *world) events(pick func(g *hongbao.Grant) bool) map[string]int {
 
 func all(*hongbao.Grant) bool { return true }
 
-func newEntry(k *shards.Shard, values ...any) *redis.XAddArgs {
+func newEntry(k *store.Shard, values ...any) *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: k.Keys.Events(), Values: values}
 }

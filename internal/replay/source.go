@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -32,7 +32,7 @@ type part struct {
 // source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what
 // neither has.
 type source struct {
-	store    *shards.Store
+	store    *store.Store
 	ledger   Ledger    // may be nil
 	page     int       // grants at once
 	receipts *receipts // nil: it does not read receipts
@@ -181,7 +181,7 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 	if err != nil {
 		return err
 	}
-	for _, run := range shards.Without([]stream.SeqRange{seqs}, skipped) {
+	for _, run := range store.Without([]stream.SeqRange{seqs}, skipped) {
 		p.read.NotFound += run.Len()
 		if s.receipts == nil {
 			continue
@@ -208,7 +208,7 @@ func seqOfLedgerID(id string) (int64, bool) {
 }
 
 // seek finds where to begin to read for a seq: an id at or before its entry, not far from it.
-func (s *source) seek(ctx context.Context, k *shards.Shard, seq int64) (string, error) {
+func (s *source) seek(ctx context.Context, k *store.Shard, seq int64) (string, error) {
 	f, err := s.search(ctx, k, func(e *stream.Entry) bool { return e.Seq <= seq })
 	if err != nil || f.last == nil {
 		return "-", err
@@ -222,7 +222,7 @@ func (s *source) seek(ctx context.Context, k *shards.Shard, seq int64) (string, 
 type found struct{ first, last, next *stream.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
-func (s *source) search(ctx context.Context, k *shards.Shard, before func(*stream.Entry) bool) (f found, err error) {
+func (s *source) search(ctx context.Context, k *store.Shard, before func(*stream.Entry) bool) (f found, err error) {
 	if f.first, err = s.probe(ctx, k, "-"); err != nil || f.first == nil {
 		return f, err
 	}
@@ -232,7 +232,7 @@ func (s *source) search(ctx context.Context, k *shards.Shard, before func(*strea
 	}
 	ends, err := s.store.Redis().XRevRangeN(ctx, k.Keys.Events(), "+", "-", 1).Result()
 	if err != nil || len(ends) == 0 {
-		return found{}, shards.Classify(err)
+		return found{}, store.Classify(err)
 	}
 	f.last = f.first
 	low, high := msOf(f.first.ID), msOf(ends[0].ID)
@@ -252,7 +252,7 @@ func (s *source) search(ctx context.Context, k *shards.Shard, before func(*strea
 }
 
 // probe gives the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
-func (s *source) probe(ctx context.Context, k *shards.Shard, id string) (*stream.Entry, error) {
+func (s *source) probe(ctx context.Context, k *store.Shard, id string) (*stream.Entry, error) {
 	raw, err := k.Range(ctx, id, "+", 1)
 	if err != nil {
 		return nil, err
@@ -275,7 +275,7 @@ func msOf(id string) int64 {
 
 // Entries gives the publisher what it needs to build a batch of a replay again. It may be used at once.
 type Entries struct {
-	Store *shards.Store
+	Store *store.Store
 	// Ledger may be nil: then grants that came from it are found among the receipts only.
 	Ledger Ledger
 }

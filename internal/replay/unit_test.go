@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
-	st, err := shards.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 2})
+	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 2})
 	require.NoError(t, err)
 	r, err := New(Config{Store: st, Name: "x", Target: "t", DoneSink: "d", Parallel: 1,
 		Options: delivery.Options{Handler: nobody{}, BatchGrants: 1}})

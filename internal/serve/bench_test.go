@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // granter grants at once.
@@ -25,8 +25,8 @@ func (granter) Grab(_ context.Context, g *hongbao.Grab) (hongbao.Answer, error) 
 		Receipts: []hongbao.Receipt{{Packet: 1, Amount: 500, Seq: 1, Time: now, RequestID: g.RequestID}}}, nil
 }
 
-func (granter) Window(context.Context, string) (shards.Window, error) {
-	return shards.Window{Currency: "CNY", Now: time.Now()}, nil
+func (granter) Window(context.Context, string) (store.Window, error) {
+	return store.Window{Currency: "CNY", Now: time.Now()}, nil
 }
 
 func (granter) Receipts(context.Context, string, string) (Receipts, error) { return Receipts{}, nil }

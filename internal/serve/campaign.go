@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -81,13 +81,13 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 // unread is the answer to a question that a server behind this one did not answer.
 func unread(err error) error {
 	switch {
-	case errors.Is(err, shards.ErrFrozen), errors.Is(err, shards.ErrLost):
+	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
 		return &web.Refusal{Code: "frozen", Detail: "ask again", Wait: retryAfter, Cause: err}
-	case errors.Is(err, shards.ErrNotDurable):
+	case errors.Is(err, store.ErrNotDurable):
 		return &web.Refusal{Code: "not_durable", Detail: "ask again", Wait: retryAfter, Cause: err}
 	case errors.Is(err, ErrArchived):
 		return &web.Refusal{Code: "archived", Detail: "ask who runs this", Cause: err}
-	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, shards.ErrNotInRedis):
+	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, store.ErrNotInRedis):
 		return &web.Refusal{Code: "unknown_campaign", Detail: "see the id"}
 	}
 	return &web.Refusal{Code: "unavailable", Detail: "ask again", Wait: retryAfter, Cause: err}
@@ -122,7 +122,7 @@ type windows struct {
 
 // seen is what was read, and when. A campaign that is not there has the error.
 type seen struct {
-	window shards.Window
+	window store.Window
 	err    error
 	at     time.Time
 }
@@ -144,12 +144,12 @@ func newWindows(reader Reader) *windows {
 }
 
 // get gives what a campaign shows, with the time that it is now.
-func (v *windows) get(ctx context.Context, campaign string) (shards.Window, error) {
+func (v *windows) get(ctx context.Context, campaign string) (store.Window, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
 		var err error
 		if has, err = v.read(ctx, campaign); err != nil {
-			return shards.Window{}, err
+			return store.Window{}, err
 		}
 	}
 	has.window.Now = has.window.Now.Add(time.Since(has.at))
@@ -195,7 +195,7 @@ func (v *windows) ask(ctx context.Context, campaign string) seen {
 	has = seen{}
 	has.window, has.err = v.reader.Window(ctx, campaign)
 	has.at = time.Now()
-	if has.err != nil && !errors.Is(has.err, shards.ErrNotInRedis) {
+	if has.err != nil && !errors.Is(has.err, store.ErrNotInRedis) {
 		return has
 	}
 	v.remember(campaign, has)

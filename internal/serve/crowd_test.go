@@ -16,7 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // A key file that was open to others is taken once it is closed, though its text is the same.
@@ -82,10 +82,10 @@ type slowWindows struct {
 	let chan struct{}
 }
 
-func (f *slowWindows) Window(context.Context, string) (shards.Window, error) {
+func (f *slowWindows) Window(context.Context, string) (store.Window, error) {
 	f.n.Add(1)
 	<-f.let
-	return shards.Window{}, errAbsent
+	return store.Window{}, errAbsent
 }
 
 // Strangers who make ids up have few of them asked for at once; the others are told to come again.
@@ -117,7 +117,7 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowWindows{let: make(chan struct{})}
 		v := newWindows(f)
-		v.remember("rain", seen{window: shards.Window{Name: "Rain", Now: decided}, at: time.Now()})
+		v.remember("rain", seen{window: store.Window{Name: "Rain", Now: decided}, at: time.Now()})
 		for i := range 2 * maxWindows {
 			v.remember("made-up-"+strconv.Itoa(i), seen{err: errAbsent, at: time.Now()})
 		}
@@ -137,11 +137,11 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 
 		for i := range maxAsking - 1 {
 			id := "known-" + strconv.Itoa(i)
-			v.remember(id, seen{window: shards.Window{Name: "Rain", Now: decided}, at: time.Now().Add(-2 * windowAge)})
+			v.remember(id, seen{window: store.Window{Name: "Rain", Now: decided}, at: time.Now().Add(-2 * windowAge)})
 			go func() { _, _ = v.get(t.Context(), id) }()
 		}
 		synctest.Wait()
-		v.remember("late", seen{window: shards.Window{Name: "Late", Now: decided}, at: time.Now().Add(-2 * windowAge)})
+		v.remember("late", seen{window: store.Window{Name: "Late", Now: decided}, at: time.Now().Add(-2 * windowAge)})
 		w, err := v.get(t.Context(), "late")
 		require.NoError(t, err)
 		require.Equal(t, decided.Add(2*windowAge), w.Now)
@@ -149,7 +149,7 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 		_, err = v.get(t.Context(), "late")
 		require.ErrorIs(t, err, errAsking)
 		close(f.let)
-		require.ErrorIs(t, <-asked, shards.ErrNotInRedis)
+		require.ErrorIs(t, <-asked, store.ErrNotInRedis)
 		synctest.Wait()
 	})
 }

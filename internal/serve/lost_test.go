@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // A campaign of which Redis lost something has ended. A user whom the ledger has paid holds a packet; a grab is
@@ -19,7 +19,7 @@ import (
 func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
-	f := &fake{window: shards.Window{State: "refunded", Lost: true}, held: func(user string) ([]Receipt, error) {
+	f := &fake{window: store.Window{State: "refunded", Lost: true}, held: func(user string) ([]Receipt, error) {
 		switch {
 		case away.Load():
 			return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
@@ -50,7 +50,7 @@ func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	}
 	require.Equal(t, "sold_out", s.call(t, "POST", "/v1/campaigns/sold_out/grabs", good).Body["outcome"], "no one else asks")
 
-	whole := setup(t, options{fake: &fake{window: shards.Window{State: "closed"}, held: f.held}})
+	whole := setup(t, options{fake: &fake{window: store.Window{State: "closed"}, held: f.held}})
 	require.Equal(t, "ended", whole.call(t, "POST", "/v1/campaigns/ended/grabs", good).Body["outcome"],
 		"a campaign that lost nothing costs the ledger nothing")
 }
@@ -60,7 +60,7 @@ func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})
-		f := &fake{window: shards.Window{Lost: true}, held: func(string) ([]Receipt, error) { return nil, nil }}
+		f := &fake{window: store.Window{Lost: true}, held: func(string) ([]Receipt, error) { return nil, nil }}
 		s := &Server{windows: newWindows(f), paying: make(chan struct{}, maxPaid), deps: Deps{Reader: &holding{f, let}}}
 		results := make(chan error, maxPaid+10)
 		for range maxPaid + 10 {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web"
 	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
@@ -115,7 +115,7 @@ func (c *checker) checkReads(t *testing.T, s *server, all map[string]*web.Endpoi
 			c.check(t, e, s.call(t, e.Method, strings.Replace(e.Path, "{id}", "granted", 1), good, as("x")))
 		}
 	}
-	for _, err := range []error{shards.ErrFrozen, shards.ErrNotDurable, ErrArchived} {
+	for _, err := range []error{store.ErrFrozen, store.ErrNotDurable, ErrArchived} {
 		s := setup(t, options{fake: &fake{err: err}})
 		c.check(t, own, s.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
 		c.check(t, list, s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(wholeText)))

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web"
 )
 
@@ -32,10 +32,10 @@ type Grabber interface {
 var ErrArchived = errors.New("the campaign's receipts are archived")
 
 // Reader reads campaigns. Receipts says with ErrArchived that it can't tell any more. Both methods say with
-// shards.ErrNotInRedis that nobody knows the campaign.
+// store.ErrNotInRedis that nobody knows the campaign.
 type Reader interface {
 	// Window reads what a campaign shows to everybody.
-	Window(ctx context.Context, campaign string) (shards.Window, error)
+	Window(ctx context.Context, campaign string) (store.Window, error)
 	// Receipts reads what a user holds, from where.
 	Receipts(ctx context.Context, campaign, user string) (Receipts, error)
 }

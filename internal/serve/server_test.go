@@ -20,7 +20,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -256,7 +256,7 @@ func TestCampaign(t *testing.T) {
 func TestWindowsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{window: shards.Window{Now: decided}}
+		f := &fake{window: store.Window{Now: decided}}
 		v := newWindows(f)
 		for range 1_000 {
 			for _, id := range []string{"rain", "absent"} {
@@ -270,7 +270,7 @@ func TestWindowsAreRemembered(t *testing.T) {
 		require.Equal(t, decided.Add(windowAge), w.Now)
 		retry.Pause(t.Context(), time.Millisecond)
 		_, err = v.get(t.Context(), "absent")
-		require.ErrorIs(t, err, shards.ErrNotInRedis)
+		require.ErrorIs(t, err, store.ErrNotInRedis)
 		require.Equal(t, 3, f.reads)
 	})
 }
@@ -298,7 +298,7 @@ func TestStatusOf(t *testing.T) {
 		"frozen":                   {"frozen", time.Minute, false, "frozen"},
 		"closed before it started": {"closed", -time.Minute, false, "ended"},
 	} {
-		w := shards.Window{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
+		w := store.Window{State: c.state, From: decided, To: decided.Add(time.Hour), Now: decided.Add(c.now), SoldOut: c.sold}
 		require.Equal(t, c.want, w.Status(), name)
 	}
 }
@@ -358,10 +358,10 @@ func TestConfig(t *testing.T) {
 // What may be lost, or is not safe yet, has its own code: nobody is told that there is no such campaign.
 func TestReadsThatSayNothing(t *testing.T) {
 	t.Parallel()
-	frozen := fmt.Errorf("%w: it is so", shards.ErrFrozen)
+	frozen := fmt.Errorf("%w: it is so", store.ErrFrozen)
 	for code, err := range map[string]error{
-		"frozen":      hongbao.Errorf(hongbao.ClassPermanent, "campaign c: %w: %w", shards.ErrNotInRedis, shards.ErrLost),
-		"not_durable": hongbao.Outagef(hongbao.ClassUnknown, "%w: it is so", shards.ErrNotDurable),
+		"frozen":      hongbao.Errorf(hongbao.ClassPermanent, "campaign c: %w: %w", store.ErrNotInRedis, store.ErrLost),
+		"not_durable": hongbao.Outagef(hongbao.ClassUnknown, "%w: it is so", store.ErrNotDurable),
 		"unavailable": io.ErrUnexpectedEOF,
 	} {
 		s := setup(t, options{fake: &fake{err: err}})

@@ -27,7 +27,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
@@ -131,7 +131,7 @@ type fake struct {
 	mu     sync.Mutex
 	grabs  []hongbao.Grab
 	reads  int
-	window shards.Window
+	window store.Window
 	denied atomic.Int64
 	err    error
 	// held is what Receipts gives, besides err.
@@ -142,7 +142,7 @@ type fake struct {
 
 var (
 	decided   = time.UnixMilli(1_700_000_000_123)
-	errAbsent = hongbao.Errorf(hongbao.ClassPermanent, "campaign absent: %w", shards.ErrNotInRedis)
+	errAbsent = hongbao.Errorf(hongbao.ClassPermanent, "campaign absent: %w", store.ErrNotInRedis)
 )
 
 func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
@@ -183,12 +183,12 @@ func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 	return a, nil
 }
 
-func (f *fake) Window(_ context.Context, campaign string) (shards.Window, error) {
+func (f *fake) Window(_ context.Context, campaign string) (store.Window, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
 	if campaign == "absent" {
-		return shards.Window{}, errAbsent
+		return store.Window{}, errAbsent
 	}
 	return f.window, f.err
 }
@@ -257,7 +257,7 @@ func setup(t *testing.T, o options) *server {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := &server{fake: o.fake, logs: logs}
 	if s.fake == nil {
-		s.fake = &fake{window: shards.Window{State: "open", Name: "Rain", Kind: "red_packet", Currency: "CNY",
+		s.fake = &fake{window: store.Window{State: "open", Name: "Rain", Kind: "red_packet", Currency: "CNY",
 			From: decided, To: decided.Add(time.Hour), Now: decided.Add(time.Minute)}}
 	}
 	cfg := testConfig()

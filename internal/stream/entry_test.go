@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
@@ -254,7 +254,7 @@ func TestGrantLineRoundTrip(t *testing.T) {
 				Amount: hongbao.Amount(rapid.Int64Range(0, int64(hongbao.MaxAmount)).Draw(t, "amount")),
 				User:   anyID().Draw(t, "user"), RequestID: optional.Draw(t, "request"), Trace: optional.Draw(t, "trace"),
 			}
-			text[i] = shards.GrantLine(&want[i])
+			text[i] = store.GrantLine(&want[i])
 		}
 		e, err := stream.ParseEntry(2, "1-0", values(set(6, strings.Join(text, "\n"))))
 		require.NoError(t, err)
@@ -289,7 +289,7 @@ func written(version string, e *stream.Entry) []string {
 	if e.Kind == stream.EntryGrant {
 		lines := make([]string, len(e.Grants))
 		for i := range e.Grants {
-			lines[i] = shards.GrantLine(&e.Grants[i])
+			lines[i] = store.GrantLine(&e.Grants[i])
 		}
 		g = strings.Join(lines, "\n")
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 func needsServer(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPrefixIsUniqueAndFitForASpace(t *testing.T) {
 		p := Prefix(t)
 		require.False(t, seen[p], p)
 		seen[p] = true
-		require.NoError(t, shards.CheckSpace(hongbao.Space{Prefix: p, Shards: 4}))
+		require.NoError(t, store.CheckSpace(hongbao.Space{Prefix: p, Shards: 4}))
 	}
 }
 

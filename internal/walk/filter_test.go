@@ -8,14 +8,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
 // learn is what a producer makes of the answer of a script: what it knows of the winners, and that the user need not go
 // on.
-func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *shards.Terms,
+func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
 	asked time.Time) walk.Verdict {
 	said := winners.Said{Outcome: outcome, Asked: asked}
 	if outcome == hongbao.OutcomeSoldOut || outcome == hongbao.OutcomeLimitReached {
@@ -40,7 +40,7 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 				err = w.look(ctx, a, revision)
 			}
 			a.looks = false
-			if hongbao.IsOutage(err) || errors.Is(err, shards.ErrNotFinal) || errors.Is(err, shards.ErrOvertaken) {
+			if hongbao.IsOutage(err) || errors.Is(err, store.ErrNotFinal) || errors.Is(err, store.ErrOvertaken) {
 				err = nil
 			}
 			return func() error { return err }
@@ -88,7 +88,7 @@ func (w *world) misbuild(ctx context.Context, revision string) error {
 	}
 	f, err := winners.New(revision, users)
 	if err != nil {
-		return shards.ErrNotFinal // nobody holds any yet
+		return store.ErrNotFinal // nobody holds any yet
 	}
 	return f.Store(ctx, w.places[0], w.c.ID)
 }

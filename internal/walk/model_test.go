@@ -15,7 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/internal/winners"
@@ -34,8 +34,8 @@ type world struct {
 	bug    string
 	c      hongbao.Campaign
 	hash   string
-	store  *shards.Store
-	places []*shards.Shard
+	store  *store.Store
+	places []*store.Shard
 	day    int64 // limit by day, 0 for none
 
 	now        time.Time
@@ -57,7 +57,7 @@ type world struct {
 type agent struct {
 	course *walk.Course
 	memory *walk.Memory
-	terms  []*shards.Terms
+	terms  []*store.Terms
 	known  winners.Known
 	looks  bool // for a filter
 }
@@ -128,17 +128,17 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	w.rdb = rdb
 	var err error
 	places := 2 + w.rng.IntN(3)
-	w.store, err = shards.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	w.store, err = store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
 	require.NoError(t, err)
-	require.NoError(t, w.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, w.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	w.spec(places)
 	seeds := campaign.NewSeed()
 	plan, err := campaign.NewPlan(w.c, seeds)
 	require.NoError(t, err)
-	store, err := w.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	st, err := w.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
 	w.hash = campaign.Commit(w.c, seeds)
-	require.NoError(t, store.Load(t.Context(), w.c, plan, w.hash, nil))
+	require.NoError(t, st.Load(t.Context(), w.c, plan, w.hash, nil))
 	for _, k := range w.store.Places(w.c.ID, places) {
 		w.places = append(w.places, k)
 	}
@@ -172,7 +172,7 @@ func (w *world) spec(places int) {
 func (w *world) newAgent() *agent {
 	return &agent{
 		course: walk.NewCourse(w.c.ID, len(w.places), w.c.UserHold()), memory: walk.NewMemory(len(w.places)),
-		terms: make([]*shards.Terms, len(w.places)),
+		terms: make([]*store.Terms, len(w.places)),
 	}
 }
 
@@ -245,7 +245,7 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 		verdict := k.Read(a.memory, now, &answers[0])
 		return answers[0], verdict, nil
 	}
-	call := &shards.GrabCall{
+	call := &store.GrabCall{
 		Campaign: w.c.ID, MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
 	}
 	if held := k.Held(); len(held) > 0 && w.bug != "what is held elsewhere" {

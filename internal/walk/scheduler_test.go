@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -126,7 +126,7 @@ func (w *world) misfortune() {
 
 // rollBack takes a place back to a time before some of its grants. The next start finds the loss and
 // freezes the place; the bug lets it go on.
-func (w *world) rollBack(place *shards.Shard) bool {
+func (w *world) rollBack(place *store.Shard) bool {
 	ctx, id := context.Background(), w.c.ID
 	receipts, stock := place.Keys.Receipts(id), place.Keys.Stock(id)
 	held := w.rdb.HGetAll(ctx, receipts).Val()
@@ -231,7 +231,7 @@ func (s *state) note(packet, where string) {
 }
 
 func (s *state) noteReceipts(from int64, user, text string) {
-	receipts, err := shards.ParseReceipts(0, from, text)
+	receipts, err := store.ParseReceipts(0, from, text)
 	s.errs = append(s.errs, err)
 	for _, r := range receipts {
 		s.note(fmt.Sprint(r.Packet), user)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/walk"
 )
 
@@ -90,7 +90,7 @@ func (u *topUp) share(j int) (numbers []int64) {
 func (u *topUp) announce(ctx context.Context, j int) bool {
 	have := u.loaded[j] + int64(len(u.share(j)))
 	return insist(func() error {
-		return u.places[j].Announce(ctx, &shards.Announcement{
+		return u.places[j].Announce(ctx, &store.Announcement{
 			Campaign: u.c.ID, Hash: u.hash, Generation: u.generation, Plan: fmt.Sprint("h", u.generation), Packets: u.packets,
 			Total: hongbao.Amount(10 * u.packets), Share: have, ShareAmount: hongbao.Amount(10 * have),
 		})
@@ -105,7 +105,7 @@ func (u *topUp) deal(ctx context.Context, j int) bool {
 		u.refill(j)
 		return true
 	}
-	chunk := &shards.Chunk{
+	chunk := &store.Chunk{
 		Campaign: u.c.ID, Hash: u.hash, Generation: u.generation, Before: u.loaded[j], First: u.first + int64(j),
 		Step: int64(len(u.places)), Amounts: slices.Repeat([]hongbao.Amount{10}, len(u.share(j))),
 	}

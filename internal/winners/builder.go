@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Locker has one owner for a name.
@@ -22,7 +22,7 @@ type Locker interface {
 
 // BuilderConfig of a Builder. Every field must be set.
 type BuilderConfig struct {
-	Store *shards.Store
+	Store *store.Store
 	Locks Locker
 	Log   *zap.Logger
 	// Pause between two looks at which filters are wanted.
@@ -74,7 +74,7 @@ func (b *Builder) Tend(ctx context.Context) error {
 			if ctx.Err() != nil { // the next worker goes on
 				return errors.Join(err, err1)
 			}
-			if errors.Is(err1, shards.ErrNotFinal) || errors.Is(err1, shards.ErrOvertaken) {
+			if errors.Is(err1, store.ErrNotFinal) || errors.Is(err1, store.ErrOvertaken) {
 				err1 = nil // it is wanted again if it is final some day
 			}
 			err = errors.Join(err, err1, b.cfg.Store.Campaign(id).UnwantFilter(ctx))
@@ -121,7 +121,7 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 
 // place is a place that has nothing left.
 type place struct {
-	*shards.Shard
+	*store.Shard
 	epoch int64 // in which it said so
 	users int64
 }
@@ -146,7 +146,7 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 			return nil, err
 		}
 		p.epoch = head.Epoch
-		if p.users, err = p.CountWinners(shards.WithEpoch(ctx, p.epoch), campaign, revision); err != nil {
+		if p.users, err = p.CountWinners(store.WithEpoch(ctx, p.epoch), campaign, revision); err != nil {
 			return nil, err
 		}
 	}
@@ -157,7 +157,7 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 // they are counted.
 func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
 	var mine []uint64
-	err := p.Winners(shards.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {
+	err := p.Winners(store.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {
 		mine = append(mine, xxhash.Sum64String(user))
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
 
@@ -50,7 +50,7 @@ func TestBuild(t *testing.T) {
 	ctx, revision, builder := t.Context(), b.revision(t), b.builder(t, b.rdb)
 	var users []string
 	for place := range b.places {
-		require.ErrorIs(t, builder.Build(ctx, "rain", revision), shards.ErrNotFinal)
+		require.ErrorIs(t, builder.Build(ctx, "rain", revision), store.ErrNotFinal)
 		require.NoError(t, b.store.Campaign("rain").WantFilter(ctx, revision))
 		require.NoError(t, builder.Tend(ctx))
 		wanted, err := b.store.WantedFilters(ctx)
@@ -120,15 +120,15 @@ func TestDamagedFilter(t *testing.T) {
 // drainWide grants all that the first place has, many at once.
 func (b *bundle) drainWide(t *testing.T) {
 	t.Helper()
-	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e9}
-	for i := 0; ; i += shards.MaxGrabs {
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9}
+	for i := 0; ; i += store.MaxGrabs {
 		call.Grabs = nil
-		for u := range shards.MaxGrabs {
+		for u := range store.MaxGrabs {
 			call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "rain", User: fmt.Sprint("u", i+u), RequestID: "r"})
 		}
 		answers, err := b.places[0].Grab(t.Context(), call, nil)
 		require.NoError(t, err)
-		if answers[shards.MaxGrabs-1].Outcome == hongbao.OutcomeSoldOut {
+		if answers[store.MaxGrabs-1].Outcome == hongbao.OutcomeSoldOut {
 			return
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/winners"
 )
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type bundle struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
-	store  *shards.Store
-	places []*shards.Shard
+	store  *store.Store
+	places []*store.Shard
 }
 
 func setup(t *testing.T, places int, packets int64) *bundle {
@@ -35,9 +35,9 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	server := testkit.Redis(t)
 	b := &bundle{server: server, rdb: server.Client(t)}
 	var err error
-	b.store, err = shards.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
 	require.NoError(t, err)
-	require.NoError(t, b.store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	now := time.Now().Truncate(time.Millisecond)
 	c := hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10),
@@ -51,9 +51,9 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	store, err := b.store.Loader(shards.LoaderConfig{Chunk: 1000})
+	st, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
 	require.NoError(t, err)
-	require.NoError(t, store.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	for _, k := range b.store.Places("rain", places) {
 		b.places = append(b.places, k)
 	}
@@ -63,7 +63,7 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 // drain grants all packets of a place, and gives the users. One of them wins on every place.
 func (b *bundle) drain(t *testing.T, place int) (users []string) {
 	t.Helper()
-	call := &shards.GrabCall{Campaign: "rain", MaxBacklog: 1e9, Generation: 1}
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9, Generation: 1}
 	for i := 0; ; i++ {
 		user := fmt.Sprintf("w%d-%d", place, i)
 		if i == 0 {
@@ -89,7 +89,7 @@ func (b *bundle) revision(t *testing.T) string {
 
 func (b *bundle) builder(t *testing.T, rdb redis.UniversalClient) *winners.Builder {
 	t.Helper()
-	locks, err := b.store.Over(rdb).Locks(shards.LockConfig{Lease: 30 * time.Second, Poll: 10 * time.Millisecond})
+	locks, err := b.store.Over(rdb).Locks(store.LockConfig{Lease: 30 * time.Second, Poll: 10 * time.Millisecond})
 	require.NoError(t, err)
 	made, err := winners.NewBuilder(winners.BuilderConfig{Store: b.store.Over(rdb), Locks: locks, Log: zap.NewNop(),
 		Every: 10 * time.Millisecond})

@@ -8,27 +8,27 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Store puts the filter to the home of its campaign, part by part, and the head last: until then nobody has it.
-func (f *Filter) Store(ctx context.Context, home *shards.Shard, campaign string) error {
+func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) error {
 	head, body := f.encode()
-	p := shards.FilterPart{Campaign: campaign, Revision: f.revision, By: rand.Text()}
+	p := store.FilterPart{Campaign: campaign, Revision: f.revision, By: rand.Text()}
 	for i := 0; i*partBytes < len(body); i++ {
 		p.Name, p.Text = strconv.Itoa(i), body[i*partBytes:min((i+1)*partBytes, len(body))]
 		if err := home.PutFilter(ctx, &p); err != nil {
 			return err
 		}
 	}
-	p.Name, p.Text = shards.FilterHead, []byte(head)
+	p.Name, p.Text = store.FilterHead, []byte(head)
 	return home.PutFilter(ctx, &p)
 }
 
 // Fetch reads the filter of a campaign's revision at its home; nil if there is none, or that of an older generation. An
 // error that is no outage says that what is there can't be used.
-func Fetch(ctx context.Context, home *shards.Shard, campaign, revision string) (*Filter, error) {
-	text, found, err := home.FilterPart(ctx, campaign, shards.FilterHead)
+func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*Filter, error) {
+	text, found, err := home.FilterPart(ctx, campaign, store.FilterHead)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func Fetch(ctx context.Context, home *shards.Shard, campaign, revision string) (
 	if err == nil || hongbao.IsOutage(err) {
 		return f, err
 	}
-	again, found, err1 := home.FilterPart(ctx, campaign, shards.FilterHead)
+	again, found, err1 := home.FilterPart(ctx, campaign, store.FilterHead)
 	if err1 != nil || !found || again != text {
 		return nil, err1 // another one was stored meanwhile
 	}
@@ -45,7 +45,7 @@ func Fetch(ctx context.Context, home *shards.Shard, campaign, revision string) (
 }
 
 // fetch reads the filter that a head tells of.
-func fetch(ctx context.Context, home *shards.Shard, campaign, revision, text string) (*Filter, error) {
+func fetch(ctx context.Context, home *store.Shard, campaign, revision, text string) (*Filter, error) {
 	h, err := parseHead(text)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/replay"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 const (
@@ -73,7 +73,7 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 		for shard := range v.store.Len() {
 			k := v.store.Shard(shard)
 			// A shard's seqs are its grants and the closes of its campaigns.
-			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/shards.ChunkEvents + 1 {
+			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/store.ChunkEvents + 1 {
 				bits = append(bits, p.BitCount(ctx, k.Keys.Done(sink, chunk), nil))
 			}
 			claims = append(claims, p.HLen(ctx, k.Keys.Claims(sink)))
@@ -92,7 +92,7 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 		}
 	}
 	if err != nil {
-		return at, fmt.Errorf("look how far the replay is: %w", shards.Classify(err))
+		return at, fmt.Errorf("look how far the replay is: %w", store.Classify(err))
 	}
 	return at, nil
 }

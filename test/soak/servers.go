@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -34,7 +34,7 @@ const (
 type servers struct {
 	redis *testkit.RedisServer
 	rdb   *redis.Client
-	store *shards.Store
+	store *store.Store
 	dsn   string
 	kafka *testkit.KafkaBroker
 	cfg   *configs.Config
@@ -82,7 +82,7 @@ func (s *soak) startServers(ctx context.Context) error {
 	opts := v.redis.Options()
 	opts.PoolSize, opts.MaxRetries = 64, 3
 	v.rdb = redis.NewClient(opts)
-	if v.store, err = shards.Of(v.rdb, v.cfg.Space()); err != nil {
+	if v.store, err = store.Of(v.rdb, v.cfg.Space()); err != nil {
 		return err
 	}
 	s.say("redis %s, postgres %s, kafka %s %s", v.redis.Addr, pg.Addr, v.kafka.Version, v.kafka.Addr)

@@ -14,14 +14,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/deadletter"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // World is a deployment of two shards with grants in its streams.
 type World struct {
 	Redis  *redis.Client
-	Store  *shards.Store
+	Store  *store.Store
 	Prefix string
 	Target *Target
 	Seq    [Shards]int64 // the last of each shard
@@ -43,9 +43,9 @@ func Setup(t *testing.T) *World {
 	}
 	w := &World{Redis: testkit.Redis(t).Client(t), Prefix: testkit.Prefix(t), Target: &Target{Copies: map[string]int{}}}
 	var err error
-	w.Store, err = shards.Of(w.Redis, hongbao.Space{Prefix: w.Prefix, Shards: Shards})
+	w.Store, err = store.Of(w.Redis, hongbao.Space{Prefix: w.Prefix, Shards: Shards})
 	require.NoError(t, err)
-	require.NoError(t, w.Store.Found(t.Context(), shards.FoundCall{Deployment: "test"}))
+	require.NoError(t, w.Store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	return w
 }
 
@@ -71,7 +71,7 @@ func (w *World) Add(t *testing.T, n int) {
 					w.OnGrant(g)
 				}
 				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), ID: fmt.Sprintf("%d-%d", Began+g.Seq/5, g.Seq),
-					Values: testkit.Entry(1, "grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), shards.GrantLine(&g))})
+					Values: testkit.Entry(1, "grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), store.GrantLine(&g))})
 			}
 			p.HSet(t.Context(), k.Keys.Meta(), "seq", w.Seq[shard])
 			return nil
@@ -140,7 +140,7 @@ func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
 	g.EntryID = fmt.Sprintf("%d-%d", Began+seq/5, seq)
-	written, err := k.DeadLetter(t.Context(), shards.Letter{
+	written, err := k.DeadLetter(t.Context(), store.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class,
 		Reason: "no, \"never\"\nagain", Attempts: 3,
 	})
@@ -158,7 +158,7 @@ func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	require.NoError(t, err)
 	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
 	require.NoError(t, err)
-	_, err = k.DeadLetter(t.Context(), shards.Letter{
+	_, err = k.DeadLetter(t.Context(), store.Letter{
 		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
 		Attempts: 1,
 	})

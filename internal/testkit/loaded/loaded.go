@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/shards"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Deployment is the id of the deployment.
@@ -24,10 +24,10 @@ func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hon
 	check(err)
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	space = hongbao.Space{Prefix: "hb", Shards: 1}
-	store, err := shards.Of(rdb, space)
+	st, err := store.Of(rdb, space)
 	check(err)
 	ctx := context.Background()
-	check(store.Found(ctx, shards.FoundCall{Deployment: Deployment}))
+	check(st.Found(ctx, store.FoundCall{Deployment: Deployment}))
 	check(Load(ctx, rdb, space, c, codes))
 	return rdb, space, func() { _ = rdb.Close(); server.Close() }
 }
@@ -40,11 +40,11 @@ func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c
 	if err != nil {
 		return err
 	}
-	store, err := shards.Of(rdb, space)
+	st, err := store.Of(rdb, space)
 	if err != nil {
 		return err
 	}
-	loader, err := store.Loader(shards.LoaderConfig{
+	loader, err := st.Loader(store.LoaderConfig{
 		Chunk: 5_000,
 		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
 	})

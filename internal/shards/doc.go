@@ -1,7 +1,0 @@
-// Package shards runs the scripts of package lua: type Shard has one method a script, and the reads that go with them.
-//
-// A script of a shard is sent with a line that names the run of the server that the shard was opened for, and is called
-// by its SHA-1. A server that does not know it (NOSCRIPT, so nothing happened) gets it only if the shard was opened for
-// that server; else the shard freezes. Locks and push-once belong to no shard: their scripts are called by text where
-// the server does not know them. Errors carry a hongbao.Class, which Classify sets.
-package shards

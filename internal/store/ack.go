@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var ackScript = newDrainScript("ack", "bits")
+
+// Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
+// It returns how many entries were acked now.
+func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange, ids []string) (int, error) {
+	k.saw(ctx, events...)
+	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
+	args := make([]any, 2, 2+3*len(m.pieces)+len(ids))
+	args[0], args[1] = group, len(m.pieces)
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last)
+	}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	reply, err := k.run(ctx, ackScript, m.keys, args)
+	if err != nil {
+		return 0, err
+	}
+	return one(ackScript, reply, strconv.Atoi)
+}
+
+// Done tells which of the events first..last the sink has finished: bit i of the answer is seq first+i.
+func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitset, error) {
+	pipe := k.rdb.Pipeline()
+	read := readBits(ctx, pipe, k.Keys, sink, r)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return read()
+}
+
+// Progress is what a consumer group asks about a batch that it has read.
+type Progress struct {
+	Head
+	Done []Bitset // one for each range
+	Sink SinkControl
+}
+
+// Progress reads the head, the done bits of a consumer group in ranges of events, and whether the sink is paused, in one
+// round trip. Events below the done floor count as done, because their bits have been deleted.
+func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.SeqRange) (Progress, error) {
+	pipe := k.rdb.Pipeline()
+	read := k.askProgress(ctx, pipe, group, ranges)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return read()
+}
+
+// askProgress asks for what Progress gives by a pipeline, and returns the function that reads the answers.
+func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group string,
+	ranges []stream.SeqRange) func() (Progress, error) {
+	read := make([]func() (Bitset, error), len(ranges))
+	for i, r := range ranges {
+		read[i] = readBits(ctx, pipe, k.Keys, group, r)
+	}
+	// after the bits: the floor is raised before any of them is deleted
+	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...)
+	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
+	return func() (p Progress, err error) {
+		if p.Sink, err = k.readControl(group, control); err != nil {
+			return p, err
+		}
+		if p.Head, err = k.parseHead(head); err != nil {
+			return p, err
+		}
+		if err := p.atWork(ctx); err != nil {
+			return p, err
+		}
+		p.Done = make([]Bitset, len(ranges))
+		for i := range ranges {
+			if p.Done[i], err = read[i](); err != nil {
+				return p, err
+			}
+			p.Done[i].behind = p.DoneFloor
+		}
+		return p, nil
+	}
+}
+
+// GroupDone is Done for the bits of a consumer group: what lies below the done floor counts as done.
+func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) (Bitset, error) {
+	p, err := k.Progress(ctx, group, r)
+	if err != nil {
+		return Bitset{}, err
+	}
+	return p.Done[0], nil
+}
+
+// readBits asks for the bits of a range by a pipeline, and returns the function that reads the answers.
+func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r stream.SeqRange) func() (Bitset,
+	error) {
+	type piece struct {
+		answer *redis.StringCmd
+		bytes  int64
+	}
+	var pieces []piece
+	for first := r.First; first <= r.Last; {
+		chunk := first / ChunkEvents
+		last := min(r.Last, (chunk+1)*ChunkEvents-1)
+		low, high := first%ChunkEvents/8, last%ChunkEvents/8
+		pieces = append(pieces, piece{pipe.GetRange(ctx, k.Done(sink, chunk), low, high), high - low + 1})
+		first = last + 1
+	}
+	return func() (Bitset, error) {
+		set := Bitset{first: r.First / 8 * 8, bits: make([]byte, 0, r.Len()/8+2)}
+		for _, p := range pieces {
+			s, err := p.answer.Result()
+			if err != nil {
+				return set, fmt.Errorf("read done bits of %s on shard %d: %w", sink, k.Index(), Classify(err))
+			}
+			set.bits = append(set.bits, s...)
+			set.bits = append(set.bits, make([]byte, p.bytes-int64(len(s)))...)
+		}
+		return set, nil
+	}
+}
+
+// Bitset is a run of done bits.
+type Bitset struct {
+	first  int64 // seq of the first bit
+	bits   []byte
+	behind int64 // all before it are done
+}
+
+// Has tells whether seq is done; it must be within the run that was asked for.
+func (b Bitset) Has(seq int64) bool {
+	if seq < b.behind {
+		return true
+	}
+	i := seq - b.first
+	return b.bits[i/8]&(0x80>>(i%8)) != 0
+}
+
+// one reads a reply of one string.
+func one[T any](s *script, reply []string, parse func(string) (T, error)) (T, error) {
+	var zero T
+	if len(reply) != 1 {
+		return zero, fmt.Errorf("script %s answered %d strings, want 1", s.name, len(reply))
+	}
+	v, err := parse(reply[0])
+	if err != nil {
+		return zero, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var announceScript = newScript("announce", "fields")
+
+// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups. The
+// ledger's table takes as many.
+const MaxGenerations = 64
+
+// Announcement is what announce.lua tells one place of a campaign.
+type Announcement struct {
+	Campaign string
+	Hash     string // of the campaign's first plan
+	// Generation is the one that comes, from 2; Plan is the hash of its plan.
+	Generation int64
+	Plan       string
+	// Packets and Total are what the whole campaign has with it, Share and ShareAmount what this place has got then.
+	Packets, Share     int64
+	Total, ShareAmount hongbao.Amount
+}
+
+// Announce tells one place that a generation comes. From then on every grab there brings the new terms, and LoadChunk
+// takes the generation's packets. A repeat changes nothing. Refused with ErrNotInRedis, ErrLost, or a Conflict where
+// another plan is there; all but an outage leave the place as it was.
+func (k *Shard) Announce(ctx context.Context, a *Announcement) error {
+	if a.Generation < 2 || a.Generation > MaxGenerations {
+		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: want 2 to %d", a.Generation,
+			a.Campaign, MaxGenerations)
+	}
+	keys := []string{k.Keys.Campaign(a.Campaign), k.Keys.StockOf(a.Campaign, a.Generation),
+		k.Keys.Sums(a.Campaign, a.Generation)}
+	reply, err := k.run(ctx, announceScript, keys, []any{a.Hash, a.Generation, a.Plan, a.Packets, int64(a.Total), a.Share,
+		int64(a.ShareAmount)})
+	if err != nil {
+		return err
+	}
+	r := replyReader{rest: reply}
+	if r.string() == "ok" {
+		return r.done(announceScript)
+	}
+	why, state, newest := r.string(), r.string(), r.int64()
+	if err := r.done(announceScript); err != nil {
+		return err
+	}
+	return refusedAnnouncement(a, why, state, newest)
+}
+
+func refusedAnnouncement(a *Announcement, why, state string, newest int64) error {
+	switch {
+	case why == "missing":
+		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: %w", a.Generation, a.Campaign,
+			ErrNotInRedis)
+	case state == StateFrozen:
+		return LostError(a.Campaign)
+	case why == "state":
+		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: it is %s, and only one that "+
+			"is open or paused gets more packets", a.Generation, a.Campaign, state)
+	case why == "plan":
+		return hongbao.Errorf(hongbao.ClassConflict, "announce generation %d of campaign %s: another plan is in Redis; "+
+			"nothing was changed", a.Generation, a.Campaign)
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: generation %d is the newest "+
+		"one there, and the next one comes when that one is dealt", a.Generation, a.Campaign, newest)
+}
+
+// generations tells how many generations of a campaign were announced on the shard; 1 if it is not there.
+func (k *Shard) generations(ctx context.Context, campaign string) (int64, error) {
+	n, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "generation").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the generations of campaign %s: %w", campaign, Classify(err))
+	}
+	if n < 1 || n > MaxGenerations {
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis has the generation %d, want 1 to %d", campaign, n,
+			MaxGenerations)
+	}
+	return n, nil
+}

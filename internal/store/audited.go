@@ -1,0 +1,38 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Audited is what is kept of the last whole audit.
+type Audited struct {
+	Started     time.Time
+	Differences int64
+}
+
+// SetAudited keeps what a whole audit found, on the first shard.
+func (s *Store) SetAudited(ctx context.Context, a Audited) error {
+	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", a.Started.UnixMilli(), "differences", a.Differences).Err()
+	if err != nil {
+		return fmt.Errorf("keep the verdict of the audit: %w", Classify(err))
+	}
+	return nil
+}
+
+// LastAudit gives what the last whole audit found; false if there was none.
+func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
+	var has struct {
+		Started     int64 `redis:"started"`
+		Differences int64 `redis:"differences"`
+	}
+	cmd := s.rdb.HGetAll(ctx, s.shards[0].Keys.Audit())
+	if err := cmd.Err(); err != nil {
+		return Audited{}, false, fmt.Errorf("read the verdict of the last audit: %w", Classify(err))
+	}
+	if err := cmd.Scan(&has); err != nil {
+		return Audited{}, false, fmt.Errorf("%s: %w", s.shards[0].Keys.Audit(), err)
+	}
+	return Audited{time.UnixMilli(has.Started), has.Differences}, has.Started > 0, nil
+}

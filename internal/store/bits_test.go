@@ -1,0 +1,105 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// near draws a run of events near an edge of the done bitmaps' chunks, or anywhere within three of them.
+func near(t *rapid.T) stream.SeqRange {
+	edge := rapid.SampledFrom([]int64{1, 8, store.ChunkEvents, 2 * store.ChunkEvents, 2*store.ChunkEvents + 4000}).Draw(
+		t, "edge")
+	first := max(1, edge+rapid.Int64Range(-20, 20).Draw(t, "from"))
+	length := rapid.SampledFrom([]int64{1, 1, 2, 7, 8, 9, 16, 64, 128, 3000}).Draw(t, "length")
+	return stream.SeqRange{First: first, Last: first + length - 1}
+}
+
+// What is acked is done, nothing else is, and the order and number of acks does not matter.
+func TestDoneBits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.group(t, "kafka")
+	rapid.Check(t, func(rt *rapid.T) {
+		st, err := store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+		require.NoError(rt, err)
+		k := st.Shard(0)
+		require.NoError(rt, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+		require.NoError(rt, b.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 1<<30).Err())
+		want := map[int64]bool{}
+		for range rapid.IntRange(1, 6).Draw(rt, "acks") {
+			runs := []stream.SeqRange{}
+			for range rapid.IntRange(1, 4).Draw(rt, "runs") {
+				r := near(rt)
+				runs = append(runs, r)
+				for seq := r.First; seq <= r.Last; seq++ {
+					want[seq] = true
+				}
+			}
+			acked, err := k.Ack(t.Context(), "kafka", runs, nil)
+			require.NoError(rt, err)
+			require.Zero(rt, acked)
+		}
+		for range 4 {
+			r := near(rt)
+			got, err := k.Done(t.Context(), "kafka", r)
+			require.NoError(rt, err)
+			for seq := r.First; seq <= r.Last; seq++ {
+				require.Equal(rt, want[seq], got.Has(seq), "seq %d of %v", seq, r)
+			}
+		}
+		var count int64
+		for chunk := range int64(3) {
+			n, err := b.rdb.BitCount(t.Context(), k.Keys.Done("kafka", chunk), nil).Result()
+			require.NoError(rt, err)
+			count += n
+			size, err := b.rdb.StrLen(t.Context(), k.Keys.Done("kafka", chunk)).Result()
+			require.NoError(rt, err)
+			require.LessOrEqual(rt, size, int64(store.ChunkEvents/8))
+		}
+		require.EqualValues(rt, len(want), count)
+	})
+}
+
+func TestAckEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	ids := b.events(t, "rain", 2, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 9)
+	acked, err := b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 3}}, ids[:2])
+	require.NoError(t, err)
+	require.Equal(t, 2, acked)
+	acked, err = b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 1, Last: 4}}, ids)
+	require.NoError(t, err)
+	require.Equal(t, 1, acked, "two were acked before")
+	require.Empty(t, b.owners(t, "kafka"))
+
+	other, err := b.k.Done(ctx, "balance", stream.SeqRange{First: 1, Last: 4})
+	require.NoError(t, err)
+	require.False(t, other.Has(1), "each sink has bits of its own")
+
+	many := make([]string, 2500)
+	for i := range many {
+		many[i] = "1-1"
+	}
+	acked, err = b.k.Ack(ctx, "kafka", nil, many)
+	require.NoError(t, err)
+	require.Zero(t, acked)
+}
+
+func TestAppendSeq(t *testing.T) {
+	t.Parallel()
+	var runs []stream.SeqRange
+	for _, seq := range []int64{3, 4, 5, 7, 9, 10} {
+		runs = store.AppendSeq(runs, seq)
+	}
+	require.Equal(t, []stream.SeqRange{{First: 3, Last: 5}, {First: 7, Last: 7}, {First: 9, Last: 10}}, runs)
+}

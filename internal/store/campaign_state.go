@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
+// ended after it.
+const (
+	StateLoading = "loading"
+	StateOpen    = "open"
+	StatePaused  = "paused"
+	// StateFrozen: Redis has lost something of the campaign, so nobody can say what is left. It grants nothing.
+	StateFrozen = "frozen"
+	// StateClosed and StateRefunded grant nothing any more.
+	StateClosed   = "closed"
+	StateRefunded = "refunded"
+)
+
+// Pause makes the campaign answer paused until Resume. A second call is no error. by and why are kept with the state.
+func (c Campaign) Pause(ctx context.Context, by, why string) error {
+	return c.move(ctx, StateChange{To: StatePaused, From: StateOpen, By: by, Why: why})
+}
+
+// Resume opens a paused campaign. A second call is no error. by and why are kept with the state.
+func (c Campaign) Resume(ctx context.Context, by, why string) error {
+	return c.move(ctx, StateChange{To: StateOpen, From: StatePaused, By: by, Why: why})
+}
+
+// move moves a campaign on all its places from one state to another. If a place is in neither, it moves none. If it is
+// killed on its way it has moved some, and is called again. It moves the others even if Redis has lost a place, or a
+// place does not answer; the error names that one.
+func (c Campaign) move(ctx context.Context, to StateChange) error {
+	places, err := c.Places(ctx)
+	if err != nil {
+		return err
+	}
+	if len(places) > 1 {
+		states := make([]string, len(places))
+		for i, err := range Each(len(places), func(i int) (err error) {
+			states[i], _, err = places[i].CampaignState(ctx, c.id)
+			return err
+		}) {
+			if err != nil || slices.Contains([]string{to.To, to.From, StateFrozen, ""}, states[i]) {
+				continue
+			}
+			if err := places[i].SetStateBy(ctx, c.id, to); err != nil { // says why not
+				return fmt.Errorf("on shard %d, one of %d: %w", places[i].Index(), len(places), err)
+			}
+		}
+	}
+	return c.Joined(places, Each(len(places), func(i int) error { return places[i].SetStateBy(ctx, c.id, to) }))
+}

@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Status is how a campaign stands in Redis, over all its places.
+type Status struct {
+	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
+	// paused only where it grants nothing.
+	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"The first of the states of PlaceStatus that it is in on any shard."`
+	Hash    string `json:"plan_hash" doc:"The hash of the plan that it was loaded with."`
+	Shard   int    `json:"shard" doc:"Its home: the first of its shards."`
+	Packets int64  `json:"packets" doc:"Packets that Redis expects, loaded or not."`
+	Counts
+	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Sum of the granted packets, in minor units."`
+	// LeftAmount is that of all packets that nobody has, also of those that are not loaded yet: if it grew while they are,
+	// it would tell the amounts of few, or of one.
+	LeftAmount hongbao.Amount `json:"left_amount" doc:"Of all that nobody has, loaded or not, in minor units."`
+	// Places is how it stands on each shard, if it is dealt over several.
+	Places []PlaceStatus `json:"places,omitempty" doc:"How it stands on each of its shards; absent if it has one."`
+
+	dealt int64 // the newest generation that each place has as a whole
+}
+
+// PlaceStatus is how a campaign stands on one of several shards. It has no amounts: a place may have one packet left.
+type PlaceStatus struct {
+	State string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"missing: not there yet, or lost."`
+	Shard int    `json:"shard" doc:"The shard's number."`
+	Counts
+}
+
+// Counts are the packets of one place, or of all together.
+type Counts struct {
+	Loaded  int64 `json:"loaded" doc:"Packets that are loaded."`
+	Granted int64 `json:"granted" doc:"Loaded packets that were granted."`
+	Left    int64 `json:"left" doc:"Loaded packets that nobody has."`
+}
+
+func (c *Counts) add(d *Counts) {
+	c.Loaded += d.Loaded
+	c.Granted += d.Granted
+	c.Left += d.Left
+}
+
+// missing is the state on a place that has not got the campaign, although its home has it: the load has just begun, or
+// Redis lost it.
+const missing = "missing"
+
+// Status reads how the campaign stands; false if it is not in Redis.
+func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error) {
+	m, err := c.Home().CampaignFields(ctx, c.id)
+	if err != nil || len(m) == 0 {
+		return st, false, err
+	}
+	places, err := c.PlacesIn(m)
+	if err != nil {
+		return st, false, err
+	}
+	st = Status{Hash: m["hash"], Shard: places[0].Index(), dealt: MaxGenerations}
+	for name, to := range map[string]*int64{"packets": &st.Packets, "total": (*int64)(&st.LeftAmount)} {
+		if *to, err = number(c.id, m, name); err != nil {
+			return Status{}, false, err
+		}
+	}
+	for j, k := range places {
+		if j > 0 {
+			m, err = k.CampaignFields(ctx, c.id)
+		}
+		if err == nil {
+			err = st.addPlace(c.id, k, m)
+		}
+		if err != nil {
+			return Status{}, false, err
+		}
+	}
+	st.sum()
+	return st, true, nil
+}
+
+// addPlace adds how the campaign stands on a place, by its fields there.
+func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) {
+	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
+	if len(m) > 0 {
+		granted, err := p.parse(id, m)
+		if err != nil {
+			return err
+		}
+		s.GrantedAmount, s.LeftAmount = s.GrantedAmount+granted, s.LeftAmount-granted
+		if m["dealt"] != "" {
+			if dealt, err = number(id, m, "dealt"); err != nil {
+				return err
+			}
+		}
+	}
+	s.Places, s.dealt = append(s.Places, p), min(s.dealt, dealt)
+	return nil
+}
+
+// parse also gives the amount that was granted on the place.
+func (p *PlaceStatus) parse(id string, m map[string]string) (granted hongbao.Amount, err error) {
+	p.State = m["state"]
+	for name, to := range map[string]*int64{
+		"loaded": &p.Loaded, "granted": &p.Granted, "granted_amount": (*int64)(&granted),
+	} {
+		if *to, err = number(id, m, name); err != nil {
+			return 0, err
+		}
+	}
+	p.Left = p.Loaded - p.Granted
+	return granted, nil
+}
+
+func number(id string, m map[string]string, field string) (int64, error) {
+	n, err := strconv.ParseInt(m[field], 10, 64)
+	if err != nil {
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field %s: %w", id, field, err)
+	}
+	return n, nil
+}
+
+// sum adds up the places.
+func (s *Status) sum() {
+	order := []string{missing, StateFrozen, StateLoading, StateOpen, StatePaused, StateClosed, StateRefunded}
+	first := len(order)
+	for _, p := range s.Places {
+		first = min(first, slices.Index(order, p.State)) // one that nobody knows comes first
+		s.add(&p.Counts)
+	}
+	if s.State = s.Places[0].State; first >= 0 {
+		s.State = order[first]
+	}
+	if len(s.Places) == 1 {
+		s.Places = nil
+	}
+}

@@ -1,0 +1,94 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+func pendingAndReached(t *testing.T, b *bundle) {
+	t.Helper()
+	pending(t, b)
+	reachedRanges(t, b)
+}
+
+// pendingCases are those that work on a group's pending list.
+func pendingCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"reclaim": {
+			keys: func(b *bundle) []string { return append(events(b), b.k.Keys.Sink("kafka"), b.k.Keys.Lead("kafka")) }, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				call := store.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Lead: time.Minute,
+					Backoff: []time.Duration{0}}
+				_, err := b.k.Reclaim(ctx, call)
+				return err
+			},
+		},
+		"renew": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Renew(ctx, "kafka", "w1", []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"park": {
+			keys: events, prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				list := []store.Parking{{ID: b.id(ctx, 0), Level: 1, Attempts: 1}}
+				_, err := b.k.Park(ctx, "kafka", "w1", list)
+				return err
+			},
+		},
+		"create_group": {
+			grows: true,
+			keys:  events,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.CreateGroup(ctx, "kafka")
+				return err
+			},
+		},
+		"raise_done_floor": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Done("kafka", 0)} },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"})
+			},
+		},
+		"remove_idle_consumers": {
+			keys: events,
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", "dead").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.RemoveIdleConsumers(ctx, "kafka", "w1", 0)
+				return err
+			},
+		},
+		"ack": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Events()) },
+			prep: pendingAndReached,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Ack(ctx, "kafka", ranges, []string{b.id(ctx, 0)})
+				return err
+			},
+		},
+		"dead_letter": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Events(), b.k.Keys.Dead("kafka"), b.k.Keys.Done("kafka", 0)}
+			},
+			prep: pending,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.DeadLetter(ctx, store.Letter{
+					Group: "kafka", Consumer: "w1", EntryID: b.id(ctx, 1), Last: true,
+					Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+				})
+				return err
+			},
+		},
+	}
+}

@@ -1,0 +1,503 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// scriptCase is one script in a state in which it would write.
+type scriptCase struct {
+	keys func(b *bundle) []string
+	prep func(t *testing.T, b *bundle)
+	call func(ctx context.Context, b *bundle) error
+	// grows: refused when Redis is out of memory. The others end work or free memory and go on.
+	grows bool
+	// ages: the reply has times that pass, so two calls never answer the same.
+	ages bool
+}
+
+var ranges = []stream.SeqRange{{First: 1, Last: 2}, {First: store.ChunkEvents - 1, Last: store.ChunkEvents}}
+
+func claimCall(id, owner string) *store.ClaimCall {
+	return &store.ClaimCall{Sink: "kafka", ID: id, Owner: owner, Lease: time.Minute, Events: ranges, Payload: "p"}
+}
+
+func (b *bundle) doneKeys(first ...string) []string {
+	return append(first, b.k.Keys.Done("kafka", 0), b.k.Keys.Done("kafka", 1))
+}
+
+// pending leaves two entries with worker w1 of group kafka.
+func pending(t *testing.T, b *bundle) {
+	b.events(t, "rain", 2, 1)
+	b.group(t, "kafka")
+	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
+}
+
+// deadLetter leaves one dead letter of group kafka, of seq 3.
+func deadLetter(t *testing.T, b *bundle) {
+	pending(t, b)
+	written, err := b.k.DeadLetter(t.Context(), store.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: b.id(t.Context(), 1), Last: true, Class: hongbao.ClassPermanent,
+		Reason: "too large", Attempts: 3,
+		Grant: &hongbao.Grant{Seq: 3, Packet: 3, Amount: 1, User: "u3"},
+	})
+	require.NoError(t, err)
+	require.True(t, written)
+}
+
+func claimed(t *testing.T, b *bundle) {
+	reachedRanges(t, b)
+	_, err := b.k.Claim(t.Context(), claimCall("c1", "w1"))
+	require.NoError(t, err)
+}
+
+func reachedRanges(t *testing.T, b *bundle) { b.reached(t, 2*store.ChunkEvents) }
+
+func events(b *bundle) []string { return []string{b.k.Keys.Events()} }
+func claims(b *bundle) []string { return []string{b.k.Keys.Claims("kafka")} }
+
+func begin(ctx context.Context, b *bundle) error {
+	_, err := b.k.CreateCampaign(ctx, &store.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
+		"from", "1", "to", "9", "user_campaign", "1", "packets", "2", "total", "6",
+	}})
+	return err
+}
+
+func chunk(ctx context.Context, b *bundle) error {
+	_, err := b.k.LoadChunk(ctx,
+		&store.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: []hongbao.Amount{2, 4}})
+	return err
+}
+
+func putCodes(ctx context.Context, b *bundle) error {
+	_, err := b.k.PutCodes(ctx,
+		&store.CodesChunk{Campaign: "rain", Hash: "h", First: 1, Codes: []string{"A1", "B2"}})
+	return err
+}
+
+// keep notes that the ledger has every decision of the shard.
+func keep(ctx context.Context, b *bundle) error {
+	all, errs := b.store.NewControls(ctx)
+	if errs[b.k.Index()] != nil {
+		return errs[b.k.Index()]
+	}
+	for i := range all[b.k.Index()] {
+		if err := b.k.ControlKept(ctx, &all[b.k.Index()][i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bundle) id(ctx context.Context, at int) string {
+	rows, err := b.rdb.XRange(ctx, b.k.Keys.Events(), "-", "+").Result()
+	if err != nil || at >= len(rows) {
+		return "1-1" // the stream holds another type
+	}
+	return rows[at].ID
+}
+
+// scriptCases are all scripts, each under its name.
+func scriptCases() map[string]scriptCase {
+	all := map[string]scriptCase{}
+	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), loadCases(), endCases(), pendingCases(),
+		keepCases(), claimCases(), controlCases()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// grabCases is the grab.
+func grabCases() map[string]scriptCase {
+	grab := func() *store.GrabCall {
+		c := call("rain", "u1", "u2/r2")
+		c.FactNames = "device"
+		for _, g := range c.Grabs {
+			g.Facts = map[string]string{"device": "d"}
+		}
+		return c
+	}
+	return map[string]scriptCase{
+		"receipts": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				b.grab(t, "rain", "u1")
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Receipts(ctx, "rain", call("rain", "u1", "u2").Grabs, nil)
+				return err
+			},
+		},
+		"winners": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Stock("rain")}
+			},
+			prep: emptied,
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Winners(ctx, "rain", b.revision(ctx), func(string) {})
+			},
+		},
+		"put_filter": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Filter("rain")} },
+			prep:  emptied,
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.PutFilter(ctx, filterPart(b.revision(ctx), "0", "x"))
+			},
+		},
+		"grab": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
+					b.k.Keys.Counters("rain", dayOf(spec("rain", 5))), b.k.Keys.Counters("rain", "c")}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				c := spec("rain", 5)
+				c.Limits = append(c.Limits, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 9},
+					hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 9})
+				b.load(t, c)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Grab(ctx, grab(), nil)
+				return err
+			},
+		},
+	}
+}
+
+// dayOf names the hash that counts for the present day of a campaign.
+func dayOf(c hongbao.Campaign) string {
+	zone, err := store.Transitions(c)
+	if err != nil {
+		panic(err)
+	}
+	day, _ := store.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
+	return fmt.Sprint("d", day)
+}
+
+// shardCases are those that bring a deployment into Redis, freeze a shard and open it.
+func shardCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"found": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Events()} },
+			prep: func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Meta()).Err()) },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.store.Found(ctx, store.FoundCall{Deployment: "test"})
+			},
+		},
+		"freeze": {
+			ages: true,
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "opened", "another").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Freeze(ctx)
+				return err
+			},
+		},
+		"replicas": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.RaiseReplicas(ctx, 2)
+			},
+		},
+		"unskip": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "skipped", "2-3,65536-65535").Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Unskip(ctx)
+			},
+		},
+		"open": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Claims("kafka")}
+			},
+			prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				token, err := storetest.Token(ctx, b.k)
+				if err != nil {
+					return err
+				}
+				_, err = b.k.Reopen(ctx, &store.Reopening{
+					Was: store.Frozen{Seq: 2 * store.ChunkEvents, Epoch: 1, Token: token}, Epoch: 2, Last: 3*store.ChunkEvents - 1,
+					Known: 5, Sinks: []string{"kafka"},
+				})
+				return err
+			},
+		},
+	}
+}
+
+// loadCases are those that bring a campaign into Redis.
+func loadCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"create_campaign": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
+					b.k.Keys.Counters("rain", "c"), b.k.Keys.Codes("rain"), b.k.Keys.Sums("rain", 1), b.k.Keys.Filter("rain")}
+			},
+			call: begin,
+		},
+		"load": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
+			},
+			prep: func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call: chunk,
+		},
+		"announce": {
+			grows: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.StockOf("rain", 2), b.k.Keys.Sums("rain", 2)}
+			},
+			prep: func(t *testing.T, b *bundle) { b.load(t, spec("rain", 5)) },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Announce(ctx, announcement(b, 5, 50))
+			},
+		},
+		"codes": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Codes("rain")} },
+			prep:  func(t *testing.T, b *bundle) { require.NoError(t, begin(t.Context(), b)) },
+			call:  putCodes,
+		},
+		"state": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Controls()}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, begin(t.Context(), b))
+				require.NoError(t, chunk(t.Context(), b))
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.SetState(ctx, "rain", store.StateOpen, store.StateLoading)
+			},
+		},
+	}
+}
+
+// endCases are those that end a campaign.
+func endCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"close": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Stock("rain"),
+					b.k.Keys.Sums("rain", 1)}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				b.grab(t, "rain", "u1", "u2")
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Close(ctx, "rain", true, 0)
+				return err
+			},
+		},
+		"refunded": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded()} },
+			prep: func(t *testing.T, b *bundle) { b.closed(t, "rain", 5, 2) },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Refunded(ctx, "rain")
+				return err
+			},
+		},
+		"end_lost": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded(), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 5))
+				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", store.StateFrozen).Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.EndLost(ctx, &store.LostCampaign{ID: "rain", Packets: 5, Total: 15, Loaded: 5,
+					LoadedAmount: 15, Granted: 2, GrantedAmount: 6})
+			},
+		},
+		"purge_campaign": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Counters("rain", "c"),
+					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Sums("rain", 1)}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.closed(t, "rain", 5, 2)
+				_, err := b.k.Refunded(t.Context(), "rain")
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.PurgeCampaign(ctx, "rain", 0)
+				return err
+			},
+		},
+	}
+}
+
+// keepCases are those that keep the stream and the dead letters.
+func keepCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"resolve_letter": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.Resolved("kafka")} },
+			prep:  deadLetter,
+			call: func(ctx context.Context, b *bundle) error {
+				id := "1-1"
+				if rows, err := b.rdb.XRange(ctx, b.k.Keys.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
+					id = rows[0].ID
+				}
+				_, err := b.k.ResolveLetter(ctx,
+					&store.Decision{Sink: "kafka", Letter: id, What: store.Dropped, By: "ann", Why: "a test"})
+				return err
+			},
+		},
+		"expire_letters": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Resolved("kafka")} },
+			prep: func(t *testing.T, b *bundle) {
+				require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Resolved("kafka"), ID: "5-1",
+					Values: []string{"letter", "4-1", "decision", store.Requeued, "by", "ann", "why", "x"}}).Err())
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.ExpireLetters(ctx, &store.OldLetters{Sink: "kafka", Age: time.Hour, Limit: 9})
+				return err
+			},
+		},
+		"replay": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Replay("r1"), b.k.Keys.Meta()} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.BeginReplay(ctx, "r1", "{}", 0)
+				return err
+			},
+		},
+		"replayed": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Replay("r1")} },
+			prep: func(t *testing.T, b *bundle) {
+				_, err := b.k.BeginReplay(t.Context(), "r1", "{}", 0)
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Replayed(ctx, "r1", 5)
+			},
+		},
+		"trim": {
+			ages: true,
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Events(), b.k.Keys.Meta(), b.k.Keys.Done("kafka", 0)}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				pending(t, b)
+				_, err := b.k.Ack(t.Context(), "kafka", nil, []string{b.id(t.Context(), 0)})
+				require.NoError(t, err)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.TrimEvents(ctx,
+					store.Trim{Retention: 0, MaxEvents: 1, Limit: 9, Groups: []string{"kafka"}})
+				return err
+			},
+		},
+	}
+}
+
+// claimCases are those that have an owner: claims, locks, messages told once.
+func claimCases() map[string]scriptCase {
+	once := func(step string) func(context.Context, *bundle) error {
+		return func(ctx context.Context, b *bundle) error {
+			_, err := b.k.Once(ctx, &store.OnceCall{
+				Name: "sms", ID: "m1", Do: step, Token: "t1", Lease: time.Minute, Keep: time.Hour,
+			})
+			return err
+		}
+	}
+	return map[string]scriptCase{
+		"claim": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Claims("kafka"), b.k.Keys.Meta()) },
+			prep: reachedRanges,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.Claim(ctx, claimCall("c1", "w1"))
+				return err
+			},
+		},
+		"complete": {
+			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Claims("kafka")) },
+			prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"release": {
+			keys: claims, prep: claimed,
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Release(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+			},
+		},
+		"once": {
+			grows: true,
+			keys:  func(b *bundle) []string { return []string{b.k.Keys.Once("sms", "m1")} },
+			call:  once("claim"),
+		},
+		"rate": {
+			ages: true,
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Rate("kafka")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := b.k.Turn(ctx, &store.RateCall{Sink: "kafka", PerSecond: 1, Grants: 60,
+					Most: time.Hour})
+				return err
+			},
+		},
+		"lock": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Lock("close")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := b.k.TakeLock(ctx, lock("w1"))
+				return err
+			},
+		},
+	}
+}
+
+// controlCases are what people decide about sinks, and its way to the ledger and back.
+func controlCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"sink": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Sink("kafka"), b.k.Keys.Controls(), b.k.Keys.SinkCampaigns("kafka")}
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := b.k.PauseSink(ctx, "kafka", "ann", "the bank is closed")
+				return err
+			},
+		},
+		"restore": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.SinkCampaigns("kafka"), b.k.Keys.Sink("kafka")} },
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.RestoreControl(ctx, &stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka",
+					Campaign: "rain", Value: "1", By: "ann", Why: "test", Rev: 7})
+				return err
+			},
+		},
+		"kept": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Controls()} },
+			prep: func(t *testing.T, b *bundle) {
+				_, _, err := b.k.PauseSink(t.Context(), "kafka", "ann", "the bank is closed")
+				require.NoError(t, err)
+			},
+			call: keep,
+		},
+	}
+}

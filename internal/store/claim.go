@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var (
+	claimScript    = newDrainScript("claim", "bits")
+	completeScript = newDrainScript("complete", "bits")
+	releaseScript  = newScript("release")
+)
+
+// ClaimCall asks for the right to push events.
+type ClaimCall struct {
+	Sink, ID, Owner string
+	// Done is the sink whose done bits say what was pushed before; empty: Sink.
+	Done string
+	// Trimmed: those bits are a consumer group's, and what was deleted of them behind the stream is done; see GroupDone.
+	Trimmed bool
+	Lease   time.Duration
+	// TakeLive: claims of live owners are taken over too. For sinks that make a second push of the same claim harmless.
+	TakeLive bool
+	Events   []stream.SeqRange
+	Payload  string
+}
+
+// Claim asks for a claim; see stream.ClaimAnswer.
+func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, error) {
+	done := c.Done
+	if done == "" {
+		done = c.Sink
+	}
+	k.saw(ctx, c.Events...)
+	m := newMarks(k.Keys, done, []string{k.Keys.Claims(c.Sink), k.Keys.Meta()}, c.Events)
+	take, trimmed := "ended", ""
+	if c.TakeLive {
+		take = "any"
+	}
+	if c.Trimmed {
+		trimmed = "trimmed"
+	}
+	args := []any{c.ID, c.Owner, c.Lease.Milliseconds(), take, c.Payload, formatRanges(c.Events), trimmed}
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last, p.base)
+	}
+	reply, err := k.run(ctx, claimScript, m.keys, args)
+	if err != nil {
+		return stream.ClaimAnswer{}, err
+	}
+	r := replyReader{rest: reply}
+	var a stream.ClaimAnswer
+	if r.string() == "granted" {
+		a.Fence = r.int64()
+		return a, r.done(claimScript)
+	}
+	a.Held = r.int()
+	for range r.int() {
+		a.Done = append(a.Done, stream.SeqRange{First: r.int64(), Last: r.int64()})
+	}
+	for r.err == nil && len(r.rest) > 0 {
+		o := stream.Claim{ID: r.string(), Fence: r.int64()}
+		o.Events, err = parseRanges(r.string())
+		r.err = errors.Join(r.err, err)
+		o.Payload = r.string()
+		a.Open = append(a.Open, o)
+	}
+	return a, r.done(claimScript)
+}
+
+// Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone.
+// stream.ErrFenced if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or
+// went back in time) is completed all the same, unless another claim covers some of its events by now.
+func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also ...string) error {
+	k.saw(ctx, c.Events...)
+	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
+	for _, other := range also {
+		more := newMarks(k.Keys, other, m.keys, c.Events)
+		m.keys, m.pieces = more.keys, append(m.pieces, more.pieces...)
+	}
+	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
+	for _, p := range m.pieces {
+		args = append(args, p.key, p.first, p.last)
+	}
+	reply, err := k.run(ctx, completeScript, m.keys, args)
+	return fenced(completeScript, c, reply, err)
+}
+
+// Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
+func (k *Shard) Release(ctx context.Context, sink string, c *stream.Claim) error {
+	reply, err := k.run(ctx, releaseScript, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
+	return fenced(releaseScript, c, reply, err)
+}
+
+func fenced(s *script, c *stream.Claim, reply []string, err error) error {
+	if err != nil {
+		return err
+	}
+	if len(reply) == 0 || reply[0] != "ok" {
+		return fmt.Errorf("script %s: claim %s with fence %d: %w", s.name, c.ID, c.Fence, stream.ErrFenced)
+	}
+	return nil
+}
+
+func formatRanges(ranges []stream.SeqRange) string {
+	var b strings.Builder
+	for i, r := range ranges {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(r.First, 10))
+		b.WriteByte('-')
+		b.WriteString(strconv.FormatInt(r.Last, 10))
+	}
+	return b.String()
+}
+
+func parseRanges(s string) ([]stream.SeqRange, error) {
+	var out []stream.SeqRange
+	for _, part := range strings.Split(s, ",") {
+		a, b, ok := strings.Cut(part, "-")
+		first, err1 := strconv.ParseInt(a, 10, 64)
+		last, err2 := strconv.ParseInt(b, 10, 64)
+		if !ok || err1 != nil || err2 != nil || last < first {
+			return nil, fmt.Errorf("%.40q is no range of events", part)
+		}
+		out = append(out, stream.SeqRange{First: first, Last: last})
+	}
+	return out, nil
+}

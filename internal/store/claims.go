@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// OpenClaim is a claim as Redis keeps it.
+type OpenClaim struct {
+	stream.Claim
+	Owner string
+	Until time.Time // until then its owner is taken to be at work, by the clock of Redis
+}
+
+// OpenClaims gives the claims of a sink that have not ended.
+func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error) {
+	all, err := k.rdb.HGetAll(ctx, k.Keys.Claims(sink)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the claims of %s on shard %d: %w", sink, k.Keys.Index(), Classify(err))
+	}
+	var out []OpenClaim
+	for id, text := range all {
+		if id == "#fence" {
+			continue
+		}
+		c, err := parseClaim(id, text)
+		if err != nil {
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "claim %.80q in %s: %w", id, k.Keys.Claims(sink), err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// parseClaim reads "fence until owner\nevents\npayload".
+func parseClaim(id, text string) (c OpenClaim, err error) {
+	lines := strings.SplitN(text, "\n", 3)
+	words := strings.Split(lines[0], " ")
+	if len(lines) != 3 || len(words) != 3 {
+		return c, fmt.Errorf("it can't be read: %.80q", text)
+	}
+	c.ID, c.Owner, c.Payload = id, words[2], lines[2]
+	if c.Fence, err = strconv.ParseInt(words[0], 10, 64); err != nil {
+		return c, fmt.Errorf("its fence can't be read: %w", err)
+	}
+	ms, err := strconv.ParseInt(words[1], 10, 64)
+	if err != nil {
+		return c, fmt.Errorf("its time can't be read: %w", err)
+	}
+	c.Until = time.UnixMilli(ms).UTC()
+	c.Events, err = parseRanges(lines[1])
+	return c, err
+}

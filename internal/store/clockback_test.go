@@ -1,0 +1,75 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// To the stream a clock that was set back by an hour (F60) looks like a last id that is an hour ahead. Grabs go on, and
+// ids rise with the seqs: a reader that goes on behind the last id that it saw misses none.
+func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1")
+	now, err := b.rdb.Time(t.Context()).Result()
+	require.NoError(t, err)
+	ahead := now.Add(time.Hour).UnixMilli()
+	require.NoError(t, b.rdb.Do(t.Context(), "XSETID", b.k.Keys.Events(), fmt.Sprintf("%d-7", ahead)).Err())
+	b.grab(t, "rain", "u2")
+	b.grab(t, "rain", "u3")
+	entries, err := b.k.Entries(t.Context(), fmt.Sprintf("(%d-7", ahead), "+")
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	for i := range entries {
+		require.Equal(t, fmt.Sprintf("%d-%d", ahead, 8+i), entries[i].ID, "the clock's time is behind it")
+		require.Equal(t, int64(2+i), entries[i].Seq)
+		require.Less(t, entries[i].Time.UnixMilli(), ahead, "a grant's time is the clock's")
+	}
+}
+
+// terms notes from when the terms hold that grab.lua has told last, in ms.
+type terms struct{ since string }
+
+func (c *terms) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *terms) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *terms) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if reply, ok := cmd.(*redis.Cmd); ok {
+			if list, ok := reply.Val().([]any); ok && len(list) > 9 && list[0] == "T" {
+				c.since = fmt.Sprint(list[3])
+			}
+		}
+		return err
+	}
+}
+
+// A clock that goes back by a millisecond may go back to another day: terms do not hold before they were told.
+func TestTermsHoldFromNowOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 100))
+	b.grab(t, "rain", "first") // so the server has the script
+	told := &terms{}
+	b.rdb.AddHook(told)
+	for i := range 30 {
+		now, err := b.rdb.Time(t.Context()).Result()
+		require.NoError(t, err)
+		b.grab(t, "rain", fmt.Sprint("u", i))
+		since, err := strconv.ParseInt(told.since, 10, 64)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, since, now.UnixMilli())
+		told.since = ""
+	}
+}

@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var (
+	closeScript         = newDrainScript("close", "fields", "left")
+	refundedScript      = newDrainScript("refunded")
+	purgeCampaignScript = newDrainScript("purge_campaign")
+)
+
+// ErrNotInRedis says that a campaign is not on its shard: it was never loaded, or it was refunded and its grace is
+// over.
+var ErrNotInRedis = errors.New("the campaign is not in Redis")
+
+// ErrRefilling says that a campaign can't be closed yet. It is Transient.
+var ErrRefilling = errors.New("packets that were added to it are not dealt on every shard yet")
+
+// ErrNotClosed says that a campaign is still to be closed.
+var ErrNotClosed = errors.New("the campaign is not closed")
+
+// Close closes a campaign on its shard and gives its close entry. A campaign that is closed gives the same entry again.
+// Before the end of its window it is closed only if early is set. packets is what the ledger has of the whole campaign:
+// ErrRefilling while not all of them came here; 0 closes it with what is here. Any other refusal is Permanent,
+// ErrNotInRedis if the campaign is not there, ErrLost if it is frozen; a frozen shard is Transient.
+func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets int64) (stream.Entry, error) {
+	how := ""
+	if early {
+		how = "early"
+	}
+	for generations := int64(1); ; {
+		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Receipts(campaign)},
+			k.Keys.Stocks(campaign, generations)...)
+		reply, err := k.run(ctx, closeScript, keys, []any{how, packets})
+		if err != nil {
+			return stream.Entry{}, err
+		}
+		r := replyReader{rest: reply}
+		switch r.string() {
+		case "refused":
+			return stream.Entry{}, refusedClose(campaign, &r)
+		case "generations":
+			if generations = r.int64(); r.done(closeScript) != nil {
+				return stream.Entry{}, r.done(closeScript)
+			}
+			continue // they only become more, and each takes a command of a person
+		}
+		_ = r.string() // closed or refunded: the answer is the same
+		e := readClose(&r, k.Keys, campaign)
+		return e, r.done(closeScript)
+	}
+}
+
+// readClose reads seq, time, epoch, granted, granted amount, left, left amount.
+func readClose(r *replyReader, k Keys, campaign string) stream.Entry {
+	e := stream.Entry{Shard: k.Index(), Kind: stream.EntryClose, Campaign: campaign, Seq: r.int64()}
+	e.Time, e.Epoch = time.UnixMilli(r.int64()).UTC(), r.int64()
+	e.Close = stream.Closing{Granted: r.int64(), GrantedAmount: hongbao.Amount(r.int64()), Left: r.int64(),
+		LeftAmount: hongbao.Amount(r.int64())}
+	return e
+}
+
+func refusedClose(campaign string, r *replyReader) error {
+	why, state, to := r.string(), r.string(), r.int64()
+	if err := r.done(closeScript); err != nil {
+		return err
+	}
+	switch why {
+	case "missing":
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: %w", campaign, ErrNotInRedis)
+	case "loading":
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it was never opened; load it to the end first, "+
+			"then close it: all of its money goes back", campaign)
+	case "window":
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it is %s, and its window is open until %s; "+
+			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))
+	case "refilling":
+		return hongbao.Errorf(hongbao.ClassTransient, "close campaign %s: %w; try again, the close deals them first",
+			campaign, ErrRefilling)
+	case "frozen":
+		return LostError(campaign)
+	}
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
+}
+
+// CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, ErrLost, or ErrNotClosed with
+// the campaign's state, if there is none; all are Permanent.
+func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, error) {
+	values, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
+		"granted", "granted_amount", "loaded", "loaded_amount").Result()
+	if err != nil {
+		return stream.Entry{}, fmt.Errorf("read the close of campaign %s: %w", campaign, Classify(err))
+	}
+	state, ok := values[0].(string)
+	if !ok {
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	if state == StateFrozen {
+		return stream.Entry{}, LostError(campaign)
+	}
+	if values[1] == nil {
+		return stream.Entry{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: %w", campaign, state, ErrNotClosed)
+	}
+	r := replyReader{}
+	for _, v := range values[1:] {
+		s, _ := v.(string) // an absent field is no number, which is told
+		r.rest = append(r.rest, s)
+	}
+	e := readClose(&r, k.Keys, campaign)
+	// so far what was loaded
+	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount
+	if r.err != nil {
+		return e, hongbao.Errorf(hongbao.ClassBroken, "the close of campaign %s in Redis can't be read, look at %s: %w",
+			campaign, k.Keys.Campaign(campaign), r.err)
+	}
+	return e, nil
+}
+
+// Refunded notes on its shard that a closed campaign was refunded, and gives the time of the first such note. A
+// campaign that is not closed is refused, ErrNotInRedis if it is not there.
+func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
+	reply, err := k.run(ctx, refundedScript, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
+	if err != nil {
+		return time.Time{}, err
+	}
+	r := replyReader{rest: reply}
+	if r.string() == "ok" {
+		at := time.UnixMilli(r.int64()).UTC()
+		return at, r.done(refundedScript)
+	}
+	switch state := r.string(); {
+	case r.err != nil:
+		return time.Time{}, r.done(refundedScript)
+	case state == "":
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s: %w", campaign,
+			ErrNotInRedis)
+	default:
+		return time.Time{}, hongbao.Errorf(hongbao.ClassPermanent, "note the refund of campaign %s, which is %s: %w",
+			campaign, state, ErrNotClosed)
+	}
+}
+
+// DueToRetire lists up to count campaigns of the shard that were refunded at least grace ago, by its server's clock.
+func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int) ([]string, error) {
+	node, err := k.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := node.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask Redis for its time: %w", Classify(err))
+	}
+	ids, err := k.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: k.Keys.Refunded(), Start: "-inf", Stop: strconv.FormatInt(now.Add(-grace).UnixMilli(), 10), ByScore: true,
+		Count: int64(count),
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("look for refunded campaigns on shard %d: %w", k.Keys.Index(), Classify(err))
+	}
+	return ids, nil
+}
+
+// PurgeCampaign takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait
+// otherwise; 0 if it is gone. A campaign that was not refunded is refused.
+func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
+	generations, err := k.generations(ctx, campaign)
+	if err != nil {
+		return 0, err
+	}
+	stocks := k.Keys.Stocks(campaign, generations)
+	keys := append([]string{k.Keys.Campaign(campaign), stocks[0], k.Keys.Receipts(campaign),
+		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded(), k.Keys.Filter(campaign)}, stocks[1:]...)
+	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
+	if err != nil {
+		return 0, err
+	}
+	r := replyReader{rest: reply}
+	switch what := r.string(); what {
+	case "gone":
+		return 0, nil
+	case "waits":
+		left := time.Duration(r.int64()) * time.Millisecond
+		return left, r.done(purgeCampaignScript)
+	default:
+		return 0, hongbao.Errorf(hongbao.ClassPermanent, "retire campaign %s: it is %s, only a refunded one leaves Redis",
+			campaign, r.string())
+	}
+}

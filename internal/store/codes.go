@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var codesScript = newScript("codes", "fields")
+
+// CodesField is the field of a campaign's hash that says, by "1", that its packets have codes; other campaigns lack it.
+const CodesField = "codes"
+
+// CodesChunk is a run of packets' codes.
+type CodesChunk struct {
+	Campaign string
+	Hash     string // of the plan
+	// First is the number of the first packet; packets are numbered from 1. Step is how far the next one's is, 0 for 1.
+	First, Step int64
+	Codes       []string
+}
+
+// PutCodes puts codes beside a campaign that is on this place, loading or loaded. Nothing is written if another plan is
+// there, or none: the answer's Hash tells. Loaded is the number of packets that have a code. A chunk without codes only
+// asks.
+func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) {
+	args := make([]any, 3, 3+len(c.Codes))
+	args[0], args[1], args[2] = c.Hash, c.First, max(c.Step, 1)
+	for _, code := range c.Codes {
+		args = append(args, code)
+	}
+	reply, err := k.run(ctx, codesScript, []string{k.Keys.Campaign(c.Campaign), k.Keys.Codes(c.Campaign)}, args)
+	if err != nil {
+		return LoadState{}, err
+	}
+	return loadState(codesScript, reply)
+}
+
+// Terms tells a campaign's currency, and whether its packets have codes: neither ever changes. ErrNotInRedis
+// (Permanent) if the campaign is not there.
+func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency").Result()
+	if err != nil {
+		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign,
+			Classify(err))
+	}
+	if v[0] == nil {
+		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	currency, _ = v[2].(string)
+	return currency, v[1] == "1", nil
+}
+
+// ErrNoCode says that a packet has no code although its campaign has codes.
+var ErrNoCode = errors.New("the packet has no code")
+
+// Codes reads the codes of packets with one HMGET; "" for a packet that has none.
+func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]string, error) {
+	codes := make([]string, len(packets))
+	if len(packets) == 0 {
+		return codes, nil
+	}
+	fields := make([]string, len(packets))
+	for i, p := range packets {
+		fields[i] = strconv.FormatInt(p, 10)
+	}
+	v, err := k.rdb.HMGet(ctx, k.Keys.Codes(campaign), fields...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read %d codes of campaign %s: %w", len(packets), campaign, Classify(err))
+	}
+	for i := range v {
+		codes[i], _ = v[i].(string)
+	}
+	return codes, nil
+}
+
+// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has an
+// error for each list that has a packet without a code (ErrNoCode), nil for the others. After any error the grants
+// stand, and a repeat tells their codes.
+func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error,
+	err error) {
+	var packets []int64
+	for _, list := range lists {
+		for i := range list {
+			packets = append(packets, list[i].Packet)
+		}
+	}
+	codes, err := k.Codes(ctx, campaign, packets)
+	if err != nil {
+		return nil, err
+	}
+	missing = make([]error, len(lists))
+	for at, list := range lists {
+		for i := range list {
+			if list[i].Code, codes = codes[0], codes[1:]; list[i].Code == "" {
+				missing[at] = hongbao.Errorf(hongbao.ClassBroken,
+					"packet %d of campaign %s: %w in %s; `hongbao campaign load %s` puts it back from the ledger", list[i].Packet,
+					campaign, ErrNoCode, k.Keys.Codes(campaign), campaign)
+			}
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,98 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// A decision comes back from the ledger unless Redis has a later one. The clock may be set back: a new decision is later
+// than the one before it all the same.
+func TestRestoreControl(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, k := t.Context(), b.k
+	b.load(t, spec("rain", 5))
+	state := func() string { return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "state").Val() }
+	restore := func(c stream.Control) bool {
+		t.Helper()
+		restored, err := k.RestoreControl(ctx, &c)
+		require.NoError(t, err)
+		return restored
+	}
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	paused := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: store.StatePaused, By: "ann", Rev: ahead}
+	require.True(t, restore(paused))
+	require.False(t, restore(paused))
+	require.Equal(t, store.StatePaused, state())
+	require.NoError(t, k.SetState(ctx, "rain", store.StateOpen, store.StatePaused))
+	require.False(t, restore(paused), "the resume is later, whatever the clock says")
+	require.Equal(t, store.StateOpen, state())
+
+	_, _, err := k.PauseSink(ctx, "kafka", "ann", "w")
+	require.NoError(t, err)
+	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "0", Rev: 5}))
+	c, err := k.SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	require.True(t, c.Paused)
+	// An earlier build pauses and resumes without a rev: the time says that its decision is the last one.
+	key := b.k.Keys.Sink("kafka")
+	require.NoError(t, b.rdb.HSet(ctx, key, "paused", "1", "by", "old", "at", c.At.UnixMilli()+60_000).Err())
+	c, err = k.SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	older := c.Older("kafka")
+	require.Len(t, older, 1)
+	require.Equal(t, []any{"1", "old", c.At.UnixMilli()}, []any{older[0].Value, older[0].By, older[0].Rev})
+	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "0", Rev: c.Rev + 1}))
+	_, _, err = k.PauseSink(ctx, "kafka", "ann", "w")
+	require.NoError(t, err)
+	c, err = k.SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	require.Greater(t, c.Rev, older[0].Rev)
+	require.Empty(t, c.Older("kafka"))
+	require.False(t, restore(stream.Control{Kind: "later", Sink: "kafka", Value: "0", Rev: ahead}), "of a later build")
+
+	paused.Campaign = "gone"
+	require.False(t, restore(paused))
+	require.Zero(t, b.rdb.Exists(ctx, b.k.Keys.Campaign("gone")).Val(), "no hash that is not whole")
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "state", "closed").Err())
+	paused.Campaign, paused.Rev = "rain", 2*ahead
+	require.False(t, restore(paused))
+	require.Equal(t, "closed", state())
+}
+
+// A decision that was made while the one before it was brought to the ledger waits for the next time.
+func TestControlKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, k := t.Context(), b.k
+	waiting := func() []store.NewControl {
+		t.Helper()
+		all, errs := b.store.NewControls(ctx)
+		require.NoError(t, errs[b.k.Index()])
+		return all[b.k.Index()]
+	}
+	decide := func(do func(context.Context, string, string, string) (bool, store.SinkControl, error), by, why string) {
+		t.Helper()
+		_, _, err := do(ctx, "kafka", by, why)
+		require.NoError(t, err)
+	}
+	decide(k.PauseSink, "ann\nb", "one\n\ntwo")
+	first := waiting()
+	require.Len(t, first, 1)
+	require.Equal(t, stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", By: "ann\nb", Why: "one\n\ntwo",
+		At: first[0].At, Rev: first[0].At.UnixMilli()}, first[0].Control)
+	decide(k.ResumeSink, "bob", "")
+	require.NoError(t, k.ControlKept(ctx, &first[0]))
+	second := waiting()
+	require.Len(t, second, 1)
+	require.Equal(t, "0", second[0].Value)
+	require.Greater(t, second[0].Rev, first[0].Rev)
+	require.NoError(t, k.ControlKept(ctx, &second[0]))
+	require.Empty(t, waiting())
+}

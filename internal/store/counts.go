@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// The fields of a campaign that tell what a place has granted. The hash has them once the campaign is closed there.
+// Before that it is what the place has got less what its stock has: grabs write no counts.
+const (
+	grantedField       = "granted"
+	grantedAmountField = "granted_amount"
+)
+
+// CampaignFields reads the campaign's hash; empty if it is not there. It adds granted and granted_amount where the hash
+// does not have them: they are exact, and of the same instant.
+func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
+	for {
+		generations, err := k.generations(ctx, campaign)
+		if err != nil {
+			return nil, err
+		}
+		fields, holders, stocks, err := k.readStocks(ctx, campaign, generations)
+		if err != nil {
+			return nil, err
+		}
+		if len(fields) == 0 || fields[grantedField] != "" {
+			return fields, nil
+		}
+		if newest := fields["generation"]; newest != "" && newest != strconv.FormatInt(generations, 10) {
+			continue // a top-up was announced meanwhile
+		}
+		var left int64
+		var amount hongbao.Amount
+		for i := range stocks {
+			n, sum, err := stocks[i].left()
+			if err != nil {
+				return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, %s: %w", campaign,
+					k.Keys.Sums(campaign, int64(i+1)), err)
+			}
+			left, amount = left+n, amount+sum
+		}
+		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
+		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
+		if err1 != nil || err2 != nil {
+			return fields, nil //nolint:nilerr // whoever reads the fields tells that they can't be read
+		}
+		if err := k.checkHolders(campaign, fields, loaded-left, holders); err != nil {
+			return nil, err
+		}
+		fields[grantedField] = strconv.FormatInt(loaded-left, 10)
+		fields[grantedAmountField] = strconv.FormatInt(got-int64(amount), 10)
+		return fields, nil
+	}
+}
+
+// checkHolders compares what the stock lacks with how many users have receipts, as lua/close.lua does. What a frozen
+// campaign still has tells nothing.
+func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
+	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
+	if err != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold {
+		return nil //nolint:nilerr // whoever needs the field tells that it can't be read
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
+		"receipts, at most %d each; somebody wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,
+		holders, hold, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
+}
+
+// stockRead is the stock of a generation at an instant: its length, its first packets, and the sums.
+type stockRead struct {
+	length *redis.IntCmd
+	head   *redis.StringSliceCmd
+	sums   *redis.StringSliceCmd
+}
+
+// readStocks reads a campaign's hash, how many users have receipts, and the stocks, in one step.
+func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, int64,
+	[]stockRead, error) {
+	var fields *redis.MapStringStringCmd
+	var holders *redis.IntCmd
+	var stocks []stockRead
+	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		fields, holders = p.HGetAll(ctx, k.Keys.Campaign(campaign)), p.HLen(ctx, k.Keys.Receipts(campaign))
+		for g := int64(1); g <= generations; g++ {
+			stock := k.Keys.StockOf(campaign, g)
+			stocks = append(stocks, stockRead{p.LLen(ctx, stock), p.LRange(ctx, stock, 0, MaxChunk-1),
+				p.LRange(ctx, k.Keys.Sums(campaign, g), 0, -1)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("read campaign %s: %w", campaign, Classify(err))
+	}
+	return fields.Val(), holders.Val(), stocks, nil
+}
+
+// left is lua/left.lua once more: the packets in a stock, and their sum. A script would do for both, but the role
+// hongbao-reader (deploy/rights), which may look at a campaign, may run none.
+func (s *stockRead) left() (int64, hongbao.Amount, error) {
+	left := s.length.Val()
+	if left == 0 {
+		return 0, 0, nil
+	}
+	marks := s.sums.Val()
+	if len(marks) == 0 {
+		return 0, 0, fmt.Errorf("the stock has %d packets, and there are no sums", left)
+	}
+	packets, amount, err := twoNumbers(marks[len(marks)-1])
+	if err != nil {
+		return 0, 0, err
+	}
+	granted := packets - left
+	if granted < 0 {
+		return 0, 0, fmt.Errorf("the stock has %d packets, and the sums tell of %d", left, packets)
+	}
+	for _, mark := range marks {
+		n, sum, err := twoNumbers(mark)
+		if err != nil {
+			return 0, 0, err
+		}
+		if n < granted {
+			continue
+		}
+		head := s.head.Val()
+		if n-granted > int64(len(head)) {
+			return 0, 0, fmt.Errorf("the sums have more than %d packets between two of them", MaxChunk)
+		}
+		sum = amount - sum
+		for _, packet := range head[:n-granted] {
+			_, value, err := twoNumbers(packet)
+			if err != nil {
+				return 0, 0, err
+			}
+			sum += value
+		}
+		return left, hongbao.Amount(sum), nil
+	}
+	return 0, 0, fmt.Errorf("the sums end at %q", marks[len(marks)-1]) // not reached: the last one is at or above granted
+}
+
+// twoNumbers reads "packets amount" and "number amount".
+func twoNumbers(text string) (int64, int64, error) {
+	a, b, _ := strings.Cut(text, " ")
+	first, err1 := parseDigits(a)
+	second, err2 := parseDigits(b)
+	if err1 != nil || err2 != nil {
+		return 0, 0, fmt.Errorf("%.60q is not two numbers", text)
+	}
+	return first, second, nil
+}

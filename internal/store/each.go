@@ -1,0 +1,61 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// eachAtOnce bounds how many shards are called at once: a server that hangs holds up only its own.
+const eachAtOnce = 64
+
+// Each calls fn for every number from 0 to n-1, many at once, and returns the error of each. A failure keeps no other
+// shard from its call.
+func Each(n int, fn func(i int) error) []error {
+	errs := make([]error, n)
+	var all errgroup.Group
+	all.SetLimit(eachAtOnce)
+	for i := range n {
+		all.Go(func() error {
+			errs[i] = fn(i)
+			return nil
+		})
+	}
+	_ = all.Wait() // each call has its own error
+	return errs
+}
+
+// Joined makes one error of those of the campaign's places: the common one if all are the same, else each with its shard.
+// A refusal comes before an outage, since another try would not help. A place that the campaign has left comes last: only
+// when all others answer does it say whether the campaign is lost there, or was refunded.
+func (c Campaign) Joined(places []*Shard, errs []error) error {
+	var list, outages, gone []error
+	same := true
+	for j, err := range errs {
+		same = same && err != nil && err.Error() == errs[0].Error()
+		if err == nil {
+			continue
+		}
+		on := fmt.Errorf("shard %d: %w", places[j].Index(), err)
+		switch {
+		case hongbao.IsOutage(err):
+			outages = append(outages, on)
+		case errors.Is(err, ErrNotInRedis):
+			gone = append(gone, on)
+		default:
+			list = append(list, on)
+		}
+	}
+	list = slices.Concat(list, outages, gone)
+	switch {
+	case len(list) == 0:
+		return nil
+	case same || len(places) == 1:
+		return errs[0]
+	}
+	return fmt.Errorf("campaign %s, %d of its %d shards: %w", c.id, len(list), len(places), errors.Join(list...))
+}

@@ -1,0 +1,174 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// emptied grants all that campaign rain has.
+func emptied(t *testing.T, b *bundle) {
+	b.load(t, spec("rain", 3))
+	b.grab(t, "rain", "u1", "u2", "u3")
+}
+
+// revision is what campaign rain goes by.
+func (b *bundle) revision(ctx context.Context) string {
+	return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "revision").Val() // none if the key is of another type
+}
+
+func filterPart(revision, name, text string) *store.FilterPart {
+	return &store.FilterPart{Campaign: "rain", Revision: revision, By: "w1", Name: name, Text: []byte(text)}
+}
+
+// Every user who holds packets is named, however many calls it takes, and nobody else.
+func TestWinners(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const packets = 5000
+	b.load(t, spec("rain", packets))
+	want := map[string]bool{}
+	for i := range packets / store.MaxGrabs {
+		var users []string
+		for k := range store.MaxGrabs {
+			users = append(users, fmt.Sprint("u", i*store.MaxGrabs+k))
+			want[users[k]] = true
+		}
+		b.grab(t, "rain", users...)
+	}
+	for i := len(want); i < packets; i++ {
+		b.grab(t, "rain", fmt.Sprint("u", i))
+		want[fmt.Sprint("u", i)] = true
+	}
+	k := b.k
+	n, err := k.CountWinners(t.Context(), "rain", b.revision(t.Context()))
+	require.NoError(t, err)
+	require.EqualValues(t, packets, n)
+	got := map[string]bool{}
+	require.NoError(t, k.Winners(t.Context(), "rain", b.revision(t.Context()), func(user string) { got[user] = true }))
+	require.Equal(t, want, got)
+}
+
+// Winners are final only where the campaign is open, of the revision that was asked for, and nothing is left of any of
+// its generations.
+func TestWinnersAreNotFinal(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, c := range map[string]struct {
+		change func(b *bundle) error
+		why    string
+	}{
+		"missing": {func(b *bundle) error { return b.rdb.Del(t.Context(), b.k.Keys.Campaign("rain")).Err() }, "missing"},
+		"paused": {func(b *bundle) error {
+			return b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "paused").Err()
+		}, "paused"},
+		"another plan": {func(b *bundle) error {
+			return b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "revision", "another").Err()
+		}, "revision"},
+		"packets": {func(b *bundle) error { return b.rdb.RPush(t.Context(), b.k.Keys.Stock("rain"), "9 1").Err() }, "packets"},
+		"announced": {func(b *bundle) error {
+			return b.k.Announce(t.Context(), announcement(b, 5, 50))
+		}, "revision"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, b.rdb)
+			emptied(t, b)
+			revision, k := b.revision(t.Context()), b.k
+			require.NoError(t, c.change(b))
+			_, err := k.CountWinners(t.Context(), "rain", revision)
+			require.ErrorIs(t, err, store.ErrNotFinal)
+			require.ErrorContains(t, err, "("+c.why+")")
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+			err = k.Winners(t.Context(), "rain", revision, func(string) { t.Error("a user is named") })
+			require.ErrorIs(t, err, store.ErrNotFinal)
+		})
+	}
+}
+
+// What is left of an older generation, and a generation that is not dealt yet, keep the winners from being final.
+func TestWinnersOfGenerations(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	emptied(t, b)
+	k, ctx := b.k, t.Context()
+	require.NoError(t, k.Announce(ctx, announcement(b, 4, 40)))
+	second := b.revision(ctx)
+	_, err := k.CountWinners(ctx, "rain", second)
+	require.ErrorContains(t, err, "(dealing)")
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "dealt", 2).Err())
+	n, err := k.CountWinners(ctx, "rain", second)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n)
+	require.NoError(t, b.rdb.RPush(ctx, b.k.Keys.Stock("rain"), "9 1").Err())
+	_, err = k.CountWinners(ctx, "rain", second)
+	require.ErrorContains(t, err, "(packets)")
+	for _, revision := range []string{"h.x", "h.1", "h.65"} {
+		_, err = k.CountWinners(ctx, "rain", revision)
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), revision)
+	}
+}
+
+// Whoever begins a filter last is the one who may end it, and only for the revision that the campaign goes by.
+func TestPutFilter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	emptied(t, b)
+	k, ctx := b.k, t.Context()
+	revision := b.revision(ctx)
+	put := func(by, name, text string) error {
+		p := filterPart(revision, name, text)
+		p.By = by
+		return k.PutFilter(ctx, p)
+	}
+	require.ErrorIs(t, put("w1", "1", "b"), store.ErrOvertaken, "nobody has begun")
+	require.NoError(t, put("w1", "0", "a"))
+	require.NoError(t, put("w1", "1", "b"))
+	require.NoError(t, put("w1", store.FilterHead, "h"))
+	head, found, err := k.FilterPart(ctx, "rain", store.FilterHead)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "h", head)
+	require.NoError(t, put("w2", "0", "c"))
+	_, found, err = k.FilterPart(ctx, "rain", store.FilterHead)
+	require.NoError(t, err)
+	require.False(t, found, "the older filter is none any more")
+	require.ErrorIs(t, put("w1", store.FilterHead, "h"), store.ErrOvertaken)
+	require.NoError(t, put("w2", store.FilterHead, "h2"))
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "revision", "another").Err())
+	require.ErrorIs(t, put("w2", store.FilterHead, "h3"), store.ErrNotFinal)
+	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "revision", revision, "state", "closed").Err())
+	require.ErrorIs(t, put("w2", "0", "c"), store.ErrNotFinal)
+}
+
+// A filter that stands alone is a campaign's of which Redis lost the rest: nothing is loaded beside it.
+func TestFilterIsALeftover(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Filter("rain"), "by", "w1").Err())
+	require.ErrorContains(t, begin(t.Context(), b), "HBLEFTOVER")
+}
+
+func TestWantedFilters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, id := range []string{"rain", "snow"} {
+		require.NoError(t, b.store.Campaign(id).WantFilter(ctx, "of "+id))
+	}
+	wanted, err := b.store.WantedFilters(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"rain", "snow"}, slices.Sorted(maps.Keys(wanted)))
+	require.Equal(t, "of snow", wanted["snow"])
+	require.NoError(t, b.store.Campaign("rain").UnwantFilter(ctx))
+	wanted, err = b.store.WantedFilters(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"snow": "of snow"}, wanted)
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Place is a campaign on a shard.
+type Place struct {
+	Shard    int
+	Campaign string
+}
+
+// FindCampaigns finds the campaigns of which Redis has any key on the shards. It goes over all keys of each server once.
+func (s *Store) FindCampaigns(ctx context.Context, on ...*Shard) (map[Place]bool, error) {
+	heads := map[string]int{}
+	for _, k := range on {
+		heads[k.Keys.Campaign("")] = k.Index()
+	}
+	found := map[Place]bool{}
+	err := eachKey(ctx, s.rdb, "*}:c:*", func(key string) {
+		head, id, _ := strings.Cut(key, "}:c:")
+		if shard, ok := heads[head+"}:c:"]; ok {
+			id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
+			found[Place{shard, id}] = true
+		}
+	})
+	return found, err
+}
+
+// eachKey calls fn for the keys of each server that match a pattern, by one goroutine at a time. A key may come twice.
+func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn func(key string)) error {
+	const keysAtOnce = 1_000
+	var mu sync.Mutex // a cluster's servers are asked at once
+	node := func(ctx context.Context, rdb redis.Cmdable) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := rdb.Scan(ctx, cursor, pattern, keysAtOnce).Result()
+			if err != nil {
+				return fmt.Errorf("look for keys %s: %w", pattern, Classify(err))
+			}
+			mu.Lock()
+			for _, key := range keys {
+				fn(key)
+			}
+			mu.Unlock()
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return node(ctx, c) })
+	}
+	return node(ctx, rdb)
+}
+
+// GrantsByReceipts gives, by seq, the grants that wanted wants, made from the users' receipts. A receipt has no
+// epoch and no trace: the epoch is the shard's present one.
+func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
+	head, err := k.OpenHead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	places, err := k.store.FindCampaigns(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	grants := map[int64]hongbao.Grant{}
+	for at := range places {
+		id := at.Campaign
+		err := k.EachReceipts(ctx, id, func(user string, receipts []hongbao.Receipt) error {
+			for i := range receipts {
+				if r := &receipts[i]; wanted(r.Seq) {
+					grants[r.Seq] = hongbao.Grant{
+						Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Keys.Index(), Seq: r.Seq,
+						Epoch:     head.Epoch,
+						RequestID: r.RequestID, Time: r.Time.UTC(),
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return grants, nil
+}

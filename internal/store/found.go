@@ -1,0 +1,282 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var foundScript = newDrainScript("found").with(unguarded)
+
+// SchemaVersion is the version of the key layout. lowestSchema is the first one whose builds can work with it: an older
+// build goes on with what a newer one has founded until this rises above its own version.
+const (
+	SchemaVersion = 1
+	lowestSchema  = 1
+)
+
+// The fields of the prefix' hash and of meta that say whose they are.
+const (
+	deploymentField = "deployment"
+	shardsField     = "shards"
+	foundingField   = "founding"
+	schemaField     = "schema"
+	lowestField     = "lowest"
+	openedField     = "opened"
+	historyField    = "history" // the server's master_replid when the shard was opened
+)
+
+// ErrNotFounded says that a Redis has no deployment under the key prefix, or only a part of one. Its error is Broken.
+var ErrNotFounded = errors.New("it is not founded")
+
+// Mark says whose a Redis is. It never changes.
+type Mark struct {
+	Deployment string // its id
+	// Founding is what the ledger drew when it was founded: it tells the deployment from others with the same id. Empty
+	// without a ledger.
+	Founding string
+}
+
+// Founded is what one shard was founded as.
+type Founded struct {
+	Mark
+	Epoch int64
+	// Opened is the token of the server for which the shard was opened last.
+	Opened string
+
+	shards string // how many the deployment has
+}
+
+// FoundCall is what Found writes.
+type FoundCall struct {
+	Deployment, Founding string // see Mark
+	// Epochs are the shards' first epochs; nil means 1 for all.
+	Epochs []int64
+}
+
+// Found marks the prefix and those of its shards that are not there yet. It refuses (Broken) keys of another
+// deployment, founding or number of shards, and a shard that has lost its meta but not its stream.
+//
+// It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
+func (s *Store) Found(ctx context.Context, c FoundCall) error {
+	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
+	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
+	if err := s.PutMark(ctx, m); err != nil {
+		return err
+	}
+	for i, k := range s.shards {
+		epoch := int64(1)
+		if c.Epochs != nil {
+			epoch = c.Epochs[i]
+		}
+		server, err := k.server(ctx)
+		if err == nil {
+			err = s.putMark(ctx, m, []string{k.Keys.Meta(), k.Keys.Events()},
+				[]any{seqField, 0, epochField, epoch, "finished", 0, openedField, server.RunID, "shard", i, historyField,
+					server.ReplID})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PutMark marks the prefix, and no shard.
+func (s *Store) PutMark(ctx context.Context, m Mark) error {
+	return s.putMark(ctx, m, []string{s.Deployment()},
+		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
+}
+
+// putMark marks the first key; the second one is a shard's stream.
+func (s *Store) putMark(ctx context.Context, m Mark, keys []string, fields []any) error {
+	reply, err := foundScript.runPlain(ctx, s.rdb, keys, append([]any{m.Deployment, s.Len(), m.Founding}, fields...))
+	switch {
+	case err != nil:
+		return err
+	case len(reply) == 3 && reply[0] == "differs":
+		return differs(keys[0], reply[1], reply[2], map[string]string{
+			deploymentField: m.Deployment, shardsField: strconv.Itoa(s.Len()), foundingField: m.Founding}[reply[1]])
+	case len(reply) == 1 && reply[0] == "lost":
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
+				"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the "+
+				"stream's last entry. Do not delete the stream: the done bits would stay", keys[0], keys[len(keys)-1])
+	}
+	return nil
+}
+
+func differs(key, field, has, want string) error {
+	what := "use another deployment.key_prefix"
+	if field == foundingField {
+		what = "let ledger.dsn name the ledger that this Redis was founded with"
+	}
+	return hongbao.Errorf(hongbao.ClassBroken,
+		"redis key %s belongs to something else: its %s is %q, and not %q; point redis.addrs to the right Redis, or %s",
+		key, field, has, want, what)
+}
+
+func (k *Shard) server(ctx context.Context) (Server, error) {
+	node, err := k.Node(ctx)
+	if err != nil {
+		return Server{}, err
+	}
+	server, err := info(ctx, node)
+	if err != nil {
+		return Server{}, fmt.Errorf("the server of shard %d: %w", k.Index(), err)
+	}
+	return server, nil
+}
+
+// ReadMark tells whose the prefix is; false if it is nobody's.
+func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, err error) {
+	has, err := s.rdb.HGetAll(ctx, s.Deployment()).Result()
+	if err != nil {
+		return Mark{}, 0, false, fmt.Errorf("read %s: %w", s.Deployment(), Classify(err))
+	}
+	if len(has) == 0 {
+		return Mark{}, 0, false, nil
+	}
+	if err := checkSchema(s.Deployment(), has); err != nil {
+		return Mark{}, 0, false, err
+	}
+	shards, err = strconv.Atoi(has[shardsField])
+	if err != nil {
+		return Mark{}, 0, false, differs(s.Deployment(), shardsField, has[shardsField], strconv.Itoa(s.Len()))
+	}
+	return Mark{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
+}
+
+// checkSchema refuses a key layout that this build can't work with.
+func checkSchema(key string, has map[string]string) error {
+	version, err := strconv.Atoi(has[schemaField])
+	lowest, err2 := strconv.Atoi(has[lowestField])
+	switch {
+	case err != nil || err2 != nil:
+		return differs(key, schemaField, has[schemaField], strconv.Itoa(SchemaVersion))
+	case lowest > SchemaVersion:
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
+				"upgrade this program", key, version, lowest, SchemaVersion)
+	case version < SchemaVersion:
+		return hongbao.Errorf(hongbao.ClassBroken,
+			"redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
+			key, version, SchemaVersion)
+	}
+	return nil
+}
+
+// ReadShards tells what each shard was founded as; nil for one that is not there. The error names those whose server
+// does not answer; what the others said comes with it.
+func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
+	out, away, err := s.readShards(ctx)
+	if err != nil {
+		return out, fmt.Errorf("read the meta of %s: %w", numbers(away), err)
+	}
+	return out, nil
+}
+
+// numbers names shards.
+func numbers(list []int) string {
+	if len(list) == 1 {
+		return fmt.Sprintf("shard %d", list[0])
+	}
+	return "shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
+}
+
+// readShards reads the metas. away are the shards whose server does not answer, err says why of the first one.
+func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err error) {
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.SliceCmd, s.Len())
+	for i := range cmds {
+		cmds[i] = pipe.HMGet(ctx, s.shards[i].Keys.Meta(), deploymentField, foundingField, epochField, openedField,
+			shardsField)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	out = make([]*Founded, len(cmds))
+	for i, cmd := range cmds {
+		v, failed := cmd.Result()
+		if failed != nil {
+			if away = append(away, i); err == nil {
+				err = Classify(failed)
+			}
+			continue
+		}
+		if v[0] == nil && v[2] == nil {
+			continue
+		}
+		text := func(j int) string { t, _ := v[j].(string); return t }
+		epoch, failed := strconv.ParseInt(text(2), 10, 64)
+		if failed != nil {
+			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
+				"find out who can write to Redis", s.shards[i].Keys.Meta(), text(2))
+		}
+		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
+	}
+	return out, away, err
+}
+
+// Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
+// missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
+// nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what
+// needs them fails, the others go on.
+func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
+	m, n, found, err := s.ReadMark(ctx)
+	all, silent, failed := s.readShards(ctx)
+	_, cluster := s.rdb.(*redis.ClusterClient)
+	if some := cluster && len(silent) < len(all) && hongbao.IsOutage(failed); some {
+		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
+			failed)
+		failed = nil
+		if hongbao.IsOutage(err) { // the prefix is marked on the same node: each shard says the same of itself
+			m, n, found, err = s.markOf(all)
+		}
+	}
+	switch {
+	case err != nil:
+		return m, away, err
+	case !found:
+		return m, away, hongbao.Errorf(hongbao.ClassBroken,
+			"%w: this Redis has no deployment under redis key %s. If redis.addrs and deployment.key_prefix name the right "+
+				"one, Redis has lost it: %s", ErrNotFounded, s.Deployment(), afterLoss)
+	case m.Deployment != deployment:
+		return m, away, differs(s.Deployment(), deploymentField, m.Deployment, deployment)
+	case n != s.Len():
+		return m, away, differs(s.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(s.Len()))
+	case failed != nil:
+		return m, away, fmt.Errorf("read the meta of %s: %w", numbers(silent), failed)
+	}
+	for i, has := range all {
+		switch key := s.shards[i].Keys.Meta(); {
+		case has == nil && slices.Contains(silent, i):
+		case has == nil:
+			return m, away, hongbao.Errorf(hongbao.ClassBroken,
+				"%w to the end, or Redis has lost shard %d (redis key %s). If `hongbao init` was killed, run it again; "+
+					"else %s", ErrNotFounded, i, key, afterLoss)
+		case has.Mark != m:
+			return m, away, differs(key, foundingField, has.Founding, m.Founding)
+		}
+	}
+	return m, away, nil
+}
+
+// markOf is what the first shard that is there says of all.
+func (s *Store) markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
+	for i, has := range all {
+		if has == nil {
+			continue
+		}
+		if shards, err = strconv.Atoi(has.shards); err != nil {
+			err = differs(s.shards[i].Keys.Meta(), shardsField, has.shards, strconv.Itoa(s.Len()))
+		}
+		return has.Mark, shards, true, err
+	}
+	return m, 0, false, nil
+}

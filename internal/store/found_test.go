@@ -1,0 +1,114 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestFoundRefusesAnotherDeployment(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	before := b.dump(t)
+	require.ErrorContains(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "other"}), `deployment is "test"`)
+	more, err := store.Of(b.rdb, hongbao.Space{Prefix: b.prefix, Shards: 2})
+	require.NoError(t, err)
+	same := more.Shard(0).Keys.Meta() == b.k.Keys.Meta()
+	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
+	require.ErrorContains(t, more.Found(t.Context(), store.FoundCall{Deployment: "test"}), `shards is "1"`)
+	require.Equal(t, before, b.dump(t))
+}
+
+// The names of the shards' keys depend on their number: another number would find an empty deployment, and load every
+// campaign again.
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	for _, from := range []int{1, 2, 4, 16, 64} {
+		for _, to := range []int{1, 2, 3, 4, 8, 16, 32, 64} {
+			if from == to {
+				continue
+			}
+			prefix := testkit.Prefix(t)
+			first, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: from})
+			require.NoError(t, err)
+			second, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: to})
+			require.NoError(t, err)
+			require.NoError(t, first.Found(t.Context(), store.FoundCall{Deployment: "d"}))
+			require.ErrorContains(t, second.Found(t.Context(), store.FoundCall{Deployment: "d"}),
+				"belongs to something else", "%d, then %d shards", from, to)
+		}
+	}
+}
+
+// What opens writes nothing, and takes nothing for founded that is not.
+func TestOpenWritesNothing(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 3})
+	require.NoError(t, err)
+	b := &bundle{rdb: rdb, store: st, prefix: prefix, k: st.Shard(1)}
+	refused := func(part string) {
+		t.Helper()
+		before := b.dump(t)
+		_, _, err := st.Open(t.Context(), "prod")
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, part)
+		require.Equal(t, before, b.dump(t))
+	}
+	refused("run `hongbao recover`")
+	require.NoError(t, st.Found(t.Context(),
+		store.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
+	before := b.dump(t)
+	m, _, err := st.Open(t.Context(), "prod")
+	require.NoError(t, err)
+	require.Equal(t, store.Mark{Deployment: "prod", Founding: "abc"}, m)
+	require.Equal(t, before, b.dump(t))
+
+	meta, err := rdb.HGetAll(t.Context(), b.k.Keys.Meta()).Result()
+	require.NoError(t, err)
+	info, err := rdb.InfoMap(t.Context(), "server", "replication").Result()
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"deployment": "prod", "shards": "3", "shard": "1", "founding": "abc", "epoch": "5",
+		"seq": "0", "finished": "0",
+		"opened": info["Server"]["run_id"], "history": info["Replication"]["master_replid"]}, meta)
+
+	change := func(key, field, value string) (back func()) {
+		was, err := rdb.HGet(t.Context(), key, field).Result()
+		require.NoError(t, err)
+		require.NoError(t, rdb.HSet(t.Context(), key, field, value).Err())
+		return func() { require.NoError(t, rdb.HSet(t.Context(), key, field, was).Err()) }
+	}
+	for _, c := range []struct{ key, field, value, part string }{
+		{st.Deployment(), "deployment", "staging", `its deployment is "staging"`},
+		{st.Deployment(), "shards", "4", `its shards is "4"`},
+		{st.Deployment(), "shards", "four", `its shards is "four"`},
+		{st.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
+		{st.Deployment(), "lowest", "2", "upgrade this program"},
+		{b.k.Keys.Meta(), "founding", "xyz", `its founding is "xyz"`},
+		{b.k.Keys.Meta(), "epoch", "x", "no number"},
+	} {
+		back := change(c.key, c.field, c.value)
+		refused(c.part)
+		back()
+	}
+	back := change(st.Deployment(), "schema", "7")
+	_, _, err = st.Open(t.Context(), "prod")
+	require.NoError(t, err, "a newer layout is no reason for an older build to stop, until its lowest version says so")
+	back()
+	require.NoError(t, rdb.Del(t.Context(), b.k.Keys.Meta()).Err())
+	refused("Redis has lost shard 1")
+	require.NoError(t, rdb.Del(t.Context(), st.Deployment()).Err())
+	refused("`hongbao recover`")
+}

@@ -1,0 +1,254 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var (
+	freezeScript = newDrainScript("freeze").with(unguarded)
+	openScript   = newDrainScript("open", "stub").with(unguarded)
+	unskipScript = newDrainScript("unskip")
+)
+
+// Frozen is how a frozen shard stands.
+type Frozen struct {
+	Frozen bool
+	Since  time.Duration // how long ago it froze
+	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis has lost the shard.
+	Seq, Epoch int64
+	// Seen is the highest event that anybody has reported since the freeze. Late is one that the shard was opened without,
+	// because it was reported after that; 0 for none.
+	Seen, Late int64
+	// Token names the run of the server, and History its history of writes.
+	Token, History string
+}
+
+func (z *Frozen) why() string {
+	switch {
+	case z.Seq < 0:
+		return "Redis has lost the shard, or nobody founded it"
+	case z.Late > 0:
+		return fmt.Sprintf("the shard was opened without event %d, which was seen before", z.Late)
+	case z.Seen > z.Seq:
+		return fmt.Sprintf("Redis went back to event %d, and event %d was seen", z.Seq, z.Seen)
+	}
+	return "Redis was started anew, or a server took over; a worker opens the shard once it is sure that nothing was lost"
+}
+
+// stand tells for which server a shard was opened.
+type stand struct {
+	there, frozen   bool
+	opened, history string
+	seen            int64 // what was reported of a frozen shard
+	skipped         string
+	replicas        int // the most that the primary has had
+}
+
+// standFields are those of meta that a stand has, behind those of a head.
+var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
+
+func parseStand(v []any) stand {
+	s := stand{there: v[0] != nil && v[4] != nil, frozen: v[3] != nil}
+	s.opened, _ = v[4].(string)
+	s.history, _ = v[5].(string) // absent: no history
+	seen, _ := v[6].(string)
+	s.seen, _ = strconv.ParseInt(seen, 10, 64) // absent: 0
+	s.skipped, _ = v[7].(string)
+	replicas, _ := v[8].(string)
+	s.replicas, _ = strconv.Atoi(replicas) // absent: 0
+	return s
+}
+
+// openFor tells whether the shard is open, and was opened for the server as it is.
+func (s *stand) openFor(server *Server) bool {
+	promoted := server.promoted()
+	return s.there && !s.frozen && s.opened == server.RunID && (promoted == "" || promoted == s.history)
+}
+
+// Freeze freezes the shard if it was opened for another server than the one that has it now, or if that one was
+// promoted since, or if this process has seen more than the shard has. It reports what this process has seen, and
+// returns how the shard stands.
+func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, 0, "") }
+
+// freeze is Freeze. late is an event that an opening has skipped, as meta.skipped was read; 0 for none.
+func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen, error) {
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return Frozen{}, err
+	}
+	defer conn.Close()
+	server, err := info(ctx, conn)
+	if err != nil {
+		return Frozen{}, err
+	}
+	return freezeOn(ctx, conn, k, &server, late, skipped)
+}
+
+func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, late int64, skipped string) (
+	Frozen, error) {
+	args := []any{server.RunID, k.state.seen.Load(), server.promoted(), late, skipped}
+	reply, err := freezeScript.runPlain(ctx, conn, []string{k.Keys.Meta()}, args)
+	if err != nil {
+		return Frozen{}, err
+	}
+	r := replyReader{rest: reply}
+	z := Frozen{Frozen: r.string() == "frozen", Since: time.Duration(r.int64()) * time.Millisecond, Seq: -1, Epoch: -1,
+		Token: server.RunID, History: server.ReplID}
+	for _, into := range []*int64{&z.Seq, &z.Epoch} {
+		if text := r.string(); text != "" {
+			*into, err = strconv.ParseInt(text, 10, 64)
+			r.err = errors.Join(r.err, err)
+		}
+	}
+	z.Seen, z.Late = r.int64(), r.int64()
+	return z, r.done(freezeScript)
+}
+
+// Skipped gives the seqs that openings of the shard have skipped: no event of the stream has them.
+func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
+	text, err := k.skipped(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseSkipped(text)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field skipped: %w; a running worker repairs an empty range",
+			k.Keys.Meta(), err)
+	}
+	runs := make([]stream.SeqRange, len(list))
+	for i := range list {
+		runs[i] = list[i].SeqRange
+	}
+	return runs, nil
+}
+
+const skippedField = "skipped"
+
+// skippedRange is a range of seqs that an opening has skipped. accepted: a person has accepted what may have been lost
+// there.
+type skippedRange struct {
+	stream.SeqRange
+
+	accepted bool
+}
+
+// parseSkipped reads "101-65535,65600-131071*": a star marks an accepted range.
+func parseSkipped(text string) (list []skippedRange, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	runs, err := parseRanges(strings.ReplaceAll(text, "*", ""))
+	if err != nil {
+		return nil, err
+	}
+	for i, part := range strings.Split(text, ",") {
+		list = append(list, skippedRange{runs[i], strings.HasSuffix(part, "*")})
+	}
+	return list, nil
+}
+
+func (k *Shard) skipped(ctx context.Context) (string, error) {
+	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), skippedField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	return text, nil
+}
+
+// SkipsNothing reports whether an opening by an earlier build has noted an empty range.
+func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
+	text, err := k.skipped(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = parseSkipped(text)
+	return err != nil, nil
+}
+
+// Unskip removes empty ranges from the skipped ones.
+func (k *Shard) Unskip(ctx context.Context) error {
+	_, err := k.run(ctx, unskipScript, []string{k.Keys.Meta()}, nil)
+	return err
+}
+
+// Reopening is what Reopen writes.
+type Reopening struct {
+	// Was is how the shard was found; it is opened only if it still stands so.
+	Was Frozen
+	// Mark says whose the shard is. It is written if Redis has lost the shard.
+	Mark  Mark
+	Epoch int64 // the new one
+	// Last is the last seq that is skipped; Known the highest one that anybody knows.
+	Last, Known int64
+	// Accepted: a person has accepted what is lost.
+	Accepted bool
+	// Unrecorded are the openings that the ledger does not know, with this one; empty if it knows this one.
+	Unrecorded []Unrecorded
+	// Sinks are those whose claims get new fences.
+	Sinks []string
+	// Campaigns stay frozen. Places is on how many shards each of them is, if it is not one.
+	Campaigns []string
+	Places    map[string]int
+}
+
+// Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat
+// answers the same.
+func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
+	keys := []string{k.Keys.Meta(), k.Keys.Events()}
+	for _, sink := range o.Sinks {
+		keys = append(keys, k.Keys.Claims(sink))
+	}
+	for _, id := range o.Campaigns {
+		keys = append(keys, k.Keys.Campaign(id))
+	}
+	number := func(n int64) string {
+		if n < 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	server, err := info(ctx, conn)
+	if err != nil {
+		return false, err
+	}
+	if server.RunID != o.Was.Token {
+		return false, nil
+	}
+	unrecorded, err := unrecordedText(o.Unrecorded)
+	if err != nil {
+		return false, err
+	}
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
+		o.Was.Late, bit(o.Accepted), unrecorded, len(o.Sinks)}
+	for _, id := range o.Campaigns {
+		args = append(args, max(o.Places[id], 1))
+	}
+	args = append(args, deploymentField, o.Mark.Deployment, shardsField, k.store.Len(), foundingField, o.Mark.Founding,
+		"shard", k.Keys.Index())
+	reply, err := openScript.runPlain(ctx, conn, keys, args)
+	if err != nil {
+		return false, err
+	}
+	k.state.frozen.Store(0)
+	if server.Replicas > 0 {
+		// A failover before they have it opens the shard once more, in a later epoch: nothing depends on the answer.
+		_ = conn.Wait(ctx, server.Replicas, time.Second).Err()
+	}
+	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })
+}

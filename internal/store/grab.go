@@ -1,0 +1,392 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var grabScript = newScript("grab", "fields").with(inline)
+
+// MaxGrabs is how many grabs one call decides.
+const MaxGrabs = stream.MaxEntryGrants
+
+// GrabCall is one call of grab.lua: grabs of one campaign on one shard.
+type GrabCall struct {
+	Campaign string
+	// Currency is the campaign's, for the entry; empty for none.
+	Currency string
+	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy. Where it is above a
+	// thousand, it is looked at once in a thousandth of it, at most in 255 events.
+	MaxBacklog int64
+	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
+	// campaign; each grab must have them. FactsError tells the right ones.
+	FactNames string
+	// Terms are what the campaign goes by, as Redis last told them. Grab learns them and writes them here: a call that
+	// keeps them asks once a period.
+	Terms *Terms
+	Grabs []*hongbao.Grab
+	// Generation is the one whose stock the grabs are granted from; 0 means the first. A place that has not got it yet
+	// answers OutcomeRefilling.
+	Generation int64
+	// Held has for each grab the times of the receipts that its user holds on other places; nil if nobody holds any.
+	// They count against the limits by user.
+	Held [][]time.Time
+}
+
+// FactsError says that the campaign's limits count by other facts than the call brought. Nothing was decided.
+type FactsError struct{ Names string }
+
+func (e *FactsError) Error() string {
+	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
+}
+
+// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; its room is reused.
+//
+// Where call.Terms tells of several places or generations, OutcomeSoldOut says that nothing is left on this place in
+// call.Generation, and the answer has the receipts that the user holds here, if any. OutcomeAlreadyGranted has the
+// receipts on this place: none if the user holds the only one that he may have on another place, see GrabCall.Held.
+//
+// The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
+// nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call
+// is no error: Grab learns the new terms itself.
+func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
+	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
+		return nil, hongbao.Errorf(hongbao.ClassPermanent,
+			"a call of %d grabs was refused before anything was touched: want 1 to %d",
+			len(call.Grabs), MaxGrabs)
+	}
+	if call.MaxBacklog < 0 {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of grabs was refused before anything was touched: its bound "+
+			"of the backlog is %d events", call.MaxBacklog)
+	}
+	if call.Generation < 0 || call.Generation > MaxGenerations || call.Held != nil && len(call.Held) != len(call.Grabs) {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a call of %d grabs was refused before anything was touched: it "+
+			"asks for generation %d and has %d users' receipts", len(call.Grabs), call.Generation, len(call.Held))
+	}
+	if call.Terms == nil || call.Terms.factNames != call.FactNames {
+		call.Terms = noTerms
+	}
+	for range 3 { // the second try fails only if a period ends between the two
+		args := grabArgs(call, k.state.seen.Load())
+		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
+		if errors.Is(err, ErrFrozen) {
+			return allFrozen(len(call.Grabs), answers), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(reply) == 1 {
+			answers, head, err := ParseGrabReply(k.Keys.Index(), call, reply[0], answers)
+			if err == nil {
+				k.state.saw(head.Epoch, head.Seq)
+				noteExpiring(answers, call.Terms)
+			}
+			return answers, err
+		}
+		terms, err := parseTerms(reply)
+		if err != nil {
+			return nil, err
+		}
+		if terms.factNames != call.FactNames {
+			return nil, &FactsError{Names: terms.factNames}
+		}
+		call.Terms = terms
+	}
+	return nil, hongbao.Outagef(hongbao.ClassTransient,
+		"campaign %s: the periods of its limits changed three times under way; nothing happened, "+
+			"try again", call.Campaign)
+}
+
+// allFrozen answers each grab of a call that a frozen shard refused.
+func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
+	now := time.Now()
+	answers = answers[:0]
+	for range n {
+		answers = append(answers, hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now})
+	}
+	return answers
+}
+
+// noteExpiring keeps that the counters of the terms' periods have their expiry, since a grant sets it.
+func noteExpiring(answers []hongbao.Answer, terms *Terms) {
+	for i := range answers {
+		a := &answers[i]
+		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // else it repeats one of another period
+			if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
+				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a server that took over may have lost it
+			}
+			return
+		}
+	}
+}
+
+// grabKeys are the KEYS of grab.lua.
+func grabKeys(k Keys, call *GrabCall) []string {
+	c := k.Campaign(call.Campaign)
+	keys := make([]string, 5, 5+len(call.Terms.byFact))
+	keys[0], keys[1], keys[2], keys[3], keys[4] = k.Meta(), k.Events(), c, k.StockOf(call.Campaign, call.Generation),
+		c+":receipts"
+	for _, limit := range call.Terms.byFact {
+		keys = append(keys, k.Counters(call.Campaign, limit.counters))
+	}
+	return keys
+}
+
+// lookAtBacklog is in how many parts of the bound the backlog is looked at: it is exceeded by one of them at most.
+const lookAtBacklog = 1000
+
+// grabArgs are the ARGV of grab.lua. seen is the highest seq that the caller has seen.
+func grabArgs(call *GrabCall, seen int64) []any {
+	n, terms := len(call.Grabs), call.Terms
+	distinct, traces := common(call.Grabs)
+	generation := byte(0)
+	if terms.walks() {
+		generation = byte(max(call.Generation, 1))
+	}
+	head := make([]byte, 0, 42+len(terms.byFact)*(8+n)+len(terms.texts))
+	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
+		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()),
+		generation, bit(call.Held != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
+	head = appendNumber(head, seen, 7)
+	for _, ms := range []int64{terms.from, terms.since, terms.until} {
+		head = appendNumber(head, ms, 6)
+	}
+	head = appendNumber(head, call.MaxBacklog, 7)
+	args := make([]any, 3, 3+(3+len(terms.byFact))*n)
+	args[1], args[2] = call.Campaign+" "+cmp.Or(call.Currency, "-"), terms.revision
+	for _, g := range call.Grabs {
+		args = append(args, &g.User) // a text in an interface would be a new object each
+	}
+	for _, g := range call.Grabs {
+		args = append(args, &g.RequestID)
+	}
+	if traces {
+		for _, g := range call.Grabs {
+			if g.Trace == "" {
+				args = append(args, &noTrace)
+			} else {
+				args = append(args, &g.Trace)
+			}
+		}
+	}
+	for _, times := range call.Held {
+		args = append(args, terms.sinceStart(times))
+	}
+	for i := range terms.byFact {
+		head, args = terms.byFact[i].values(call.Grabs, head, args)
+	}
+	args[0] = append(head, terms.texts...)
+	return args
+}
+
+// appendNumber appends a number that is not negative in so many bytes, the highest first.
+func appendNumber(to []byte, n int64, bytes int) []byte {
+	for bytes--; bytes >= 0; bytes-- {
+		to = append(to, byte(n>>(8*bytes)))
+	}
+	return to
+}
+
+// noTrace stands for the traceparent of a grab that has none, where others of its call have one.
+var noTrace = "-"
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// values adds the limit's max, the values that the grabs bring for its fact, none twice, and which of them each brings.
+func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]byte, []any) {
+	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
+	head = appendNumber(head, l.most, 7)
+	size := len(head)
+	head = append(head, 0)
+	for _, g := range grabs {
+		v := g.Facts[l.name]
+		place, ok := seen[v]
+		if !ok {
+			place = byte(len(seen) + 1)
+			seen[v] = place
+			args = append(args, l.field+v)
+		}
+		head = append(head, place)
+	}
+	head[size] = byte(len(seen))
+	clear(seen)
+	valuesSeen.Put(seen)
+	return head, args
+}
+
+var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
+
+// common tells the script what it need not look for: users who come twice, and traces.
+func common(grabs []*hongbao.Grab) (distinct, traces bool) {
+	if len(grabs) == 1 {
+		return true, grabs[0].Trace != ""
+	}
+	users := usersSeen.Get().(map[string]struct{}) //nolint:forcetypeassert // the pool holds nothing else
+	for _, g := range grabs {
+		users[g.User] = struct{}{}
+		traces = traces || g.Trace != ""
+	}
+	distinct = len(users) == len(grabs)
+	clear(users)
+	usersSeen.Put(users)
+	return distinct, traces
+}
+
+var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
+
+// ParseGrabReply reads the reply of grab.lua that has answers. The head has the seq that the shard came to by the call,
+// and its epoch.
+func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) (
+	[]hongbao.Answer, Head, error) {
+	var head [4]int64
+	rest := reply
+	for i := range head {
+		var text string
+		var more bool
+		var err error
+		text, rest, more = strings.Cut(rest, "\t")
+		if i == 1 && text == "" && more && call.Terms != nil { // that of the terms
+			head[i] = call.Terms.from
+			continue
+		}
+		if head[i], err = strconv.ParseInt(text, 10, 64); err != nil || !more {
+			return nil, Head{}, fmt.Errorf("script grab answered %.80q: want a time, the window's start, a seq, an epoch and "+
+				"answers", reply)
+		}
+	}
+	if n := strings.Count(rest, "\t") + 1; n != len(call.Grabs) {
+		return nil, Head{}, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
+	}
+	p := grabParser{shard: shard, now: time.UnixMilli(head[0]), from: head[1], seq: head[2], call: call}
+	answers = answers[:0]
+	i := 0
+	for text := range strings.SplitSeq(rest, "\t") {
+		a, err := p.answer(text, i)
+		if err != nil {
+			return nil, Head{}, fmt.Errorf("script grab answered %.80q: %w", text, err)
+		}
+		answers = append(answers, a)
+		i++
+	}
+	return answers, Head{Seq: p.seq, Epoch: head[3]}, nil
+}
+
+type grabParser struct {
+	shard int
+	from  int64
+	seq   int64 // the last one that was given
+	now   time.Time
+	call  *GrabCall
+}
+
+var grabOutcomes = map[byte]hongbao.Outcome{
+	'a': hongbao.OutcomeAlreadyGranted, 'l': hongbao.OutcomeLimitReached, 's': hongbao.OutcomeSoldOut,
+	'n': hongbao.OutcomeNotStarted, 'e': hongbao.OutcomeEnded, 'p': hongbao.OutcomePaused,
+	'u': hongbao.OutcomeUnknownCampaign,
+	'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen, 'r': hongbao.OutcomeRefilling,
+}
+
+// answer reads the answer of grab i.
+func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
+	if text == "" {
+		return hongbao.Answer{}, errors.New("it is empty")
+	}
+	if text[0] >= '0' && text[0] <= '9' {
+		return p.granted(text, p.call.Grabs[i].RequestID)
+	}
+	var err error
+	if text[0] == '=' {
+		a := hongbao.Answer{Outcome: hongbao.OutcomeGranted, Time: p.now}
+		if a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:]); err == nil && len(a.Receipts) != 1 {
+			err = fmt.Errorf("a repeat, and %d receipts", len(a.Receipts))
+		}
+		return a, err
+	}
+	a := hongbao.Answer{Outcome: grabOutcomes[text[0]], Time: p.now}
+	switch a.Outcome {
+	case "":
+		return a, errors.New("no such outcome")
+	case hongbao.OutcomeAlreadyGranted:
+		if text == "a" && (p.call.Held == nil || len(p.call.Held[i]) == 0) {
+			return a, errors.New("already granted, and no receipt")
+		}
+		fallthrough
+	case hongbao.OutcomeSoldOut:
+		if len(text) > 1 {
+			a.Receipts, err = ParseReceipts(p.shard, p.from, text[1:])
+		}
+	case hongbao.OutcomeLimitReached:
+		a.Limit, err = p.call.Terms.hit(text[1:])
+	case hongbao.OutcomeNotStarted:
+		a.Starts = time.UnixMilli(p.from)
+	default: // the outcome is all there is to say
+	}
+	return a, err
+}
+
+// granted reads a packet that was granted by this call.
+func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
+	number, value, _ := strings.Cut(text, " ")
+	packet, err1 := parseDigits(number)
+	amount, err2 := parseDigits(value)
+	if err := errors.Join(err1, err2); err != nil {
+		return hongbao.Answer{}, err
+	}
+	p.seq++
+	return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Time: p.now, Receipts: []hongbao.Receipt{{
+		Shard: p.shard, Seq: p.seq, Packet: packet, Amount: hongbao.Amount(amount), Time: p.now, RequestID: request,
+	}}}, nil
+}
+
+// ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's
+// start, separated by newlines. from is the window's start in unix ms.
+func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
+	out := make([]hongbao.Receipt, 0, 1)
+	for more := text != ""; more; {
+		var one string
+		one, text, more = strings.Cut(text, "\n")
+		r := hongbao.Receipt{Shard: shard}
+		whole := one
+		var n [4]int64
+		for i := range n {
+			digits, rest, ok := strings.Cut(one, " ")
+			v, err := parseDigits(digits)
+			if !ok || err != nil {
+				return nil, fmt.Errorf("receipt %.80q can't be read: want \"packet amount seq ms request-id\"", whole)
+			}
+			n[i], one = v, rest
+		}
+		r.Packet, r.Amount, r.Seq, r.Time = n[0], hongbao.Amount(n[1]), n[2], time.UnixMilli(from+n[3])
+		if r.RequestID = one; strings.Contains(one, " ") {
+			return nil, fmt.Errorf("receipt %.80q can't be read: it has more than five fields", whole)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// parseDigits reads what a script writes: digits only, without a leading zero, below 2^53.
+func parseDigits(s string) (int64, error) {
+	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
+		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n > int64(hongbao.MaxAmount) {
+		err = fmt.Errorf("%d is above %d", n, hongbao.MaxAmount)
+	}
+	return n, err
+}

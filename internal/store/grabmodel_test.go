@@ -1,0 +1,214 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// model is one place of a plain campaign: what grab.lua must agree with.
+type model struct {
+	spec       hongbao.Campaign
+	zone       []store.Transition
+	state      string
+	places     int
+	newest     int64            // generation that was announced
+	dealt      int64            // generation that is here as a whole
+	coming     []hongbao.Amount // packets of the newest one that are not here yet
+	numbered   int64            // number of the last packet
+	loaded     int64
+	loadedSum  hongbao.Amount
+	stock      map[int64][]hongbao.Receipt // by generation; packet and amount only
+	receipts   map[string][]hongbao.Receipt
+	counters   map[string]map[string]int64 // hash -> field
+	granted    int64
+	amount     hongbao.Amount
+	seq        int64
+	finished   int64
+	maxBacklog int64
+	frozen     bool
+	events     []hongbao.Grant
+}
+
+func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
+	zone, err := store.Transitions(c)
+	if err != nil {
+		return nil, err
+	}
+	m := &model{
+		spec: c, zone: zone, state: store.StateOpen, maxBacklog: 1e6, places: 1, newest: 1,
+		stock: map[int64][]hongbao.Receipt{}, receipts: map[string][]hongbao.Receipt{},
+		counters: map[string]map[string]int64{},
+	}
+	m.coming = plan.Amounts
+	m.deal(len(m.coming), 1)
+	return m, nil
+}
+
+// deal brings the next packets of the newest generation; their numbers are step apart.
+func (m *model) deal(n int, step int64) {
+	for _, a := range m.coming[:n] {
+		m.numbered += step
+		m.stock[m.newest] = append(m.stock[m.newest], hongbao.Receipt{Packet: m.numbered, Amount: a})
+		m.loaded++
+		m.loadedSum += a
+	}
+	if m.coming = m.coming[n:]; len(m.coming) == 0 {
+		m.dealt = m.newest
+	}
+}
+
+// grab decides one grab at a time, in the order that docs/design/grab.md gives: receipts, window, limits, stock,
+// backlog. held are the times of what the user holds on other places.
+func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now time.Time) hongbao.Answer {
+	if m.frozen {
+		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}
+	}
+	mine := m.receipts[g.User]
+	for _, r := range mine {
+		if g.RequestID != "" && r.RequestID == g.RequestID {
+			return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}, Time: now}
+		}
+	}
+	refusal := m.refusal(now)
+	if refusal.Outcome != "" && len(mine) == 0 {
+		return refusal
+	}
+	if refusal.Outcome != "" || m.spec.UserHold() == 1 && len(mine)+len(held) > 0 {
+		return hongbao.Answer{Outcome: hongbao.OutcomeAlreadyGranted, Receipts: mine, Time: now}
+	}
+	if hit := m.limit(g, held, now); hit != nil {
+		return hongbao.Answer{Outcome: hongbao.OutcomeLimitReached, Limit: hit, Time: now}
+	}
+	switch {
+	case generation > m.dealt:
+		return hongbao.Answer{Outcome: hongbao.OutcomeRefilling, Time: now}
+	case len(m.stock[generation]) == 0 && (m.places > 1 || m.newest > 1):
+		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Receipts: mine, Time: now}
+	case len(m.stock[generation]) == 0:
+		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}
+	}
+	if m.seq-m.finished >= m.maxBacklog {
+		return hongbao.Answer{Outcome: hongbao.OutcomeBusy, Time: now}
+	}
+	return m.grant(g, generation, now)
+}
+
+// refusal is what the campaign's state and window say to a user who has nothing yet; no outcome if nothing.
+func (m *model) refusal(now time.Time) hongbao.Answer {
+	switch {
+	case m.state == store.StatePaused && now.Before(m.spec.To):
+		return hongbao.Answer{Outcome: hongbao.OutcomePaused, Time: now}
+	case now.Before(m.spec.From):
+		return hongbao.Answer{Outcome: hongbao.OutcomeNotStarted, Starts: m.spec.From, Time: now}
+	case !now.Before(m.spec.To):
+		return hongbao.Answer{Outcome: hongbao.OutcomeEnded, Time: now}
+	}
+	return hongbao.Answer{}
+}
+
+func (m *model) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.Answer {
+	r := m.stock[generation][0]
+	m.stock[generation] = m.stock[generation][1:]
+	m.seq++
+	r.Seq, r.Time, r.RequestID = m.seq, now, g.RequestID
+	m.receipts[g.User] = append(m.receipts[g.User], r)
+	for _, l := range m.spec.Limits {
+		if l.By != hongbao.ByUser {
+			hash, field := m.counter(l, g, now)
+			if m.counters[hash] == nil {
+				m.counters[hash] = map[string]int64{}
+			}
+			m.counters[hash][field]++
+		}
+	}
+	m.granted++
+	m.amount += r.Amount
+	m.events = append(m.events, hongbao.Grant{
+		Seq: r.Seq, Epoch: 1, Campaign: m.spec.ID, Packet: r.Packet, Amount: r.Amount, User: g.User,
+		RequestID: g.RequestID, Trace: g.Trace, Time: now.UTC(),
+	})
+	return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}, Time: now}
+}
+
+// limit finds the first limit that is reached: those by user (campaign, day, hour) go ahead of those by facts.
+func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao.LimitHit {
+	for _, per := range []hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour} {
+		for _, l := range m.spec.Limits {
+			if l.By != hongbao.ByUser || l.Per != per {
+				continue
+			}
+			bucket, _ := store.Bucket(m.zone, per, now.UnixMilli())
+			var count int64
+			for _, r := range m.receipts[g.User] {
+				if b, _ := store.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
+					count++
+				}
+			}
+			for _, at := range held {
+				if b, _ := store.Bucket(m.zone, per, at.UnixMilli()); b == bucket {
+					count++
+				}
+			}
+			if count >= l.Max {
+				return m.hit(l, now)
+			}
+		}
+	}
+	for _, l := range m.spec.Limits {
+		if l.By == hongbao.ByUser {
+			continue
+		}
+		if hash, field := m.counter(l, g, now); m.counters[hash][field] >= l.Max {
+			return m.hit(l, now)
+		}
+	}
+	return nil
+}
+
+func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
+	hit := &hongbao.LimitHit{Limit: l}
+	if _, resets := store.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
+		hit.Resets = time.UnixMilli(resets)
+	}
+	return hit
+}
+
+// counter is where a fact's value is counted: in hash "<c, d or h><bucket>", in field "<position of the fact>:<value>".
+func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, field string) {
+	position := 0
+	for i, name := range m.factNames() {
+		if name == l.By {
+			position = i + 1
+		}
+	}
+	bucket := ""
+	if b, _ := store.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
+		bucket = fmt.Sprint(b)
+	}
+	return fmt.Sprintf("%.1s%s", l.Per, bucket), fmt.Sprintf("%d:%s", position, g.Facts[l.By])
+}
+
+func (m *model) factNames() []string {
+	var names []string
+	for _, l := range m.spec.Limits {
+		if l.By != hongbao.ByUser && !strings.Contains(","+strings.Join(names, ",")+",", ","+l.By+",") {
+			names = append(names, l.By)
+		}
+	}
+	return names
+}
+
+// stored is a user's receipts as Redis keeps them.
+func (m *model) stored(user string) string {
+	var parts []string
+	for _, r := range m.receipts[user] {
+		parts = append(parts, fmt.Sprintf("%d %d %d %d %s", r.Packet, r.Amount, r.Seq,
+			r.Time.UnixMilli()-m.spec.From.UnixMilli(), r.RequestID))
+	}
+	return strings.Join(parts, "\n")
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// Head is how far a shard has come.
+type Head struct {
+	Seq   int64 // of its last event
+	Epoch int64
+	// DoneFloor is the lowest seq whose done bits still exist. Every group has finished the events below it.
+	DoneFloor int64
+	// Frozen: the shard answers nobody. What it says of itself may be the past.
+	Frozen bool
+}
+
+// The fields of meta that a Head has.
+const (
+	seqField       = "seq"
+	epochField     = "epoch"
+	doneFloorField = "done_floor" // absent until the first bits are deleted
+	frozenField    = "frozen"     // since when, in ms; absent while the shard is open
+)
+
+var headFields = []string{seqField, epochField, doneFloorField, frozenField}
+
+// Refute says why no grab and no close can have written an entry, or gives nil. It goes by numbers: the shard has not
+// come to the entry's seq or epoch, or its events left the stream long ago. The head must have been read after the
+// entry, because an event and its seq are written in one step. The error is a Conflict.
+func (h Head) Refute(e *stream.Entry) error {
+	const advice = "no grab wrote it; find out who can write to Redis"
+	switch {
+	case e.Last() > h.Seq || e.Epoch > h.Epoch:
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
+			e.ID, e.Seq, e.Last(), e.Epoch, e.Shard, h.Seq, h.Epoch)
+	case e.Seq < h.DoneFloor:
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"entry %s has events %d to %d, but shard %d finished all below %d long ago and trimmed them: "+advice,
+			e.ID, e.Seq, e.Last(), e.Shard, h.DoneFloor)
+	}
+	return nil
+}
+
+// Head reads how far the shard has come.
+func (k *Shard) Head(ctx context.Context) (Head, error) {
+	return k.parseHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
+}
+
+// OpenHead is Head for who is about to work on the shard: a frozen one is ErrFrozen.
+func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
+	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
+}
+
+// parseOpenHead reads the head as OpenHead gives it.
+func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
+	h, err := k.parseHead(cmd)
+	if err == nil {
+		err = h.atWork(ctx)
+	}
+	return h, err
+}
+
+// parseHead reads the head from the answer to an HMGET of headFields. The process has seen its seq, be it frozen or not.
+func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
+	v, err := cmd.Result()
+	if err != nil {
+		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	if v[0] == nil || v[1] == nil {
+		return Head{}, k.notFounded()
+	}
+	var h Head
+	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.DoneFloor} {
+		text, _ := v[i].(string)
+		if headFields[i] == doneFloorField && v[i] == nil {
+			break
+		}
+		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return Head{}, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(),
+				headFields[i], err)
+		}
+	}
+	h.Frozen = v[3] != nil
+	k.state.saw(h.Epoch, h.Seq)
+	return h, nil
+}
+
+// atWork refuses a frozen shard (ErrFrozen), and another epoch than that of the context (ErrStale).
+func (h Head) atWork(ctx context.Context) error {
+	if h.Frozen {
+		return frozenError("it waits until what Redis may have lost is known")
+	}
+	if epoch := epochOf(ctx); epoch != "" && epoch != strconv.FormatInt(h.Epoch, 10) {
+		return hongbao.Outagef(hongbao.ClassTransient, "%w: it is in epoch %d now", ErrStale, h.Epoch)
+	}
+	return nil
+}
+
+// notFounded is the error of a shard without meta.
+func (k *Shard) notFounded() error {
+	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard: %s", k.Keys.Meta(), afterLoss))
+}
+
+// afterLoss is the advice of each error about a Redis that lacks a shard or all of them.
+const afterLoss = "run `hongbao recover`, which shows what is lost; `hongbao init` is for a new deployment only"
+
+// Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes;
+// both are counted. An entry of a newer build is an error.
+func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []stream.Entry, unreadable, forged int64,
+	err error) {
+	head, err := k.OpenHead(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	return k.decode(head, raw)
+}
+
+// decode is Decode with a head that was read after the entries.
+func (k *Shard) decode(head Head, raw []RawEntry) (entries []stream.Entry, unreadable, forged int64, err error) {
+	for i := range raw {
+		e, err := stream.ParseEntry(k.Keys.Index(), raw[i].ID, raw[i].Values)
+		switch {
+		case errors.Is(err, stream.ErrNewerEntry):
+			return nil, 0, 0, err
+		case err != nil:
+			unreadable++
+		case head.Refute(&e) != nil:
+			forged++
+		default:
+			entries = append(entries, e)
+		}
+	}
+	return entries, unreadable, forged, nil
+}

@@ -1,0 +1,113 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// over is a deployment of five shards with campaign "rain" of nine packets on three of them; a user may have three.
+func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 5})
+	require.NoError(t, err)
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	c := spec("rain", 9)
+	c.Shards, c.Limits = 3, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}}
+	(&bundle{rdb: rdb, store: st}).load(t, c)
+	return rdb, st, st.Places("rain", 3)
+}
+
+func grabOn(t *testing.T, rdb *redis.Client, k *store.Shard, user string, n int) {
+	t.Helper()
+	for range n {
+		answers, err := k.Grab(t.Context(), &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
+			Grabs: []*hongbao.Grab{{Campaign: "rain", User: user}}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+	}
+}
+
+// What a user holds is read on every place of the campaign, or not at all.
+func TestUserHeldOverPlaces(t *testing.T) {
+	t.Parallel()
+	rdb, st, places := over(t)
+	held := func(user string) ([]store.Held, error) {
+		return st.Campaign("rain").Held(t.Context(), user)
+	}
+	list, err := held("u1")
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	require.Empty(t, store.ReceiptsOf(list))
+	for _, j := range []int{2, 0, 1} { // in the order of their times, not of the places
+		grabOn(t, rdb, places[j], "u1", 1)
+		before := rdb.Time(t.Context()).Val()
+		testkit.Eventually(t, 30*time.Second, func() bool {
+			return rdb.Time(t.Context()).Val().Sub(before) >= time.Millisecond
+		}, "Redis' clock goes on")
+	}
+	list, err = held("u1")
+	require.NoError(t, err)
+	var packets []int64
+	for _, r := range store.ReceiptsOf(list) {
+		packets = append(packets, r.Packet)
+	}
+	require.Equal(t, []int64{3, 1, 2}, packets)
+
+	require.NoError(t, rdb.HSet(t.Context(), places[1].Keys.Meta(), "frozen", 1).Err())
+	list, err = held("u1")
+	require.NoError(t, err)
+	require.NoError(t, list[0].Open)
+	require.ErrorIs(t, list[1].Open, store.ErrFrozen)
+	require.NoError(t, rdb.HDel(t.Context(), places[1].Keys.Meta(), "frozen").Err())
+
+	require.NoError(t, rdb.HSet(t.Context(), places[2].Keys.Campaign("rain"), "state", "frozen").Err())
+	_, err = held("u2")
+	require.ErrorIs(t, err, store.ErrLost)
+	require.NoError(t, rdb.Del(t.Context(), places[2].Keys.Campaign("rain")).Err())
+	list, err = held("u1")
+	require.ErrorIs(t, err, store.ErrNotInRedis, "the receipts of the others are not all")
+	require.Len(t, list, 3)
+	require.NoError(t, rdb.Set(t.Context(), places[2].Keys.Campaign("rain"), "x", 0).Err())
+	_, err = held("u1")
+	require.ErrorContains(t, err, "WRONGTYPE")
+	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Campaign("rain"), "places", "many").Err())
+	_, err = held("u1")
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+}
+
+// A campaign is sold out when each of its places is; it is frozen when each of them is.
+func TestWindowOverPlaces(t *testing.T) {
+	t.Parallel()
+	rdb, st, places := over(t)
+	status := func() string {
+		t.Helper()
+		w, err := st.Campaign("rain").Window(t.Context())
+		require.NoError(t, err)
+		return w.Status()
+	}
+	for j, k := range places {
+		require.Equal(t, "open", status(), "%d places are empty", j)
+		grabOn(t, rdb, k, "u1", 3)
+	}
+	require.Equal(t, "sold_out", status())
+	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Meta(), "frozen", 1).Err())
+	require.Equal(t, "sold_out", status(), "its home is frozen, the others are not")
+	for _, k := range places[1:] {
+		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", "frozen").Err())
+	}
+	require.Equal(t, "frozen", status())
+	require.NoError(t, rdb.HDel(t.Context(), places[0].Keys.Meta(), "frozen").Err())
+	require.NoError(t, rdb.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
+	require.Equal(t, "open", status(), "nobody knows what is left on one of them")
+}

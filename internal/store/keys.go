@@ -1,0 +1,199 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
+
+// MaxShards bounds the shards of a deployment.
+const MaxShards = 1024
+
+// ChunkEvents is how many events' done bits one bitmap key holds (8 KiB).
+const ChunkEvents = 1 << 16
+
+// keysOf names the keys of each shard of a deployment. The tags depend on prefix and number, so neither may change
+// afterwards.
+func keysOf(space hongbao.Space) ([]Keys, error) {
+	if p := space.Prefix; p == "" || len(p) > 32 || strings.ContainsAny(p, "{}: \t\r\n") {
+		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", p)
+	}
+	if space.Shards < 1 || space.Shards > MaxShards {
+		return nil, fmt.Errorf("%d shards: want 1 to %d", space.Shards, MaxShards)
+	}
+	keys := make([]Keys, space.Shards)
+	for i, tag := range tagsOf(space.Shards) {
+		keys[i] = Keys{shard: i, tag: space.Prefix + ":{" + tag + "}:"}
+	}
+	return keys, nil
+}
+
+// CheckSpace refuses a key prefix and a number of shards that no deployment can have.
+func CheckSpace(space hongbao.Space) error {
+	_, err := keysOf(space)
+	return err
+}
+
+// tagsKnown has the tags by the number of shards: to find a thousand takes a tenth of a second.
+var tagsKnown sync.Map
+
+func tagsOf(shards int) []string {
+	if known, ok := tagsKnown.Load(shards); ok {
+		if tags, ok := known.([]string); ok {
+			return tags
+		}
+	}
+	tags := make([]string, shards)
+	for i := range tags {
+		tags[i] = tag(i, shards)
+	}
+	tagsKnown.Store(shards, tags)
+	return tags
+}
+
+// tag finds the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal parts.
+func tag(i, n int) string {
+	low, high := i*slots/n, (i+1)*slots/n
+	for k := 0; ; k++ {
+		t := strconv.Itoa(i) + "." + strconv.Itoa(k)
+		if at := int(crc16(t) % slots); at >= low && at < high {
+			return t
+		}
+	}
+}
+
+// slot computes the slot of a key as Redis does: of what stands between the first "{" and the first "}" after it, if
+// that is not empty, else of the whole key.
+func slot(key string) int {
+	if _, after, ok := strings.Cut(key, "{"); ok {
+		if t, _, ok := strings.Cut(after, "}"); ok && t != "" {
+			key = t
+		}
+	}
+	return int(crc16(key) % slots)
+}
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster uses (polynomial 0x1021, initial value 0).
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// Keys names the keys of one shard. All share its hash tag, so every script runs on one slot.
+type Keys struct {
+	shard int
+	tag   string
+}
+
+// Index is the shard's number in its deployment.
+func (k Keys) Index() int { return k.shard }
+
+// Meta is a hash: schema version, deployment id, shards, epoch, seq, finished, done_floor.
+func (k Keys) Meta() string { return k.tag + "meta" }
+
+// Events is the stream of every fact of the shard, in order.
+func (k Keys) Events() string { return k.tag + "events" }
+
+// Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. revision
+// is what grabs go by: the hash of the plan, and behind a dot the newest generation that is announced here
+// (generation); dealt is the newest one that is here as a whole.
+func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
+
+// Stock is a list: the campaign's packets that nobody has, "number amount", in the order of the draw.
+func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
+
+// StockOf is the stock of a generation: Stock for the first one, which may be told as 0.
+func (k Keys) StockOf(id string, generation int64) string {
+	if generation <= 1 {
+		return k.Stock(id)
+	}
+	return k.Stock(id) + ":" + strconv.FormatInt(generation, 10)
+}
+
+// Sums is a list beside the stock of a generation: "packets amount" that the place had got with each chunk of its load.
+func (k Keys) Sums(id string, generation int64) string {
+	return strings.Replace(k.StockOf(id, generation), ":stock", ":sums", 1)
+}
+
+// Stocks are stock and sums of that many generations, in turn.
+func (k Keys) Stocks(id string, generations int64) (keys []string) {
+	for g := int64(1); g <= generations; g++ {
+		keys = append(keys, k.StockOf(id, g), k.Sums(id, g))
+	}
+	return keys
+}
+
+// Receipts is a hash: user to his grants in the campaign.
+func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }
+
+// Counters is a hash: the counts of limits that are not per user, of the whole campaign (name "c"), or of one day
+// ("d20778") or hour ("h498672"). That of a period leaves by itself one period after its end.
+func (k Keys) Counters(id, name string) string { return k.tag + "c:" + id + ":counters:" + name }
+
+// Codes is a hash: packet to code, of a campaign whose packets have codes.
+func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
+
+// Filter is a hash at a campaign's home: once nothing is left, a filter of all who hold packets. head says what it is
+// of, the numbers from 0 are its parts, by is a token of who built it.
+func (k Keys) Filter(id string) string { return k.tag + "c:" + id + ":filter" }
+
+// Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
+func (k Keys) Done(sink string, chunk int64) string {
+	return k.tag + "done:" + sink + ":" + strconv.FormatInt(chunk, 10)
+}
+
+// Claims is a hash: the sink's pushes in progress.
+func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
+
+// Sink is a hash: what people have told the workers of the sink.
+func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
+
+// SinkCampaigns is a hash: the campaigns that were paused for the sink.
+func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
+
+// Controls is a hash: the decisions about campaigns and sinks that the ledger does not have yet.
+func (k Keys) Controls() string { return k.tag + "controls" }
+
+// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the
+// sink; while that one is away each shard has one of its own.
+func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
+
+// Dead is a stream: the sink's dead letters.
+func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
+
+// Resolved is a stream: the sink's dead letters that a person requeued or dropped, whole, with who and why.
+func (k Keys) Resolved(sink string) string { return k.tag + "dead:" + sink + ":log" }
+
+// Replay is a hash: what a named replay covers on the shard.
+func (k Keys) Replay(name string) string { return k.tag + "replay:" + name }
+
+// Once is a string: the state of one message id of "push once".
+func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":" + id }
+
+// Refunded is a sorted set: the campaigns that were refunded and wait for the end of their grace, by the time of it.
+func (k Keys) Refunded() string { return k.tag + "refunded" }
+
+// Audit is a hash: when the last whole audit began and how many differences it found. It stands on the first shard.
+func (k Keys) Audit() string { return k.tag + "audit" }
+
+// Lead is a string: which worker leads a work that one does for all, such as a group's reclaiming.
+func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
+
+// Lock is a string: the token of the lock's owner.
+func (k Keys) Lock(name string) string { return k.tag + "lock:" + name }

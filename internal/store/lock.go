@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var lockScript = newDrainScript("lock").with(unguarded)
+
+// LockCall names a lock and who wants it.
+type LockCall struct {
+	Name  string
+	Token string // nobody else has it
+	Lease time.Duration
+}
+
+// TakeLock takes a lock, or tells for how long another owner still has it. The same token takes it again.
+func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (ok bool, held time.Duration, err error) {
+	reply, err := c.run(ctx, k, "take")
+	if err != nil {
+		return false, 0, err
+	}
+	return taken(reply)
+}
+
+// taken reads lock.lua's answer to take.
+func taken(reply []string) (ok bool, held time.Duration, err error) {
+	r := replyReader{rest: reply}
+	if ok = r.string() == "ok"; !ok {
+		held = time.Duration(r.int64()) * time.Millisecond
+	}
+	return ok, held, r.done(lockScript)
+}
+
+// RenewLock begins the lease anew. False if the lock is lost: its lease was over, or somebody took it away.
+func (k *Shard) RenewLock(ctx context.Context, c *LockCall) (bool, error) {
+	return c.own(ctx, k, "renew")
+}
+
+// ReleaseLock gives the lock back. False if it was not the caller's any more; then nothing was changed.
+func (k *Shard) ReleaseLock(ctx context.Context, c *LockCall) (bool, error) {
+	return c.own(ctx, k, "release")
+}
+
+func (c *LockCall) own(ctx context.Context, k *Shard, do string) (bool, error) {
+	reply, err := c.run(ctx, k, do)
+	if err != nil {
+		return false, err
+	}
+	return one(lockScript, reply, func(s string) (bool, error) { return s == "ok", nil })
+}
+
+func (c *LockCall) run(ctx context.Context, k *Shard, do string) ([]string, error) {
+	if err := hongbao.CheckCampaignID(c.Name); err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "lock %.80q: %w", c.Name, err)
+	}
+	reply, err := k.run(ctx, lockScript, []string{k.Keys.Lock(c.Name)}, []any{do, c.Token, c.Lease.Milliseconds()})
+	if err != nil {
+		return nil, fmt.Errorf("%s lock %s: %w", do, c.Name, err)
+	}
+	return reply, nil
+}

@@ -1,0 +1,194 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+type lockBundle struct {
+	rdb   *redis.Client
+	store *store.Store
+	key   string
+}
+
+func setupLock(t *testing.T) *lockBundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	require.NoError(t, err)
+	return &lockBundle{rdb: rdb, store: st, key: st.Shard(0).Keys.Lock("refund")}
+}
+
+func (b *lockBundle) locks(t *testing.T, lease time.Duration) *store.Locks {
+	t.Helper()
+	l, err := b.store.Locks(store.LockConfig{Lease: lease, Poll: 2 * time.Millisecond})
+	require.NoError(t, err)
+	return l
+}
+
+func (b *lockBundle) held(t *testing.T) bool {
+	t.Helper()
+	n, err := b.rdb.Exists(t.Context(), b.key).Result()
+	require.NoError(t, err)
+	return n == 1
+}
+
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	b := setupLock(t)
+	var inside, ran atomic.Int64
+	var group errgroup.Group
+	for range 8 {
+		l := b.locks(t, 10*time.Second)
+		group.Go(func() error {
+			for range 5 {
+				err := l.Do(t.Context(), "refund", func(context.Context) error {
+					if n := inside.Add(1); n != 1 {
+						return errors.New("somebody else is here too")
+					}
+					defer inside.Add(-1)
+					ran.Add(1)
+					return b.rdb.Ping(t.Context()).Err()
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	require.EqualValues(t, 40, ran.Load())
+	require.False(t, b.held(t))
+}
+
+// Work that takes several leases keeps its lock; names do not stand in each other's way.
+func TestRenewedWhileHeld(t *testing.T) {
+	t.Parallel()
+	b := setupLock(t)
+	const lease = time.Second
+	first, second := b.locks(t, lease), b.locks(t, lease)
+	failed := errors.New("its own error")
+	err := first.Do(t.Context(), "refund", func(ctx context.Context) error {
+		soon, cancel := context.WithTimeout(t.Context(), 5*lease/2)
+		defer cancel()
+		require.ErrorIs(t, second.Do(soon, "refund", func(context.Context) error { panic("two owners") }),
+			context.DeadlineExceeded)
+		require.NoError(t, second.Do(t.Context(), "retire", func(context.Context) error { return nil }))
+		require.NoError(t, ctx.Err())
+		return failed
+	})
+	require.Equal(t, failed, err)
+	require.False(t, b.held(t), "released after an error too")
+}
+
+// ahead tells a deadline before the context ends.
+type ahead struct {
+	context.Context
+	at time.Time
+}
+
+func (c ahead) Deadline() (time.Time, bool) { return c.at, true }
+
+// The client of Redis gives up at a deadline, and the context may end a moment later. The error tells of the wait.
+func TestDeadlineBeforeTheContextEnds(t *testing.T) {
+	t.Parallel()
+	b := setupLock(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := b.locks(t, time.Second).Do(ahead{ctx, time.Now().Add(-time.Millisecond)}, "refund",
+		func(context.Context) error { panic("no call can have been in time") })
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "wait for lock refund")
+}
+
+// Whoever loses his lock is told, and does not take the new owner's away.
+func TestLossIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := setupLock(t)
+	err := b.locks(t, 150*time.Millisecond).Do(t.Context(), "refund", func(ctx context.Context) error {
+		require.NoError(t, b.rdb.Set(t.Context(), b.key, "another", 0).Err())
+		waitLost(ctx, t)
+		require.ErrorIs(t, context.Cause(ctx), store.ErrLockLost)
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, store.ErrLockLost)
+	require.ErrorIs(t, err, context.Canceled)
+	owner, err := b.rdb.Get(t.Context(), b.key).Result()
+	require.NoError(t, err)
+	require.Equal(t, "another", owner)
+}
+
+// waitLost waits for the end of a holder's context.
+func waitLost(ctx context.Context, t *testing.T) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	select {
+	case <-ctx.Done():
+	case <-deadline.C:
+		require.Fail(t, "the holder was not told that its lock is lost")
+	}
+}
+
+// When Redis does not answer the holder gives up before anybody else can have the lock.
+func TestLostWithoutRedis(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	o := server.Options()
+	o.ReadTimeout = time.Minute
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
+	require.NoError(t, err)
+	b := &lockBundle{rdb: rdb, store: st, key: st.Shard(0).Keys.Lock("refund")}
+	const lease = 300 * time.Millisecond
+	err = b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
+		require.NoError(t, server.Stop())
+		stopped := time.Now()
+		waitLost(ctx, t)
+		require.Less(t, time.Since(stopped), o.ReadTimeout/2, "long before a call to Redis gives up")
+		require.ErrorIs(t, context.Cause(ctx), store.ErrLockLost)
+		require.NoError(t, server.Cont())
+		return nil
+	})
+	require.NoError(t, err, "what fn says counts")
+}
+
+// A holder that died is followed when its lease is over.
+func TestDeadHolder(t *testing.T) {
+	t.Parallel()
+	b := setupLock(t)
+	require.NoError(t, b.rdb.Set(t.Context(), b.key, "dead", 200*time.Millisecond).Err())
+	ran := false
+	require.NoError(t, b.locks(t, time.Second).Do(t.Context(), "refund", func(context.Context) error {
+		ran = true
+		return nil
+	}))
+	require.True(t, ran)
+}
+
+func TestLocksRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := unreached(t).Locks(store.LockConfig{})
+	for _, part := range []string{"Lease", "Poll"} {
+		require.ErrorContains(t, err, part)
+	}
+}

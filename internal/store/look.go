@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Look is what one server of Redis says of itself and of its shards.
+type Look struct {
+	Server Server
+	// Address is where the server was reached.
+	Address string
+	Shards  []ShardLook
+}
+
+// ShardLook is how a shard stands. A shard that is gone is not open, and its Seq is 0.
+type ShardLook struct {
+	Shard int
+	Open  bool
+	Seq   int64
+}
+
+// Looks asks every server that has shards, in one round trip each.
+func (s *Store) Looks(ctx context.Context) ([]Look, error) {
+	w := &Watch{Store: s}
+	var all []Look
+	var failed []error
+	for node, list := range w.nodes(ctx) {
+		now, err := w.see(ctx, node, list)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		one := Look{Server: now.server, Address: address(node)}
+		for _, i := range list {
+			one.Shards = append(one.Shards, ShardLook{Shard: i, Open: !slices.Contains(now.strange, i), Seq: now.heads[i].Seq})
+		}
+		all = append(all, one)
+	}
+	if all == nil && failed == nil {
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "no server of Redis can be found that has a shard")
+	}
+	return all, errors.Join(failed...)
+}
+
+func address(node redis.UniversalClient) string {
+	if c, ok := node.(*redis.Client); ok {
+		return c.Options().Addr
+	}
+	return "redis"
+}
+
+// Left tells how many packets of each campaign nobody has, on all its places; a campaign that Redis does not have, or
+// has not whole, is left out.
+func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64, error) {
+	asks := make([]leftAsk, len(campaigns))
+	for i, id := range campaigns {
+		asks[i] = leftAsk{id, s.Home(id).Keys}
+	}
+	homes, err := askLeft(ctx, s.rdb, asks)
+	if err != nil {
+		return nil, err
+	}
+	left := map[string]int64{}
+	var elsewhere []leftAsk
+	for i, id := range campaigns {
+		h := homes[i]
+		places, err := s.Campaign(id).placesOf(max(h.Places, 1))
+		if h.Packets == 0 || err != nil { // the audit names the field
+			continue
+		}
+		left[id] = h.Packets - h.granted()
+		for _, k := range places[1:] {
+			elsewhere = append(elsewhere, leftAsk{id, k.Keys})
+		}
+	}
+	others, err := askLeft(ctx, s.rdb, elsewhere)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range elsewhere {
+		if others[i].Packets == 0 { // not there
+			delete(left, a.campaign)
+		} else if _, whole := left[a.campaign]; whole {
+			left[a.campaign] -= others[i].granted()
+		}
+	}
+	return left, nil
+}
+
+// leftAsk asks one place what it has left of a campaign.
+type leftAsk struct {
+	campaign string
+	place    Keys
+}
+
+// leftAnswer has Packets of the whole campaign, 0 if the place has not got it.
+type leftAnswer struct {
+	Packets    int64  `redis:"packets"`
+	Places     int    `redis:"places"`
+	Generation int64  `redis:"generation"`
+	Loaded     int64  `redis:"loaded"`
+	Granted    *int64 `redis:"granted"` // once it is closed
+
+	stocked int64
+}
+
+// granted is what the place has granted.
+func (a *leftAnswer) granted() int64 {
+	if a.Granted != nil {
+		return *a.Granted
+	}
+	return a.Loaded - a.stocked
+}
+
+func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]leftAnswer, error) {
+	if len(asks) == 0 {
+		return nil, nil
+	}
+	pipe := rdb.Pipeline()
+	cmds, stocks := make([]*redis.SliceCmd, len(asks)), make([][]*redis.IntCmd, len(asks))
+	for i, a := range asks {
+		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "packets", placesField, "generation", "loaded",
+			grantedField)
+		stocks[i] = append(stocks[i], pipe.LLen(ctx, a.place.Stock(a.campaign)))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
+	}
+	answers := make([]leftAnswer, len(asks))
+	for i := range cmds {
+		if cmds[i].Scan(&answers[i]) != nil { // an answer that can't be read tells nothing; the audit names it
+			answers[i] = leftAnswer{}
+		}
+		for g := int64(2); g <= min(answers[i].Generation, MaxGenerations); g++ {
+			stocks[i] = append(stocks[i], pipe.LLen(ctx, asks[i].place.StockOf(asks[i].campaign, g)))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil { // asks nothing where no campaign has got more packets
+		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
+	}
+	for i := range stocks {
+		for _, n := range stocks[i] {
+			answers[i].stocked += n.Val()
+		}
+	}
+	return answers, nil
+}

@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var endLostScript = newDrainScript("end_lost", "stub")
+
+// ErrLost says that Redis has lost a campaign, in whole or in part, so that nobody can say what is left of it.
+var ErrLost = errors.New("Redis has lost something of the campaign")
+
+// LostError is the error of what a campaign can't do any more because Redis has lost something of it. It is Permanent.
+func LostError(campaign string) error {
+	return hongbao.Errorf(hongbao.ClassPermanent,
+		"campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
+		campaign, ErrLost, campaign)
+}
+
+// LostField marks a campaign that was ended from the ledger. What Redis says of it is no proof of anything.
+const LostField = "lost"
+
+// LostCampaign is what the ledger says of a campaign that Redis has lost. Packets and Total are of the whole campaign,
+// the other fields are the part that one shard is to tell.
+type LostCampaign struct {
+	ID            string
+	Packets       int64
+	Total         hongbao.Amount
+	Loaded        int64
+	LoadedAmount  hongbao.Amount
+	Granted       int64
+	GrantedAmount hongbao.Amount
+}
+
+// EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing. A
+// campaign that is whole is refused.
+func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
+	generations, err := k.generations(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	keys := append([]string{k.Keys.Campaign(c.ID), k.Keys.Refunded()}, k.Keys.Stocks(c.ID, generations)...)
+	reply, err := k.run(ctx, endLostScript, keys,
+		[]any{c.ID, c.Packets, int64(c.Total), c.Loaded, int64(c.LoadedAmount), c.Granted, int64(c.GrantedAmount)})
+	if err != nil {
+		return err
+	}
+	r := replyReader{rest: reply}
+	if r.string() == "ok" {
+		return r.done(endLostScript)
+	}
+	state := r.string()
+	if err := r.done(endLostScript); err != nil {
+		return err
+	}
+	return hongbao.Errorf(hongbao.ClassConflict,
+		"end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
+}
+
+// Waiting is what of a campaign a group has not finished.
+type Waiting struct {
+	// Stream are grants whose entries stand in the stream. Receipts are grants that users were told of, and whose entries
+	// are gone.
+	Stream, Receipts int64
+}
+
+// Waiting tells what of a campaign a group has not finished on the shard. It reads the whole stream and all receipts.
+// The shard must be open, and the campaign must grant nothing meanwhile.
+func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting, err error) {
+	undone, err := k.undone(ctx, group)
+	if err != nil {
+		return w, err
+	}
+	waits := map[int64]bool{}
+	err = k.eachEntry(ctx, func(e *stream.Entry) {
+		for i := range e.Grants {
+			if seq := e.Grants[i].Seq; e.Campaign == campaign && undone(seq) {
+				waits[seq] = true
+			}
+		}
+	})
+	if err != nil {
+		return w, err
+	}
+	w.Stream = int64(len(waits))
+	err = k.EachReceipts(ctx, campaign, func(_ string, receipts []hongbao.Receipt) error {
+		for i := range receipts {
+			if seq := receipts[i].Seq; undone(seq) && !waits[seq] {
+				waits[seq] = true // HSCAN may bring the user again
+				w.Receipts++
+			}
+		}
+		return nil
+	})
+	return w, err
+}
+
+// undone tells which events a group has not finished, as it is now.
+func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool, error) {
+	head, err := k.OpenHead(ctx)
+	if err != nil || head.Seq == 0 {
+		return func(int64) bool { return true }, err
+	}
+	p, err := k.Progress(ctx, group, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
+	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
+}
+
+// eachEntry calls fn for all entries of the stream that can be read and that the shard does not refute.
+func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
+	for raw, err := range k.Pages(ctx, "-", "+") {
+		if err != nil {
+			return err
+		}
+		entries, _, _, err := k.Decode(ctx, raw)
+		if err != nil {
+			return err
+		}
+		for i := range entries {
+			fn(&entries[i])
+		}
+	}
+	return nil
+}
+
+// EachReceipts calls fn for the receipts of every user of a campaign until fn fails; its error is given back as it is.
+// A user may come more than once. A campaign that is not there has none.
+func (k *Shard) EachReceipts(ctx context.Context, campaign string,
+	fn func(user string, receipts []hongbao.Receipt) error) error {
+	const fields = 2_000
+	start, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "from").Int64()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	for cursor := uint64(0); err == nil; {
+		var pairs []string
+		if pairs, cursor, err = k.rdb.HScan(ctx, k.Keys.Receipts(campaign), cursor, "", fields).Result(); err != nil {
+			break
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			list, err := ParseReceipts(k.Keys.Index(), start, pairs[i+1])
+			if err != nil {
+				return hongbao.Errorf(hongbao.ClassBroken, "the receipts of user %.80q in campaign %s can't be read: %w", pairs[i],
+					campaign, err)
+			}
+			if err := fn(pairs[i], list); err != nil {
+				return err
+			}
+		}
+		if cursor == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("read the receipts of campaign %s: %w", campaign, Classify(err))
+}

@@ -1,0 +1,58 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// moving is a hook of a client whose slot moves: meta is on the other node already, the rest is not.
+type moving struct{ meta string }
+
+var errAsk = errors.New("ASK 1 127.0.0.1:1")
+
+// DialHook implements redis.Hook.
+func (moving) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (moving) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (m moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if args := cmd.Args(); cmd.Name() == "hmget" && strings.HasSuffix(args[1].(string), m.meta) {
+				*cmd.(*redis.SliceCmd) = *redis.NewSliceCmd(ctx, args...)
+				cmd.SetErr(errAsk)
+				err = errAsk
+			}
+		}
+		return err
+	}
+}
+
+// While a slot moves, the answer about meta may be an error beside answers that are none: both judges say so.
+func TestMetaOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	client := redis.NewClient(b.rdb.Options())
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client.AddHook(moving{b.k.Keys.Meta()})
+	pipe := client.Pipeline()
+	belongs := b.k.AskBelongs(t.Context(), pipe)
+	open := b.store.Over(client).Shard(0).AskOpen(t.Context(), pipe)
+	state := pipe.HMGet(t.Context(), b.k.Keys.Campaign("rain"), "state")
+	_, err := pipe.Exec(t.Context())
+	require.ErrorIs(t, err, errAsk)
+	require.NoError(t, state.Err(), "the campaign is still here")
+	require.ErrorContains(t, belongs("test"), "ASK")
+	require.ErrorContains(t, open(), "ASK")
+}

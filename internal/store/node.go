@@ -1,0 +1,55 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Node is a server, and what else doctor looks at.
+type Node struct {
+	Server
+	// Clock is what the server's clock said when it was asked between Asked and Answered; zero if the user may not ask.
+	Clock, Asked, Answered time.Time
+	// Folder has the append-only files. It is empty where CONFIG GET is not allowed.
+	Folder string
+}
+
+// Nodes asks the servers that Inspect asks for more, and gives them in the order of their addresses.
+func Nodes(ctx context.Context, rdb redis.UniversalClient) ([]Node, error) {
+	nodes, err := askEach(ctx, rdb, lookAtNode)
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
+	return nodes, err
+}
+
+func lookAtNode(ctx context.Context, rdb redis.Cmdable, addr string) (n Node, err error) {
+	if n.Server, err = inspect(ctx, rdb, addr); err != nil {
+		return n, err
+	}
+	n.Asked = time.Now()
+	if now, err := rdb.Time(ctx).Result(); err == nil {
+		n.Clock, n.Answered = now, time.Now()
+	}
+	n.Folder = folder(ctx, rdb)
+	return n, nil
+}
+
+func folder(ctx context.Context, rdb redis.Cmdable) string {
+	c := map[string]string{}
+	for _, name := range []string{"dir", "appenddirname"} { // both at once are an error before Redis 7
+		has, err := rdb.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return "" // it is not allowed, or the server has no such setting
+		}
+		maps.Copy(c, has)
+	}
+	if c["dir"] == "" || c["appenddirname"] == "" {
+		return ""
+	}
+	return path.Join(c["dir"], c["appenddirname"])
+}

@@ -1,0 +1,60 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// changing is a client of a cluster of one node. next gives that node another address, so that go-redis makes a new
+// client for it; each address leads to the same server.
+func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, next func()) {
+	t.Helper()
+	var topology atomic.Int64
+	addr := func() string { return fmt.Sprintf("node-%d:6379", topology.Load()) }
+	rdb = redis.NewClusterClient(&redis.ClusterOptions{
+		Username: server.Username, Password: server.Password,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addr()}}}}, nil
+		},
+		Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.Addr)
+		},
+	})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	return rdb, func() {
+		topology.Add(1)
+		testkit.Eventually(t, 30*time.Second, func() bool {
+			rdb.ReloadState(t.Context())
+			node, err := rdb.MasterForKey(t.Context(), "key")
+			return err == nil && node.Options().Addr == addr()
+		}, "the client goes by the new topology")
+	}
+}
+
+// A process keeps one state for a shard, however often the topology of its cluster changes. What it reads through the
+// client of a node counts as seen.
+func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
+	t.Parallel()
+	plain, st, places := over(t)
+	grabOn(t, plain, places[0], "u1", 2)
+	last, err := places[0].LastSeq(t.Context())
+	require.NoError(t, err)
+	rdb, next := changing(t, plain.Options())
+	for range 5 {
+		next()
+		_, err := st.Over(rdb).Campaign("rain").Held(t.Context(), "u1")
+		require.NoError(t, err)
+		require.Equal(t, 2, store.Stores(st), "one for each of the two clients of this test")
+	}
+	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())))
+}

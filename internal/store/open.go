@@ -1,0 +1,319 @@
+package store
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/lua"
+)
+
+// ErrFrozen says that a shard answers nobody: nobody founded it, or Redis may have lost what it had acknowledged. It is
+// an outage: nothing happened, and the call is good again once the shard is open.
+var ErrFrozen = errors.New("the shard is frozen")
+
+// ErrStale says that the shard was opened anew after the caller took its batch. Nothing happened; the caller begins
+// anew.
+var ErrStale = errors.New("the shard was opened anew since this batch was taken")
+
+// state is what this process knows of a shard on a Redis.
+type state struct {
+	opened atomic.Pointer[texts] // the scripts of the server that the shard was opened for; nil until it is known
+	seen   atomic.Int64          // the highest seq
+	// replicas are how many the last wait of class replica was for
+	replicas atomic.Int64
+	frozen   atomic.Int64 // until then, in unix ns, calls are answered ErrFrozen without asking again
+
+	last   atomic.Pointer[epochSeen] // of the newest epoch
+	epochs sync.Map                  // epoch to *epochSeen
+}
+
+// epochSeen is the highest seq that this process has seen of a shard in one epoch.
+type epochSeen struct {
+	epoch int64
+	seq   atomic.Int64
+}
+
+// saw keeps the highest seq that this process has seen. Each call of a script brings it along. The highest one of each
+// epoch is kept besides: the seqs of a later epoch are higher, and would hide that one of an earlier epoch was lost.
+func (st *state) saw(epoch, seq int64) {
+	raise(&st.seen, seq)
+	e := st.last.Load()
+	if e == nil || e.epoch != epoch {
+		has, _ := st.epochs.LoadOrStore(epoch, &epochSeen{epoch: epoch})
+		e = has.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
+		if last := st.last.Load(); last == nil || last.epoch < epoch {
+			st.last.Store(e)
+		}
+	}
+	raise(&e.seq, seq)
+}
+
+// sawStand notes the head that was read with standFields. A head that can't be read is not one that was seen.
+func (st *state) sawStand(v []any) {
+	seq, _ := v[0].(string)
+	epoch, _ := v[1].(string)
+	s, errSeq := strconv.ParseInt(seq, 10, 64)
+	e, errEpoch := strconv.ParseInt(epoch, 10, 64)
+	if errSeq == nil && errEpoch == nil {
+		st.saw(e, s)
+	}
+}
+
+func raise(to *atomic.Int64, n int64) {
+	for {
+		was := to.Load()
+		if n <= was || to.CompareAndSwap(was, n) {
+			return
+		}
+	}
+}
+
+// late is the highest seq that this process saw in an epoch before this one, and that an opening has skipped: the shard
+// was opened without knowing of it. A range's last seq is what meta.seq was after the opening, and no event. 0 for none.
+func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+	st.epochs.Range(func(_, v any) bool {
+		e := v.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
+		s := e.seq.Load()
+		for _, r := range skipped {
+			if e.epoch < epoch && !r.accepted && r.First <= s && s < r.Last && s > seq {
+				seq, seenIn = s, e.epoch
+			}
+		}
+		return true
+	})
+	return seq, seenIn
+}
+
+// saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went
+// back in time. They are of the epoch of the caller's batch or of an earlier one.
+func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
+	epoch, ok := ctx.Value(epochKey{}).(int64)
+	if last := k.state.last.Load(); !ok && last != nil {
+		epoch = last.epoch
+	}
+	for _, r := range events {
+		k.state.saw(epoch, r.Last)
+	}
+}
+
+// frozenFor is how long a caller believes that a frozen shard is frozen.
+const frozenFor = 100 * time.Millisecond
+
+func (st *state) freeze() { st.frozen.Store(time.Now().Add(frozenFor).UnixNano()) }
+
+// texts are the scripts as one server knows them: with a line in front that names its token. So a SHA belongs to one
+// run of one server, and a server that was started anew, or promoted, answers NOSCRIPT: then surely nothing ran.
+type texts struct {
+	token string
+	plain bool // without flags, for miniredis
+	sha   map[*script]string
+}
+
+var allTexts sync.Map // token, or "plain " and the token, to *texts
+
+func textsFor(token string, plain bool) *texts {
+	key := token
+	if plain {
+		key = "plain " + token
+	}
+	if t, ok := allTexts.Load(key); ok {
+		return t.(*texts) //nolint:forcetypeassert // nothing else is put there
+	}
+	t := &texts{token: token, plain: plain, sha: make(map[*script]string, len(scripts))}
+	for _, s := range scripts {
+		sum := sha1.Sum([]byte(t.text(s))) //nolint:gosec // see the import
+		t.sha[s] = hex.EncodeToString(sum[:])
+	}
+	was, _ := allTexts.LoadOrStore(key, t)
+	return was.(*texts) //nolint:forcetypeassert // the same
+}
+
+func (t *texts) text(s *script) string {
+	var b strings.Builder
+	if s.drain && !t.plain {
+		b.WriteString(allowOOM)
+	}
+	if s.guard != unguarded {
+		b.WriteString("local OPENED = '" + t.token + "'\n")
+	}
+	if s.guard == guarded {
+		b.WriteString(lua.Source("guard"))
+	}
+	b.WriteString(s.src)
+	return b.String()
+}
+
+// epochKey is the context's key for the epoch of a batch.
+type epochKey struct{}
+
+// WithEpoch gives a context for the work on a batch that was taken in an epoch: scripts that are called with it change
+// nothing in another one, and answer ErrStale.
+func WithEpoch(ctx context.Context, epoch int64) context.Context {
+	return context.WithValue(ctx, epochKey{}, epoch)
+}
+
+func epochOf(ctx context.Context) string {
+	if epoch, ok := ctx.Value(epochKey{}).(int64); ok {
+		return strconv.FormatInt(epoch, 10)
+	}
+	return ""
+}
+
+// run calls a script of the shard. What lua/guard.lua wants goes along: meta, the caller's epoch and the highest seq that
+// it has seen. A script that has the guard in itself has got the seq from its caller.
+func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
+	if s.guard == unguarded {
+		return s.runPlain(ctx, k.rdb, keys, args)
+	}
+	if until := k.state.frozen.Load(); until != 0 && time.Now().UnixNano() < until {
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was so a moment ago"))
+	}
+	if s.guard == guarded {
+		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), k.state.seen.Load())
+	}
+	var cmd *redis.Cmd
+	if t := k.state.opened.Load(); t != nil {
+		cmd = k.rdb.EvalSha(ctx, t.sha[s], keys, args...)
+	}
+	if cmd == nil || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") || redis.HasErrorPrefix(cmd.Err(), "HBOPENED") {
+		var err error
+		if cmd, err = k.open(ctx, s, keys, args); err != nil {
+			return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], err)
+		}
+	}
+	v, err := cmd.Result()
+	if err != nil {
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], classifyCall(k.rdb, err))
+	}
+	return flatten(s.name, v)
+}
+
+func frozenError(why string) error {
+	return hongbao.Outagef(hongbao.ClassTransient, "%w: %s", ErrFrozen, why)
+}
+
+// open asks the server that has the shard whether the shard was opened for it. If so it loads the script there and
+// calls it; question, load and call go by one connection, so all reach the same run of the same server. If not, the
+// shard freezes.
+func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	token, frozen, err := k.tokenOn(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if frozen != "" {
+		k.state.freeze()
+		return nil, frozenError(frozen)
+	}
+	t := textsFor(token, false)
+	cmd, loaded := t.loadAndCall(ctx, conn, s, keys, args)
+	if s.drain && redis.HasErrorPrefix(loaded, "Error compiling script") { // miniredis does not know flags
+		t = textsFor(token, true)
+		cmd, loaded = t.loadAndCall(ctx, conn, s, keys, args)
+	}
+	if loaded != nil {
+		return nil, fmt.Errorf("load it: %w", Classify(loaded))
+	}
+	k.state.opened.Store(t)
+	return cmd, nil
+}
+
+// AskOpen asks, ahead of other reads in a pipeline to the shard's server, whether they tell what is so now: ErrFrozen if
+// the shard is frozen or gone, or was opened for another server than this one, which may have lost something.
+func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
+	return k.askOpenOn(ctx, pipe, pipe.Info(ctx, "server", "replication"))
+}
+
+// askOpenOn is AskOpen with an INFO that was asked for in the pipeline already.
+func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
+	meta := pipe.HMGet(ctx, k.Keys.Meta(), standFields...)
+	return func() error {
+		if err := meta.Err(); err != nil { // a slot that moves has some keys on the other node already
+			return fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
+		}
+		s, stand := parseInfo(server.Val()), parseStand(meta.Val())
+		k.state.sawStand(meta.Val())
+		if !stand.openFor(&s) {
+			return frozenError(k.Keys.Meta() + " is frozen or gone, or was not opened for this server: what Redis reports about " +
+				"campaigns may be old until a worker opens it; run `hongbao recover`, which shows what is lost")
+		}
+		return nil
+	}
+}
+
+// loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew.
+// (A transaction would not do: a Redis that is out of memory takes none.)
+func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string,
+	args []any) (call *redis.Cmd, loaded error) {
+	for range 5 {
+		var load *redis.StringCmd
+		_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+			load = p.ScriptLoad(ctx, t.text(s))
+			call = p.EvalSha(ctx, t.sha[s], keys, args...)
+			return nil
+		})
+		if loaded = load.Err(); loaded != nil || !redis.HasErrorPrefix(call.Err(), "NOSCRIPT") {
+			break
+		}
+	}
+	return call, loaded
+}
+
+// pin gives a connection of its own to the server that has the shard. It does not connect anew by itself.
+func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
+	switch c := k.rdb.(type) {
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, k.Keys.Meta())
+		if err != nil {
+			return nil, fmt.Errorf("find the node of %s: %w", k.Keys.Meta(), Classify(err))
+		}
+		return node.Conn(), nil
+	case *redis.Client:
+		return c.Conn(), nil
+	}
+	return nil, hongbao.Errorf(hongbao.ClassBroken,
+		"a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
+}
+
+// tokenOn gives the token of the server at the other end, if the shard was opened for it; else why it is frozen.
+func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen string, err error) {
+	server, err := info(ctx, conn)
+	if err != nil {
+		return "", "", err
+	}
+	if server.Role != "" && server.Role != "master" { // miniredis has none
+		return "", "", hongbao.Outagef(hongbao.ClassTransient, "the server's role is %s, the primary is wanted", server.Role)
+	}
+	m, err := conn.HMGet(ctx, k.Keys.Meta(), standFields...).Result()
+	if err != nil {
+		return "", "", fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	k.state.sawStand(m)
+	if stand := parseStand(m); stand.openFor(&server) {
+		return server.RunID, "", nil
+	}
+	z, err := freezeOn(ctx, conn, k, &server, 0, "")
+	if err != nil {
+		return "", "", err
+	}
+	if !z.Frozen { // it was opened just now
+		return server.RunID, "", nil
+	}
+	return "", z.why(), nil
+}

@@ -1,0 +1,347 @@
+package store_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+const lease = time.Minute
+
+func (b *bundle) take(t testing.TB, worker string, count int) ([]store.RawEntry, []string) {
+	t.Helper()
+	r, err := b.k.Reclaim(t.Context(), store.ReclaimCall{
+		Group: "kafka", Consumer: worker, Count: count, Lease: lease, Lead: time.Minute,
+		Backoff: []time.Duration{0, 10 * time.Minute, time.Hour},
+	})
+	require.NoError(t, err)
+	require.Zero(t, r.Led)
+	b.endLead(t, worker)
+	return r.Entries, r.Gone
+}
+
+// endLead lets the next worker reclaim.
+func (b *bundle) endLead(t testing.TB, worker string) {
+	t.Helper()
+	require.NoError(t, b.k.EndLead(t.Context(), "kafka", worker))
+}
+
+func idsOf(entries []store.RawEntry) []string {
+	out := make([]string, len(entries))
+	for i := range entries {
+		out[i] = entries[i].ID
+	}
+	return out
+}
+
+func TestTakeOfDeadWorkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 2, 3, 1)
+	b.group(t, "kafka")
+	raw := b.read(t, "kafka", "w1", 3)
+	require.Equal(t, ids[:3], idsOf(raw))
+	for _, r := range raw {
+		require.EqualValues(t, 1, r.Attempt)
+	}
+	none, gone := b.take(t, "w2", 9)
+	require.Empty(t, none, "w1 is alive")
+	require.Empty(t, gone)
+
+	b.age(t, "kafka", "w1", lease-time.Second, ids[0])
+	none, _ = b.take(t, "w2", 9)
+	require.Empty(t, none, "not a second before the lease is over")
+
+	b.age(t, "kafka", "w1", lease, ids[0], ids[2])
+	got, gone := b.take(t, "w2", 9)
+	require.Empty(t, gone)
+	require.Equal(t, []string{ids[0], ids[2]}, idsOf(got))
+	for i, r := range got {
+		require.EqualValues(t, 2, r.Attempt, "the broker counts")
+		e, err := stream.ParseEntry(0, r.ID, r.Values)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 4}[i], e.Seq)
+	}
+	require.Equal(t, map[string]string{ids[0]: "w2 2", ids[1]: "w1 1", ids[2]: "w2 2"}, b.owners(t, "kafka"))
+	none, _ = b.take(t, "w3", 9)
+	require.Empty(t, none)
+	require.Equal(t, []string{ids[3]}, idsOf(b.read(t, "kafka", "w3", 9)), "the new ones were not touched")
+}
+
+func TestTakeIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 3)
+	b.read(t, "kafka", "w2", 2)
+	b.age(t, "kafka", "w1", lease, ids[:3]...)
+	b.age(t, "kafka", "w2", lease, ids[3:]...)
+	got, _ := b.take(t, "w3", 4)
+	require.Len(t, got, 4)
+	got, _ = b.take(t, "w3", 4)
+	require.Len(t, got, 1)
+}
+
+// Of many workers that look at once just one gets each entry, although each believes that it leads.
+func TestTakeByMany(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w0", 10)
+	b.age(t, "kafka", "w0", lease, ids...)
+	var mu sync.Mutex
+	taken := map[string]int{}
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			r := store.Reclaimed{Led: 1}
+			for err := error(nil); err == nil && r.Led > 0; {
+				b.rdb.Del(t.Context(), b.k.Keys.Lead("kafka"))
+				r, err = b.k.Reclaim(t.Context(), store.ReclaimCall{Group: "kafka",
+					Consumer: "worker-" + user(w), Count: 3, Lease: lease, Lead: time.Minute, Backoff: []time.Duration{0}})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range r.Entries {
+				taken[e.ID]++
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, taken, 10)
+	for id, n := range taken {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 4)
+	b.age(t, "kafka", "w1", lease, ids...)
+	b.age(t, "kafka", "w2", 0, ids[1])
+	_, err := b.k.Ack(t.Context(), "kafka", nil, ids[2:3])
+	require.NoError(t, err)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[3]).Err())
+
+	got, err := b.k.Renew(t.Context(), "kafka", "w1", ids)
+	require.NoError(t, err)
+	require.Equal(t, []store.Renewal{store.Ours, store.Lost, store.Lost, store.Gone}, got)
+	require.Equal(t, map[string]string{ids[0]: "w1 1", ids[1]: "w2 1", ids[3]: "w1 1"}, b.owners(t, "kafka"),
+		"no attempt is counted, and what is gone stays pending until somebody reports it")
+	none, gone := b.take(t, "w3", 9)
+	require.Empty(t, none, "the lease was renewed")
+	require.Equal(t, ids[3:], gone)
+	none2, err := b.k.Renew(t.Context(), "kafka", "w1", nil)
+	require.NoError(t, err)
+	require.Empty(t, none2)
+}
+
+func TestParked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 4)
+	b.age(t, "kafka", "w2", 0, ids[3])
+	n, err := b.k.Park(t.Context(), "kafka", "w1", []store.Parking{
+		{ID: ids[0], Level: 1, Attempts: 3}, {ID: ids[1], Level: 0, Attempts: 0}, {ID: ids[2], Level: 7, Attempts: 1},
+		{ID: ids[3], Level: 1, Attempts: 1},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 3, n, "the last one is no longer w1's")
+	require.Equal(t, map[string]string{ids[0]: "_retry/1 3", ids[1]: "_retry/0 0", ids[2]: "_retry/7 1", ids[3]: "w2 1"},
+		b.owners(t, "kafka"))
+
+	got, _ := b.take(t, "w3", 9)
+	require.Equal(t, []string{ids[1]}, idsOf(got), "level 0 has no backoff")
+	require.EqualValues(t, 1, got[0].Attempt, "a hand-over of one that was not tried costs no attempt")
+	b.age(t, "kafka", "_retry/1", 9*time.Minute, ids[0])
+	b.age(t, "kafka", "_retry/7", 59*time.Minute, ids[2])
+	got, _ = b.take(t, "w3", 9)
+	require.Empty(t, got, "far beyond the lease, but not beyond the backoff")
+	b.age(t, "kafka", "_retry/1", 10*time.Minute, ids[0])
+	got, _ = b.take(t, "w3", 9)
+	require.Equal(t, []string{ids[0]}, idsOf(got))
+	require.EqualValues(t, 4, got[0].Attempt)
+	b.age(t, "kafka", "_retry/7", time.Hour, ids[2])
+	got, _ = b.take(t, "w3", 9)
+	require.Equal(t, []string{ids[2]}, idsOf(got), "levels above the last backoff have the last one")
+}
+
+// Entries that were deleted while they were pending are reported, never silently acked: Redis 7 drops them from the
+// pending list at any XCLAIM.
+func TestDeletedWhilePending(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1, 1)
+	b.group(t, "kafka")
+	b.read(t, "kafka", "w1", 3)
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[0], ids[2]).Err())
+	n, err := b.k.Park(t.Context(), "kafka", "w1",
+		[]store.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Contains(t, b.owners(t, "kafka"), ids[0], "parking must not lose the trace of it")
+	// what XCLAIM would do by itself
+	for _, id := range []string{ids[0], ids[2]} {
+		row := b.owners(t, "kafka")[id]
+		require.Equal(t, "w1 1", row)
+	}
+	r, err := b.k.Reclaim(t.Context(),
+		store.ReclaimCall{Group: "kafka", Consumer: "w2", Count: 9, Backoff: []time.Duration{0}})
+	require.NoError(t, err)
+	require.Equal(t, []string{ids[1]}, idsOf(r.Entries))
+	require.Equal(t, []string{ids[0], ids[2]}, r.Gone)
+	b.endLead(t, "w2")
+	r, err = b.k.Reclaim(t.Context(),
+		store.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
+	require.NoError(t, err)
+	require.Empty(t, r.Gone, "told once")
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.events(t, "rain", 1, 1)
+	b.group(t, "kafka")
+	for _, name := range []string{"me", "dead1", "dead2", "busy", "_retry/2"} {
+		require.NoError(t, b.rdb.XGroupCreateConsumer(t.Context(), b.k.Keys.Events(), "kafka", name).Err())
+	}
+	b.read(t, "kafka", "busy", 1)
+	removed, err := b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, removed, "none was idle for an hour")
+	removed, err = b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", 0)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"dead1", "dead2"}, removed)
+	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
+}
+
+// A group that vanished is ErrNoGroup, whoever meets it, be it the group, the stream, or a read that waits.
+func TestNoGroup(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	check := func(name string, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, store.ErrNoGroup, name)
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), name)
+	}
+	all := func() {
+		t.Helper()
+		_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 0)
+		check("read", err)
+		_, err = b.k.Reclaim(ctx,
+			store.ReclaimCall{Group: "kafka", Consumer: "w1", Count: 1, Backoff: []time.Duration{0}})
+		check("take", err)
+		_, err = b.k.Renew(ctx, "kafka", "w1", []string{"1-1"})
+		check("renew", err)
+		_, err = b.k.Park(ctx, "kafka", "w1", []store.Parking{{ID: "1-1"}})
+		check("park", err)
+		_, err = b.k.RemoveIdleConsumers(ctx, "kafka", "w1", 0)
+		check("forget", err)
+		_, err = b.k.DeadLetter(ctx, store.Letter{Group: "kafka", Consumer: "w1", EntryID: "1-1"})
+		check("dead", err)
+	}
+	all()
+	b.events(t, "rain", 1)
+	all()
+	b.group(t, "kafka")
+	made, err := b.k.CreateGroup(ctx, "kafka")
+	require.NoError(t, err)
+	require.False(t, made)
+	require.Len(t, b.read(t, "kafka", "w1", 9), 1)
+	require.Empty(t, b.read(t, "kafka", "w1", 9))
+
+	for _, harm := range []func() error{
+		func() error { return b.rdb.XGroupDestroy(ctx, b.k.Keys.Events(), "kafka").Err() },
+		func() error { return b.rdb.Del(ctx, b.k.Keys.Events()).Err() },
+	} {
+		b.group(t, "kafka")
+		b.read(t, "kafka", "w1", 9)
+		errs := make(chan error, 1)
+		go func() {
+			_, err := b.k.ReadNew(ctx, "kafka", "w1", 1, 20*time.Second)
+			errs <- err
+		}()
+		b.blocked(t)
+		require.NoError(t, harm())
+		err := <-errs
+		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
+	}
+}
+
+// blocked waits until somebody waits in XREADGROUP for the bundle's stream.
+func (b *bundle) blocked(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		list, err := b.rdb.ClientList(t.Context()).Result()
+		return err == nil && strings.Contains(list, "cmd=xreadgroup")
+	}, 5*time.Second, 5*time.Millisecond)
+}
+
+func TestReadNewWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 1))
+	b.group(t, "kafka")
+	start := time.Now()
+	require.Empty(t, b.read(t, "kafka", "w1", 1), "no wait at all without block")
+	none, err := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.Greater(t, time.Since(start), 40*time.Millisecond)
+	got := make(chan []store.RawEntry, 1)
+	go func() {
+		raw, _ := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 10*time.Second)
+		got <- raw
+	}()
+	b.grab(t, "rain", "u1")
+	require.Len(t, <-got, 1)
+}
+
+// One worker leads, and only it is given entries; when it gives the lead up or does not call any more, another one is.
+func TestOneWorkerReclaimsAtATime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pending(t, b)
+	k := b.k
+	call := func(worker string, lead time.Duration) store.Reclaimed {
+		t.Helper()
+		r, err := k.Reclaim(t.Context(), store.ReclaimCall{Group: "kafka", Consumer: worker, Count: 1, Lead: lead,
+			Backoff: []time.Duration{0}})
+		require.NoError(t, err)
+		return r
+	}
+	r := call("w2", time.Minute)
+	require.Zero(t, r.Led)
+	require.Len(t, r.Entries, 1)
+	r = call("w3", time.Minute)
+	require.Greater(t, r.Led, 30*time.Second)
+	require.Empty(t, r.Entries)
+	require.Len(t, call("w2", time.Minute).Entries, 1, "the leader goes on")
+	require.NoError(t, k.EndLead(t.Context(), "kafka", "w3"), "it does not lead: nothing happens")
+	require.Positive(t, call("w3", time.Minute).Led)
+	b.endLead(t, "w2")
+	require.Zero(t, call("w3", 20*time.Millisecond).Led)
+	testkit.Eventually(t, 30*time.Second, func() bool { return call("w4", time.Minute).Led == 0 }, "w3 is gone")
+	led, err := k.TakeLead(t.Context(), "#trimmer", "t1", time.Minute)
+	require.NoError(t, err)
+	require.Zero(t, led, "another work has another lead")
+	led, err = k.TakeLead(t.Context(), "#trimmer", "t2", time.Minute)
+	require.NoError(t, err)
+	require.Positive(t, led)
+}

@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var raiseDoneFloorScript = newDrainScript("raise_done_floor")
+
+// GroupFinished tells up to which event a consumer group has finished all on a shard, at most seq, which must be an
+// event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
+// false if there is no such group, or no stream yet.
+func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (finished int64, exists bool, err error) {
+	pipe := k.rdb.Pipeline()
+	ask := k.askGroup(ctx, pipe, group)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	at, err := ask()
+	if err != nil || !at.exists {
+		return 0, at.exists, err
+	}
+	finished, _, err = k.finished(ctx, &at, seq)
+	return finished, true, err
+}
+
+// groupAt is where a consumer group stands in the stream; one that nobody has made yet stands at its beginning. A place
+// is as XRANGE takes it, and empty where there is no stream.
+type groupAt struct {
+	exists bool
+	// first is the place of the first entry that the group has not finished, next that behind the last one it has read.
+	first, next string
+}
+
+// askGroup asks by a pipeline where a group stands, and gives what reads the answers.
+func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string) func() (groupAt, error) {
+	events := k.Keys.Events()
+	there, groups, pending := pipe.Exists(ctx, events), pipe.XInfoGroups(ctx, events), pipe.XPending(ctx, events, group)
+	return func() (groupAt, error) {
+		if n, err := there.Result(); err != nil || n == 0 {
+			return groupAt{}, Classify(err)
+		}
+		list, err := groups.Result()
+		if err != nil {
+			return groupAt{}, fmt.Errorf("groups of %s: %w", events, Classify(err))
+		}
+		i := slices.IndexFunc(list, func(g redis.XInfoGroup) bool { return g.Name == group })
+		if i < 0 {
+			return groupAt{first: "-", next: "-"}, nil
+		}
+		at := groupAt{exists: true, next: "(" + list[i].LastDeliveredID}
+		at.first = at.next
+		waits, err := pending.Result()
+		if err != nil {
+			return at, fmt.Errorf("pending entries of group %s: %w", group, Classify(err))
+		}
+		if waits.Count > 0 {
+			at.first = waits.Lower
+		}
+		return at, nil
+	}
+}
+
+// finished tells up to which event a group that stands there has finished all, at most seq, and the id of the first
+// entry that it has not read; empty for none. It takes one round trip, unless many entries can't be read.
+func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished int64, unread string, err error) {
+	pipe := k.rdb.Pipeline()
+	from := askRange(ctx, pipe, k.Keys.Events(), at.first, "+", seqPage)
+	next := askRange(ctx, pipe, k.Keys.Events(), at.next, "+", 1)
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the entries: decode wants it
+	_, _ = pipe.Exec(ctx)                                   // each command has its own error
+	raw, err := from()
+	if err != nil {
+		return 0, "", err
+	}
+	waits, err := next()
+	if err != nil {
+		return 0, "", err
+	}
+	if len(waits) > 0 {
+		unread = waits[0].ID
+	}
+	head, err := k.parseOpenHead(ctx, answer)
+	if err != nil {
+		return 0, unread, err
+	}
+	entries, _, _, err := k.decode(head, raw)
+	first := int64(0)
+	switch {
+	case err != nil:
+	case len(entries) > 0:
+		first = entries[0].Seq
+	case len(raw) == seqPage:
+		first, err = k.seqFrom(ctx, "("+raw[seqPage-1].ID)
+	}
+	if first > 0 {
+		seq = min(seq, first-1)
+	}
+	return seq, unread, err
+}
+
+// RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups
+// between them. No event of theirs may be in the stream any more. A floor below the one that was noted changes nothing.
+func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []string) error {
+	const atOnce = 1_000 // keys
+	for step := max(1, atOnce/int64(max(1, len(groups)))); from < to; {
+		upto := min(to, from+step)
+		keys := []string{k.Keys.Meta()}
+		for ; from < upto; from++ {
+			for _, g := range groups {
+				keys = append(keys, k.Keys.Done(g, from))
+			}
+		}
+		if _, err := k.run(ctx, raiseDoneFloorScript, keys, []any{upto * ChunkEvents}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Held gives, by entry id, the events of the oldest entries that a group has pending, at most count entries. An entry
+// that is gone from the stream or can't be read has none. This tells nothing of the events from beyond on. known is an
+// earlier answer.
+func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
+	held map[string]stream.SeqRange, beyond int64, err error,
+) {
+	rows, err := k.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: k.Keys.Events(), Group: group, Start: "-", End: "+",
+		Count: count}).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("pending entries of group %s of %s: %w", group, k.Keys.Events(), Classify(err))
+	}
+	held = make(map[string]stream.SeqRange, len(rows))
+	pipe := k.rdb.Pipeline()
+	asked := map[string]*redis.XMessageSliceCmd{}
+	for i := range rows {
+		if r, ok := known[rows[i].ID]; ok {
+			held[rows[i].ID] = r
+		} else {
+			asked[rows[i].ID] = pipe.XRange(ctx, k.Keys.Events(), rows[i].ID, rows[i].ID)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, fmt.Errorf("read pending entries of %s: %w", k.Keys.Events(), Classify(err))
+	}
+	for id, cmd := range asked {
+		for _, m := range cmd.Val() {
+			if r, ok := seqsOf(m.Values); ok {
+				held[id] = r
+			}
+		}
+	}
+	beyond = math.MaxInt64
+	if int64(len(rows)) == count {
+		beyond = held[rows[count-1].ID].First // 0 if it can't be read: then this tells nothing
+	}
+	return held, beyond, nil
+}
+
+// seqsOf tells which events an entry has.
+func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
+	var values []string
+	for name, value := range fields {
+		text, _ := value.(string)
+		values = append(values, name, text)
+	}
+	e, err := stream.ParseEntry(0, "", values)
+	return stream.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
+}
+
+// seqPage is how many entries are read at once to find one that can be read.
+const seqPage = 16
+
+// seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those
+// that the shard's head refutes.
+func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
+	for {
+		raw, err := k.Range(ctx, from, "+", seqPage)
+		if err != nil {
+			return 0, err
+		}
+		entries, _, _, err := k.Decode(ctx, raw)
+		if err != nil {
+			return 0, err
+		}
+		if len(entries) > 0 {
+			return entries[0].Seq, nil
+		}
+		if len(raw) < seqPage {
+			return 0, nil
+		}
+		from = "(" + raw[len(raw)-1].ID
+	}
+}

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// ClaimsConfig of the claims of one sink.
+type ClaimsConfig struct {
+	// Sink names the sink and its consumer group.
+	Sink string
+	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
+	// the sink has lost, has one of his own: by the sink's bits those events are done. Complete sets the bits of both.
+	Done string
+	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that
+	// counts as done. A replay into the group's own sink has such events, and so has a worker that slept while others
+	// finished and trimmed what it had read. It says nothing of the bits of Done, which nobody trims.
+	Trimmed bool
+	// Owner names this worker; never twice.
+	Owner string
+	// Lease is how long a claim counts as live, in Redis time. 1 ms to 24 h.
+	Lease time.Duration
+	// TakeLive: claims of live owners are handed over too. Only for sinks that make a second push of one and the same
+	// claim harmless, as Kafka's broker does; the pending list already says whose turn it is.
+	TakeLive bool
+}
+
+// MaxEvents is how many events one claim covers at most.
+const MaxEvents = 1 << 16
+
+// Claims keeps the pushes in progress of a sink that cannot detect a repeat by itself. Its methods may be called at once.
+// Each event has one done bit. A claim is written before the push and is gone after it:
+//
+//	new --claim--> claimed --complete--> done (bits set, claim gone, one script)
+//	                  |--release (certainly not sent)--> new
+//	                  '--its owner dies, or can't tell--> open: the next claim of one of its events takes it over
+//
+// An open claim never becomes new by a timer. The worker that takes it over gets its payload and finishes it in the
+// sink's own way: the publisher sends the same batch again and the broker drops the copy. Complete and Release compare
+// the claim's fence, as a lock's release compares its token: a worker that was overtaken gets stream.ErrFenced.
+//
+// A lost claim stays until a worker or a person resolves it. Claims never forgets one.
+type Claims struct {
+	store *Store
+	cfg   ClaimsConfig
+}
+
+// Claims checks the configuration.
+func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
+	var errs []error
+	if err := hongbao.CheckCampaignID(cfg.Sink); err != nil {
+		errs = append(errs, fmt.Errorf("sink %q: %w", cfg.Sink, err))
+	}
+	if err := hongbao.CheckCampaignID(cfg.Done); cfg.Done != "" && err != nil {
+		errs = append(errs, fmt.Errorf("done bits of %q: %w", cfg.Done, err))
+	}
+	if err := hongbao.CheckID(cfg.Owner); err != nil {
+		errs = append(errs, fmt.Errorf("owner %q: %w", cfg.Owner, err))
+	}
+	if cfg.Lease < time.Millisecond || cfg.Lease > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("lease %s: want 1ms to 24h", cfg.Lease))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("claims: %w", errors.Join(errs...))
+	}
+	return &Claims{store: s, cfg: cfg}, nil
+}
+
+// Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
+// else nothing is claimed and the answer says what stands in the way. Claims that the answer lists as open have been
+// taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
+func (c *Claims) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+	payload string) (stream.ClaimAnswer, error) {
+	if err := checkClaim(id, events); err != nil {
+		return stream.ClaimAnswer{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"claim %.80q of shard %d was refused before anything was touched: %w",
+			id, shard, err)
+	}
+	return c.store.Shard(shard).Claim(ctx, &ClaimCall{
+		Sink: c.cfg.Sink, Done: c.cfg.Done, ID: id, Owner: c.cfg.Owner, Lease: c.cfg.Lease, TakeLive: c.cfg.TakeLive,
+		Trimmed: c.cfg.Trimmed && c.cfg.Done == "", Events: events, Payload: payload,
+	})
+}
+
+// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. stream.ErrFenced if it
+// was taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless
+// another one covers some of its events by now.
+func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
+	var also []string
+	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
+		also = append(also, c.cfg.Done)
+	}
+	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also...)
+}
+
+// Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
+func (c *Claims) Release(ctx context.Context, shard int, claim stream.Claim) error {
+	return c.store.Shard(shard).Release(ctx, c.cfg.Sink, &claim)
+}
+
+// checkClaim refuses what could not be found, or read back, once it is stored.
+func checkClaim(id string, events []stream.SeqRange) error {
+	err := hongbao.CheckID(id)
+	if err == nil && id[0] == '#' {
+		err = errors.New("a claim's id can't begin with #")
+	}
+	var total int64
+	for _, r := range events {
+		if r.First < 1 || r.Last < r.First || r.Last > int64(hongbao.MaxAmount) {
+			return errors.Join(err, fmt.Errorf("events %d to %d: want 1 <= first <= last < 2^53", r.First, r.Last))
+		}
+		if total += r.Len(); total > MaxEvents {
+			break
+		}
+	}
+	if total < 1 || total > MaxEvents {
+		err = errors.Join(err, fmt.Errorf("it covers %d events or more: want 1 to %d", total, MaxEvents))
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+var rateScript = newDrainScript("rate").with(unguarded)
+
+// RateCall asks for a turn at a sink of bounded rate.
+type RateCall struct {
+	Sink string
+	// PerSecond is the bound, above 0; Grants is how many are to be handed over, 0 to ask only. Portion is the most that
+	// any caller hands over at once at this bound.
+	PerSecond, Grants, Portion int
+	// Most is the longest wait that callers take.
+	Most time.Duration
+}
+
+// Turn gives the caller his turn, or tells that it is too far away. Workers that are to share one bound ask
+// the same shard.
+func (k *Shard) Turn(ctx context.Context, c *RateCall) (given bool, wait time.Duration, err error) {
+	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds(),
+		c.Portion})
+	if err != nil {
+		return false, 0, err
+	}
+	r := replyReader{rest: reply}
+	given = r.string() == "go"
+	wait = time.Duration(r.int64()) * time.Microsecond
+	return given, wait, r.done(rateScript)
+}

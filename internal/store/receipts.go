@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var receiptsScript = newDrainScript("receipts", "fields") // it only reads
+
+// Receipts reads what the users of 1 to MaxGrabs grabs hold of a campaign on this shard. answers[i] has the receipts of
+// grabs[i], the time of Redis and no outcome, or OutcomeFrozen if Redis may have lost some; its room is reused.
+func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.Grab,
+	answers []hongbao.Answer) ([]hongbao.Answer, error) {
+	args := make([]any, len(grabs), len(grabs)+2) // the guard's two go behind them
+	for i, g := range grabs {
+		args[i] = &g.User // a text in an interface would be a new object each
+	}
+	reply, err := k.run(ctx, receiptsScript, []string{k.Keys.Campaign(campaign), k.Keys.Receipts(campaign)}, args)
+	if errors.Is(err, ErrFrozen) {
+		return allFrozen(len(grabs), answers), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) != 3+len(grabs) {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts gave %d parts for %d users", len(reply), len(grabs))
+	}
+	if reply[0] == "" || reply[0] == StateFrozen { // the caller has seen it there
+		return allFrozen(len(grabs), answers), nil
+	}
+	from, err := strconv.ParseInt(reply[1], 10, 64)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
+	}
+	ms, err := strconv.ParseInt(reply[2], 10, 64)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts gave the time %.20q: %w", reply[2], err)
+	}
+	now := time.UnixMilli(ms)
+	answers = answers[:0]
+	for _, text := range reply[3:] {
+		a := hongbao.Answer{Time: now}
+		if text != "" {
+			if a.Receipts, err = ParseReceipts(k.Keys.Index(), from, text); err != nil {
+				return nil, err
+			}
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+var (
+	replayScript   = newScript("replay")
+	replayedScript = newScript("replayed")
+)
+
+// Replay is what a named replay covers on a shard.
+type Replay struct {
+	Covers string
+	Last   int64 // seq
+	Next   int64 // the seq where its next run goes on; 0 for the first
+	// Ended: a run came to the end and nothing failed, so a further one begins with the first again. Begun is when the
+	// first run began. Only LookUpReplay tells both.
+	Ended bool
+	Begun time.Time
+}
+
+// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay
+// that was begun before it gives what was said then.
+func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64) (Replay, error) {
+	reply, err := k.run(ctx, replayScript, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
+	if err != nil {
+		return Replay{}, err
+	}
+	r := replyReader{rest: reply}
+	out := Replay{Covers: r.string(), Last: r.int64(), Next: r.int64()}
+	return out, r.done(replayScript)
+}
+
+// Replayed notes where the next run of a replay that was begun goes on; 0 for the first seq.
+func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
+	reply, err := k.run(ctx, replayedScript, []string{k.Keys.Replay(name)}, []any{next})
+	if err != nil {
+		return err
+	}
+	r := replyReader{rest: reply}
+	r.int64()
+	return r.done(replayedScript)
+}
+
+// LookUpReplay tells how a named replay was begun on a shard; false if it was not. It writes nothing.
+func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next", "begun").Result()
+	if err != nil {
+		return Replay{}, false, fmt.Errorf("read %s: %w", k.Keys.Replay(name), Classify(err))
+	}
+	covers, ok := v[0].(string)
+	if !ok {
+		return Replay{}, false, nil
+	}
+	last, _ := v[1].(string) // absent: refused below
+	next, noted := v[2].(string)
+	if !noted {
+		next = "0"
+	}
+	begun, _ := v[3].(string)
+	r := replyReader{rest: []string{last, next, begun}}
+	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC()}
+	out.Ended = noted && out.Next == 0
+	return out, true, r.err
+}
+
+// FindReplays finds the shards on which each replay was begun. It goes over all keys of each server once.
+func (s *Store) FindReplays(ctx context.Context) (map[string][]int, error) {
+	heads := map[string]int{}
+	for i := range s.Len() {
+		heads[s.shards[i].Keys.Replay("")] = i
+	}
+	found := map[string][]int{}
+	err := eachKey(ctx, s.rdb, "*}:replay:*", func(key string) {
+		head, name, _ := strings.Cut(key, "}:replay:")
+		shard, ok := heads[head+"}:replay:"]
+		if ok && !slices.Contains(found[name], shard) { // a scan may bring a key twice
+			found[name] = append(found[name], shard)
+		}
+	})
+	return found, err
+}

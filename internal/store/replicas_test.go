@@ -1,0 +1,47 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A primary must refuse writes when fewer replicas follow than class replica waits for.
+func TestFewReplicas(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		connected, min, wanted int
+		few                    bool
+	}{
+		{0, 0, 0, false}, {1, 0, 0, true}, {1, 1, 0, false}, {2, 1, 0, true}, {2, 1, 1, false}, {1, 1, 2, true},
+		{2, 2, 0, false}, {2, -1, 0, false}, {0, 0, 1, true},
+	} {
+		err := (&store.Server{Replicas: c.connected, MinReplicas: c.min}).FewReplicas(c.wanted)
+		require.Equal(t, c.few, err != nil, "%+v: %v", c, err)
+	}
+}
+
+// The watch keeps the most replicas that the primary has had; the number does not fall.
+func TestWatchCountsReplicas(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"min-replicas-to-write": "0"}})
+	b := setupOn(t, server.Client(t))
+	w := b.watch(t)
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
+	counted := func() bool { return b.rdb.HGet(t.Context(), b.k.Keys.Meta(), "replicas").Val() == "1" }
+	testkit.Eventually(t, 20*time.Second, counted, "the replica is counted")
+	servers, err := store.Inspect(t.Context(), b.rdb)
+	require.NoError(t, err)
+	require.ErrorContains(t, servers[0].FewReplicas(0), "min-replicas-to-write is 0")
+	require.NoError(t, replica.Kill())
+	w.sees(t)
+	w.sees(t)
+	require.True(t, counted())
+}

@@ -1,0 +1,94 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// A letter is decided once, and stands among the resolved ones with everything it had.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	deadLetter(t, b)
+	letters, err := b.k.Letters(ctx, "kafka", "-", "+", 10)
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	d := store.Decision{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, By: "ann", Why: "mended"}
+	for _, want := range []bool{true, false} {
+		decided, err := b.k.ResolveLetter(ctx, &d)
+		require.NoError(t, err)
+		require.Equal(t, want, decided)
+	}
+	require.Zero(t, b.rdb.XLen(ctx, b.k.Keys.Dead("kafka")).Val())
+	log, err := b.k.ResolvedLetters(ctx, "kafka", "-", "+", 10)
+	require.NoError(t, err)
+	require.Len(t, log, 1)
+	v := log[0].Values
+	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "resolved"},
+		v[:9])
+	require.Equal(t, letters[0].Values, v[10:])
+}
+
+// What a replay covers is fixed when it begins.
+func TestBeginReplay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	_, found, err := b.k.LookUpReplay(ctx, "r1")
+	require.NoError(t, err)
+	require.False(t, found)
+	b.events(t, "rain", 2, 1)
+	last, err := b.k.LastSeq(ctx)
+	require.NoError(t, err)
+	first, err := b.k.BeginReplay(ctx, "r1", "all", 0)
+	require.NoError(t, err)
+	require.Equal(t, store.Replay{Covers: "all", Last: last}, first)
+	require.NoError(t, b.rdb.HIncrBy(ctx, b.k.Keys.Meta(), "seq", 5).Err())
+	again, err := b.k.BeginReplay(ctx, "r1", "less", 1)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	has, found, err := b.k.LookUpReplay(ctx, "r1")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.WithinDuration(t, time.Now(), has.Begun, time.Minute)
+	first.Begun = has.Begun
+	require.Equal(t, first, has)
+	short, err := b.k.BeginReplay(ctx, "r2", "some", 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), short.Last)
+}
+
+// A claim can look at the done bits of another sink, and Complete sets both.
+func TestClaimWithOtherDoneBits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reached(t, 2*store.ChunkEvents)
+	ctx := t.Context()
+	_, err := b.k.Ack(ctx, "kafka", ranges, nil)
+	require.NoError(t, err)
+	c := claimCall("c1", "w1")
+	c.Done = "requeue-kafka"
+	a, err := b.k.Claim(ctx, c)
+	require.NoError(t, err)
+	require.True(t, a.Granted(), "kafka's own bits do not count")
+	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
+	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
+		"requeue-kafka"))
+	for _, sink := range []string{"kafka", "requeue-kafka"} {
+		done, err := b.k.Done(ctx, sink, stream.SeqRange{First: 1, Last: store.ChunkEvents})
+		require.NoError(t, err)
+		for _, seq := range []int64{1, 2, 9, store.ChunkEvents - 1, store.ChunkEvents} {
+			require.True(t, done.Has(seq), "%s %d", sink, seq)
+		}
+		require.False(t, done.Has(3))
+	}
+	a, err = b.k.Claim(ctx, c)
+	require.NoError(t, err)
+	require.Equal(t, ranges, a.Done)
+}

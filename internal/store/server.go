@@ -1,0 +1,263 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Server is what a Redis server says of itself, as far as money depends on it.
+type Server struct {
+	Addr            string // of a cluster's node; else empty
+	Version         string
+	Role            string
+	MaxMemoryPolicy string
+	AppendOnly      bool
+	AppendFsync     string // empty if CONFIG GET is not allowed
+	Replicas        int
+	// MinReplicas is min-replicas-to-write; -1 if CONFIG GET is not allowed.
+	MinReplicas int
+	Mode        string // standalone, cluster or sentinel
+	// RunID is another one after each start. ReplID names the history of writes that the server is at, and ReplID2 the one
+	// that it went on from when it was promoted, all zeros for none.
+	RunID, ReplID, ReplID2 string
+	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
+	Memory, MaxMemory int64
+	// MachineMemory is what the machine has, whatever a container may use of it; 0 if the server does not tell.
+	MachineMemory int64
+	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. False if
+	// CONFIG GET is not allowed. NoServer counts the slots that belong to no node.
+	FullCoverage bool
+	NoServer     int
+	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
+	WritesFail bool
+}
+
+// promoted names the history of writes that the server is at, if it was ever promoted; else "". A first replica that
+// attaches begins another history as well, and nothing is lost by that.
+func (s *Server) promoted() string {
+	if strings.Trim(s.ReplID2, "0") == "" {
+		return ""
+	}
+	return s.ReplID
+}
+
+// NoEviction is the one maxmemory-policy that keeps every receipt.
+const NoEviction = "noeviction"
+
+// Inspect asks a Redis server, or each primary of a cluster, what its settings are. What the others of a cluster said
+// comes with the error of one that is away.
+func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
+	return askEach(ctx, rdb, inspect)
+}
+
+// askEach asks a Redis server, or each primary of a cluster, whose address it tells.
+func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
+	ask func(ctx context.Context, rdb redis.Cmdable, addr string) (T, error),
+) ([]T, error) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		answer, err := ask(ctx, rdb, "")
+		if err != nil {
+			return nil, err
+		}
+		return []T{answer}, nil
+	}
+	var all []T
+	found := make(chan T, 1024)
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		addr := node.Options().Addr
+		answer, err := ask(ctx, node, addr)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", addr, err)
+		}
+		found <- answer
+		return nil
+	})
+	close(found)
+	for answer := range found {
+		all = append(all, answer)
+	}
+	return all, err
+}
+
+// info asks a server for INFO.
+func info(ctx context.Context, rdb redis.Cmdable) (Server, error) {
+	text, err := rdb.Info(ctx).Result()
+	if err != nil {
+		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
+	}
+	return parseInfo(text), nil
+}
+
+func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error) {
+	s, err := info(ctx, rdb)
+	s.Addr = addr
+	if err != nil {
+		return s, err
+	}
+	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
+		s.AppendFsync = c["appendfsync"]
+	}
+	s.MinReplicas = -1
+	if c, err := rdb.ConfigGet(ctx, "min-replicas-to-write").Result(); err == nil {
+		if n, err := strconv.Atoi(c["min-replicas-to-write"]); err == nil {
+			s.MinReplicas = n
+		}
+	}
+	if s.Mode != "cluster" {
+		return s, nil
+	}
+	if c, err := rdb.ConfigGet(ctx, "cluster-require-full-coverage").Result(); err == nil {
+		s.FullCoverage = c["cluster-require-full-coverage"] == "yes"
+	}
+	if text, err := rdb.ClusterInfo(ctx).Result(); err == nil {
+		_, rest, _ := strings.Cut(text, "cluster_slots_assigned:")
+		if n, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0])); err == nil {
+			s.NoServer = slots - n
+		}
+	}
+	return s, nil
+}
+
+// parseInfo reads the answer to INFO.
+func parseInfo(text string) Server {
+	info := map[string]string{}
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			info[name] = value
+		}
+	}
+	s := Server{
+		Version: info["redis_version"], Role: info["role"], MaxMemoryPolicy: info["maxmemory_policy"],
+		AppendOnly: info["aof_enabled"] == "1", Mode: info["redis_mode"],
+		RunID: info["run_id"], ReplID: info["master_replid"], ReplID2: info["master_replid2"],
+	}
+	s.Replicas = onlineReplicas(info)
+	s.Memory, _ = strconv.ParseInt(info["used_memory"], 10, 64)
+	s.MaxMemory, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
+	s.MachineMemory, _ = strconv.ParseInt(info["total_system_memory"], 10, 64)
+	for _, last := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
+		s.WritesFail = s.WritesFail || info[last] == "err"
+	}
+	return s
+}
+
+// onlineReplicas counts the replicas that receive each write. One that still copies everything is in another state, and so
+// is a backup by redis-cli --rdb. A server that lists none by itself has its own count.
+func onlineReplicas(info map[string]string) (online int) {
+	listed := false
+	for name, value := range info {
+		if strings.HasPrefix(name, "slave") && strings.Contains(value, "state=") {
+			listed = true
+			if strings.Contains(value, "state=online") {
+				online++
+			}
+		}
+	}
+	if !listed {
+		online, _ = strconv.Atoi(info["connected_slaves"]) // absent on a replica: none
+	}
+	return online
+}
+
+// Check refuses what contradicts the durability class, with every reason at once. Broken: do not run on this server.
+func (s *Server) Check(class hongbao.Durability) error {
+	errs := s.Faults(class)
+	if len(errs) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "this Redis can't keep what durability class %q promises: %w", class,
+		errors.Join(errs...))
+}
+
+// CheckNow is Check for a process that is running: a failover leaves a primary without replicas for a while, or shows the
+// old primary as a replica, so these faults are outages.
+func (s *Server) CheckNow(class hongbao.Durability) error {
+	err := s.Check(class)
+	settled := *s
+	settled.Role, settled.Replicas = "master", max(s.Replicas, 1)
+	if err != nil && len(settled.Faults(class)) == 0 {
+		return hongbao.Outagef(hongbao.ClassTransient, "%w; a failover may be under way", err)
+	}
+	return err
+}
+
+// Faults names everything that contradicts the durability class.
+func (s *Server) Faults(class hongbao.Durability) (errs []error) {
+	if !s.atLeast(7, 0) {
+		errs = append(errs, fmt.Errorf("version %s is too old: use Redis 7.0 or newer", s.Version))
+	}
+	if s.Role != "master" {
+		errs = append(errs, fmt.Errorf("its role is %q: point the configuration to the primary", s.Role))
+	}
+	if s.MaxMemoryPolicy != NoEviction {
+		errs = append(errs, fmt.Errorf("maxmemory-policy is %q and would evict receipts: set it to noeviction",
+			s.MaxMemoryPolicy))
+	}
+	if class == hongbao.DurabilityReplica && s.Replicas == 0 {
+		errs = append(errs, errors.New(`no replica is connected, durability class "replica" needs one`))
+	}
+	if class == hongbao.DurabilityFsync && !s.AppendOnly {
+		errs = append(errs, errNoAppendOnly)
+	}
+	if class == hongbao.DurabilityFsync && s.AppendOnly && s.AppendFsync != "always" && !s.atLeast(7, 2) {
+		errs = append(errs, fmt.Errorf("appendfsync is %q and version %s has no WAITAOF (7.2): set appendfsync always for "+
+			`durability class "fsync"`, s.AppendFsync, s.Version))
+	}
+	return errs
+}
+
+var errNoAppendOnly = errors.New(
+	"appendonly is no, so a restart would forget campaigns and receipts: write appendonly yes into redis.conf (or the " +
+		"settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on a " +
+		"server that has lost its data: that writes an empty file over the one that is left")
+
+// Slow says what makes the grabs of a durability class slow on this server, and what to set; nil for nothing.
+func (s *Server) Slow(class hongbao.Durability) error {
+	if class != hongbao.DurabilityFsync || s.AppendFsync != "everysec" {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, `durability class "fsync" with appendfsync everysec: each answer waits for the next write to disk, up `+
+		"to a second (1.0 s at the median); set appendfsync always in redis.conf, and by CONFIG SET until the next restart")
+}
+
+// FewReplicas says that a primary which is cut off goes on to grant what durability class replica does not wait for; nil
+// if it does not, or if nothing is known. wanted is how many replicas that class waits for, 0 for all that are connected.
+func (s *Server) FewReplicas(wanted int) error {
+	if wanted == 0 {
+		wanted = s.Replicas
+	}
+	if wanted == 0 || s.MinReplicas < 0 || s.MinReplicas >= wanted {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "min-replicas-to-write is %d, and durability class replica waits for %d "+
+		"replicas: a primary that is cut off from them goes on to grant, and those grants are lost. Set min-replicas-to-write "+
+		"%d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)
+}
+
+// CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.
+func (s *Server) CheckAppendOnly() error {
+	if s.AppendOnly {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "this Redis keeps nothing: %w", errNoAppendOnly)
+}
+
+// NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync
+// may be changed under way; older ones must have appendfsync always, which is done before the answer.
+func (s *Server) NeedsWaitAOF() bool { return s.atLeast(7, 2) }
+
+func (s *Server) atLeast(major, minor int) bool {
+	a, rest, _ := strings.Cut(s.Version, ".")
+	b, _, _ := strings.Cut(rest, ".")
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	return err1 == nil && err2 == nil && (x > major || x == major && y >= minor)
+}

@@ -1,0 +1,200 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// bundle is one deployment with one shard.
+type bundle struct {
+	rdb    *redis.Client
+	store  *store.Store
+	k      *store.Shard
+	prefix string
+	holds  map[string]stream.SeqRange // by id: the events of entries that written made
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	return setupOn(t, testkit.Redis(t).Client(t))
+}
+
+func setupOn(t *testing.T, rdb *redis.Client) *bundle {
+	t.Helper()
+	b := &bundle{rdb: rdb, prefix: testkit.Prefix(t)}
+	var err error
+	b.store, err = store.Of(rdb, hongbao.Space{Prefix: b.prefix, Shards: 1})
+	require.NoError(t, err)
+	b.k = b.store.Shard(0)
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	return b
+}
+
+// reached makes the shard look as if it had come to an event.
+func (b *bundle) reached(t testing.TB, seq int64) {
+	t.Helper()
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", seq).Err())
+}
+
+// dump is every key of the deployment with its exact content.
+func (b *bundle) dump(t *testing.T) map[string]string {
+	t.Helper()
+	all, err := b.rdb.Keys(t.Context(), b.prefix+":*").Result()
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, key := range all {
+		out[key], err = b.rdb.Dump(t.Context(), key).Result()
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// differ names the keys whose content is not the same.
+func differ(before, after map[string]string) []string {
+	var out []string
+	for key := range before {
+		if before[key] != after[key] {
+			out = append(out, key)
+		}
+	}
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// spec is a campaign that is open now; change it before it is loaded.
+func spec(id string, packets int64) hongbao.Campaign {
+	now := time.Now().Truncate(time.Millisecond)
+	total := hongbao.Amount(packets * 10)
+	return campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
+		To:       now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+	})
+}
+
+func (b *bundle) loader(t testing.TB) *store.Loader {
+	t.Helper()
+	s, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
+	require.NoError(t, err)
+	return s
+}
+
+func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
+	t.Helper()
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	require.NoError(t, b.loader(t).Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	return plan
+}
+
+// call makes a grab call without facts: users "u1", or "u1/request".
+func call(id string, users ...string) *store.GrabCall {
+	c := &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
+	for _, u := range users {
+		user, request, _ := strings.Cut(u, "/")
+		c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: id, User: user, RequestID: request})
+	}
+	return c
+}
+
+// grab has users grab; each must be granted.
+func (b *bundle) grab(t testing.TB, id string, users ...string) []hongbao.Answer {
+	t.Helper()
+	answers, err := b.k.Grab(t.Context(), call(id, users...), nil)
+	require.NoError(t, err)
+	for i, a := range answers {
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])
+	}
+	return answers
+}
+
+// events writes entries with the given numbers of grants, and returns their ids.
+func (b *bundle) events(t testing.TB, id string, sizes ...int) []string {
+	t.Helper()
+	var n int64
+	for _, s := range sizes {
+		n += int64(s)
+	}
+	b.load(t, spec(id, n))
+	u := 0
+	for _, s := range sizes {
+		users := make([]string, s)
+		for i := range users {
+			u++
+			users[i] = fmt.Sprintf("u%d", u)
+		}
+		b.grab(t, id, users...)
+	}
+	return b.ids(t)
+}
+
+func (b *bundle) ids(t testing.TB) []string {
+	t.Helper()
+	raw, err := b.k.Range(t.Context(), "-", "+", 1e6)
+	require.NoError(t, err)
+	out := make([]string, len(raw))
+	for i := range raw {
+		out[i] = raw[i].ID
+	}
+	return out
+}
+
+func (b *bundle) group(t testing.TB, name string) {
+	t.Helper()
+	_, err := b.k.CreateGroup(t.Context(), name)
+	require.NoError(t, err)
+}
+
+func (b *bundle) read(t testing.TB, group, consumer string, count int) []store.RawEntry {
+	t.Helper()
+	out, err := b.k.ReadNew(t.Context(), group, consumer, count, 0)
+	require.NoError(t, err)
+	return out
+}
+
+// owners tells who has which entry pending, and how often it was delivered.
+func (b *bundle) owners(t testing.TB, group string) map[string]string {
+	t.Helper()
+	rows, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{
+		Stream: b.k.Keys.Events(), Group: group, Start: "-", End: "+", Count: 1e6,
+	}).Result()
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, r := range rows {
+		out[r.ID] = fmt.Sprintf("%s %d", r.Consumer, r.RetryCount)
+	}
+	return out
+}
+
+// age makes pending entries look idle for as long.
+func (b *bundle) age(t testing.TB, group, consumer string, idle time.Duration, ids ...string) {
+	t.Helper()
+	owners := b.owners(t, group)
+	for _, id := range ids {
+		_, count, _ := strings.Cut(owners[id], " ")
+		require.NoError(t, b.rdb.Do(t.Context(), "XCLAIM", b.k.Keys.Events(), group, consumer, 0, id,
+			"IDLE", idle.Milliseconds(), "RETRYCOUNT", count, "JUSTID").Err())
+	}
+}

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+var sinkScript = newDrainScript("sink", "control").with(unguarded) // a sink is paused on a frozen shard too
+
+// SinkControl is what people have told the workers of a sink, on one shard. Its zero is a sink that nobody touched.
+type SinkControl struct {
+	// Paused: no worker hands a grant to the sink.
+	Paused bool
+	// By, Why and At are those of the last pause or resume.
+	By, Why string
+	At      time.Time
+	// Rate is how many grants a second all workers hand over at most, 0 for no bound; nil: each goes by its own setting.
+	Rate *int
+	// LimitBy, LimitWhy and LimitAt are those of the last change of Rate.
+	LimitBy, LimitWhy string
+	LimitAt           time.Time
+	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for those of earlier builds.
+	Rev, LimitRev int64
+	// Campaigns rises with each decision about a single campaign (Shard.SinkCampaigns).
+	Campaigns int64
+}
+
+// Older are the decisions that an earlier build made, which left Rev as it was: their time orders them.
+func (c *SinkControl) Older(sink string) (all []stream.Control) {
+	if !c.At.IsZero() && c.At.UnixMilli() > c.Rev {
+		value := "0"
+		if c.Paused {
+			value = "1"
+		}
+		all = append(all, stream.Control{Kind: stream.ControlSink, Sink: sink, Value: value, By: c.By, Why: c.Why, At: c.At,
+			Rev: c.At.UnixMilli()})
+	}
+	if !c.LimitAt.IsZero() && c.LimitAt.UnixMilli() > c.LimitRev {
+		value := ""
+		if c.Rate != nil {
+			value = strconv.Itoa(*c.Rate)
+		}
+		all = append(all, stream.Control{Kind: stream.ControlRate, Sink: sink, Value: value, By: c.LimitBy, Why: c.LimitWhy,
+			At: c.LimitAt, Rev: c.LimitAt.UnixMilli()})
+	}
+	return all
+}
+
+// PauseSink pauses a sink on the shard for all workers. It tells whether that changed anything, and how the sink stands:
+// a sink that was paused before keeps its first name and reason.
+func (k *Shard) PauseSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
+	return k.pauseSink(ctx, "pause", sink, "", by, why)
+}
+
+// ResumeSink lets a paused sink go on. It answers as PauseSink does.
+func (k *Shard) ResumeSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
+	return k.pauseSink(ctx, "resume", sink, "", by, why)
+}
+
+// PauseSinkCampaign pauses one campaign for a sink on the shard: workers hold its grants, and take those of others.
+func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool,
+	now SinkControl, err error) {
+	return k.pauseSink(ctx, "pause", sink, campaign, by, why)
+}
+
+// ResumeSinkCampaign lets a campaign that was paused for a sink go on.
+func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool,
+	now SinkControl, err error) {
+	return k.pauseSink(ctx, "resume", sink, campaign, by, why)
+}
+
+func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign, by, why string) (bool, SinkControl, error) {
+	about := stream.Control{Kind: stream.ControlSink, Sink: sink, Campaign: campaign}
+	if campaign != "" {
+		about.Kind = stream.ControlSinkCampaign
+	}
+	return k.controlSink(ctx, sink, what, by, why, "", campaign, about.Name())
+}
+
+// LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of each
+// worker. It answers as PauseSink does.
+func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by, why string) (changed bool, now SinkControl,
+	err error) {
+	text := ""
+	if rate != nil {
+		text = strconv.Itoa(*rate)
+	}
+	about := stream.Control{Kind: stream.ControlRate, Sink: sink}
+	return k.controlSink(ctx, sink, "limit", by, why, text, "", about.Name())
+}
+
+func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (changed bool, now SinkControl, err error) {
+	reply, err := k.run(ctx, sinkScript, []string{k.Keys.Sink(sink), k.Keys.Controls(), k.Keys.SinkCampaigns(sink)}, args)
+	if err != nil {
+		return false, now, err
+	}
+	r := replyReader{rest: reply}
+	changed = r.string() == "changed"
+	fields := r.rest
+	r.rest = nil
+	if now, err = k.parseControl(sink, pairs(fields)); err != nil {
+		return false, now, err
+	}
+	return changed, now, r.done(sinkScript)
+}
+
+// SinkControl reads what people have told the workers of a sink.
+func (k *Shard) SinkControl(ctx context.Context, sink string) (SinkControl, error) {
+	return k.readControl(sink, k.rdb.HGetAll(ctx, k.Keys.Sink(sink)))
+}
+
+// SinkControls asks all shards what people have told the workers of a sink, at once. There is an answer or an error for
+// each.
+func (s *Store) SinkControls(ctx context.Context, sink string) ([]SinkControl, []error) {
+	pipe := s.rdb.Pipeline()
+	answers := make([]*redis.MapStringStringCmd, s.Len())
+	for i := range answers {
+		answers[i] = pipe.HGetAll(ctx, s.shards[i].Keys.Sink(sink))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	all, errs := make([]SinkControl, len(answers)), make([]error, len(answers))
+	for i, answer := range answers {
+		all[i], errs[i] = s.Shard(i).readControl(sink, answer)
+	}
+	return all, errs
+}
+
+func (k *Shard) readControl(sink string, answer *redis.MapStringStringCmd) (SinkControl, error) {
+	fields, err := answer.Result()
+	if err != nil {
+		return SinkControl{}, fmt.Errorf("read whether sink %s is paused: %w", sink, Classify(err))
+	}
+	return k.parseControl(sink, fields)
+}
+
+func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkControl, err error) {
+	c = SinkControl{Paused: fields["paused"] == "1", By: fields["by"], Why: fields["why"], LimitBy: fields["limit_by"],
+		LimitWhy: fields["limit_why"]}
+	number := func(field string) (n int64) {
+		if fields[field] == "" || err != nil {
+			return 0
+		}
+		n, wrong := strconv.ParseInt(fields[field], 10, 64)
+		if wrong != nil || n < 0 {
+			err = hongbao.Errorf(hongbao.ClassBroken, "%s, field %s is %.40q: somebody changed it by hand", k.Keys.Sink(sink),
+				field, fields[field])
+		}
+		return n
+	}
+	for field, into := range map[string]*time.Time{"at": &c.At, "limit_at": &c.LimitAt} {
+		if ms := number(field); ms > 0 {
+			*into = time.UnixMilli(ms)
+		}
+	}
+	c.Rev, c.LimitRev, c.Campaigns = number("rev"), number("limit_rev"), number("campaigns")
+	if fields["rate"] != "" {
+		rate := int(number("rate"))
+		c.Rate = &rate
+	}
+	return c, err
+}
+
+// CampaignPause is whether a campaign is paused for a sink.
+type CampaignPause struct {
+	Campaign string
+	Paused   bool
+	By, Why  string
+	At       time.Time
+}
+
+// SinkCampaigns reads the decisions about single campaigns of a sink, in the order of the campaigns.
+func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause, error) {
+	fields, err := k.rdb.HGetAll(ctx, k.Keys.SinkCampaigns(sink)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read which campaigns are paused for sink %s: %w", sink, Classify(err))
+	}
+	var out []CampaignPause
+	for field, value := range fields {
+		campaign, ok := strings.CutSuffix(field, ":paused")
+		if !ok {
+			continue
+		}
+		c := CampaignPause{Campaign: campaign, Paused: value == "1", By: fields[campaign+":by"], Why: fields[campaign+":why"]}
+		if ms, err := strconv.ParseInt(fields[campaign+":at"], 10, 64); err == nil && ms > 0 {
+			c.At = time.UnixMilli(ms)
+		}
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b CampaignPause) int { return strings.Compare(a.Campaign, b.Campaign) })
+	return out, nil
+}
+
+// pairs makes a map of fields and values in turn.
+func pairs(flat []string) map[string]string {
+	out := make(map[string]string, len(flat)/2)
+	for i := 0; i+1 < len(flat); i += 2 {
+		out[flat[i]] = flat[i+1]
+	}
+	return out
+}

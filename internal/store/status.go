@@ -1,0 +1,170 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+)
+
+// GroupStatus is how a consumer group stands on a shard.
+type GroupStatus struct {
+	// Seq is the shard's last event, Waiting how many events up to it the group has not finished.
+	Seq, Waiting int64
+	// Oldest is how long ago the first entry that waits was written; 0 if none does. Unread is the same of the entries
+	// that no worker has read.
+	Oldest, Unread time.Duration
+	// Parked entries wait for another attempt, Dead letters for a person. Claims are open: their batches are on their
+	// way, or their workers died.
+	Parked, Dead, Claims int64
+	// ParkedAt counts the parked entries of each level.
+	ParkedAt []int64
+	Workers  []Worker
+	Control  SinkControl
+	// Campaigns are the decisions about single campaigns.
+	Campaigns []CampaignPause
+}
+
+// Worker is a consumer of a group.
+type Worker struct {
+	Name string
+	// Holds is how many entries it has in hand, Seen how long ago it last asked Redis for anything.
+	Holds int64
+	Seen  time.Duration
+}
+
+const parkingPrefix = "_retry/"
+
+// maxLevels bounds the parking levels that are counted one by one: consumer.backoff doubles up to a day.
+const maxLevels = 64
+
+// Status tells how a group stands on a shard. It only reads, and what it reads moves meanwhile. It takes up to three
+// round trips, and one more for each million events that wait.
+func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
+	pipe := k.rdb.Pipeline()
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group: it has what is finished up to this seq
+	opened := pipe.HGet(ctx, k.Keys.Meta(), skippedField)
+	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
+	ask := k.askGroup(ctx, pipe, group)
+	workers := pipe.XInfoConsumers(ctx, k.Keys.Events(), group)
+	dead, claims := pipe.XLen(ctx, k.Keys.Dead(group)), pipe.HLen(ctx, k.Keys.Claims(group))
+	clock := pipe.Time(ctx)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	var out GroupStatus
+	head, err := k.parseHead(answer)
+	if err != nil {
+		return out, err
+	}
+	out.Seq, out.Dead, out.Claims = head.Seq, dead.Val(), claims.Val()
+	if out.Control, err = k.readControl(group, control); err != nil {
+		return out, err
+	}
+	if out.Control.Campaigns > 0 {
+		if out.Campaigns, err = k.SinkCampaigns(ctx, group); err != nil {
+			return out, err
+		}
+	}
+	at, err := ask()
+	if err != nil {
+		return out, err
+	}
+	if err := cmp.Or(dead.Err(), claims.Err(), clock.Err()); err != nil {
+		return out, fmt.Errorf("count the dead letters and claims of %s: %w", group, Classify(err))
+	}
+	finished, unread := int64(0), ""
+	if at.next != "" {
+		if finished, unread, err = k.finished(ctx, &at, out.Seq); err != nil {
+			return out, err
+		}
+	}
+	if !at.exists {
+		finished = 0 // what is no longer in the stream has done bits
+	} else if err := addConsumers(group, workers, &out); err != nil {
+		return out, err
+	}
+	out.Waiting, err = k.unfinished(ctx, group, events(finished+1, out.Seq, opened.Val()))
+	if err != nil || out.Waiting == 0 {
+		return out, err
+	}
+	first := at.first
+	if at.first == at.next { // it holds nothing
+		first = unread
+	}
+	if out.Unread, err = k.age(unread, clock.Val()); err == nil {
+		out.Oldest, err = k.age(first, clock.Val())
+	}
+	return out, err
+}
+
+// events are the seqs of a range that have an event: openings have skipped the others. A range that a worker is still to
+// repair has none.
+func events(first, last int64, skipped string) []stream.SeqRange {
+	all := []stream.SeqRange{{First: first, Last: last}}
+	list, err := parseSkipped(skipped)
+	if err != nil {
+		return all
+	}
+	for i := range list {
+		all = Without(all, []stream.SeqRange{list[i].SeqRange})
+	}
+	return all
+}
+
+// unfinished counts the events that the group has not done.
+func (k *Shard) unfinished(ctx context.Context, group string, events []stream.SeqRange) (n int64, err error) {
+	const page = 1 << 20
+	for _, r := range events {
+		for first := r.First; first <= r.Last; first += page {
+			part := stream.SeqRange{First: first, Last: min(r.Last, first+page-1)}
+			done, err := k.GroupDone(ctx, group, part)
+			if err != nil {
+				return n, err
+			}
+			for seq := part.First; seq <= part.Last; seq++ {
+				if !done.Has(seq) {
+					n++
+				}
+			}
+		}
+	}
+	return n, nil
+}
+
+// age is how long before now an entry was written; 0 for none: it was finished meanwhile.
+func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
+	if id == "" {
+		return 0, nil
+	}
+	text, _, _ := strings.Cut(id, "-")
+	written, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s has an entry with the id %q: %w", k.Keys.Events(), id, err)
+	}
+	return max(now.Sub(time.UnixMilli(written)), 0), nil
+}
+
+// addConsumers adds the group's workers, and what is parked.
+func addConsumers(group string, answer *redis.XInfoConsumersCmd, out *GroupStatus) error {
+	list, err := answer.Result()
+	if err != nil {
+		return fmt.Errorf("consumers of group %s: %w", group, Classify(err))
+	}
+	for _, c := range list {
+		if level, ok := strings.CutPrefix(c.Name, parkingPrefix); ok {
+			out.Parked += c.Pending
+			if n, err := strconv.Atoi(level); err == nil && n >= 0 && n < maxLevels {
+				out.ParkedAt = append(out.ParkedAt, make([]int64, max(0, n+1-len(out.ParkedAt)))...)
+				out.ParkedAt[n] += c.Pending
+			}
+		} else {
+			out.Workers = append(out.Workers, Worker{Name: c.Name, Holds: c.Pending, Seen: c.Idle})
+		}
+	}
+	return nil
+}

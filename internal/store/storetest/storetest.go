@@ -1,0 +1,93 @@
+// Package storetest founds shards for tests, and opens frozen ones, where no recoverer with a ledger does it.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
+// hand; where somebody has seen more than Redis has, they go on behind that, as after an accepted loss.
+func Open(ctx context.Context, rdb redis.UniversalClient, st *store.Store) error {
+	var errs []error
+	for _, k := range st.Over(rdb).Shards() {
+		errs = append(errs, open(ctx, rdb, k))
+	}
+	return errors.Join(errs...)
+}
+
+func open(ctx context.Context, rdb redis.UniversalClient, k *store.Shard) error {
+	z, err := k.Freeze(ctx)
+	if err != nil || !z.Frozen {
+		return err
+	}
+	if z.Seen > z.Seq {
+		_, err = k.Reopen(ctx, &store.Reopening{
+			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/store.ChunkEvents+1)*store.ChunkEvents - 1,
+		})
+		return err
+	}
+	_, err = rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, k.Keys.Meta(), "opened", z.Token, "history", z.History)
+		p.HDel(ctx, k.Keys.Meta(), "frozen", "seen", "late", "replicas")
+		return nil
+	})
+	return err
+}
+
+// KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
+func KeepOpen(t testing.TB, rdb redis.UniversalClient, st *store.Store) {
+	t.Helper()
+	done := make(chan struct{})
+	tick := time.NewTicker(20 * time.Millisecond)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case <-tick.C:
+				_ = Open(t.Context(), rdb, st)
+			}
+		}
+	}()
+	t.Cleanup(func() { tick.Stop(); <-done })
+}
+
+// Token names the run of the server that has a shard.
+func Token(ctx context.Context, k *store.Shard) (string, error) {
+	node, err := k.Node(ctx)
+	if err != nil {
+		return "", err
+	}
+	servers, err := store.Inspect(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	return servers[0].RunID, nil
+}
+
+// Founded founds a deployment of four shards on a real server, as if each had come a long way.
+func Founded(t *testing.T) (*redis.Client, *store.Store) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	require.NoError(t, err)
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	for _, k := range st.Shards() {
+		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 1<<40).Err())
+	}
+	return rdb, st
+}

@@ -1,0 +1,34 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// An entry that can't be read is left out, so that a stored batch around it can be built again; one of a newer build is
+// not.
+func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	add := func(values ...any) {
+		require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Events(), Values: values}).Err())
+	}
+	grant := func(version, seq int) {
+		add(testkit.Entry(version, "grant", "rain", seq, 1, 1_700_000_000_000, "1 100 u1 - -")...)
+	}
+	grant(1, 1)
+	add("poison", "1e9")
+	grant(1, 2)
+	entries, err := b.k.Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.EqualValues(t, 2, entries[1].Seq)
+	grant(4, 3)
+	_, err = b.k.Entries(t.Context(), "-", "+")
+	require.ErrorIs(t, err, stream.ErrNewerEntry)
+}

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Terms are what a campaign goes by for a while: its window and limits, and in which hashes the limits by facts count.
+// They hold for one plan and until a day or an hour ends. grab.lua makes them and gets them back, so that it need not
+// read them from the campaign again.
+type Terms struct {
+	factNames string
+	places    int64 // over how many shards the campaign is spread
+	newest    int64 // generation that is announced
+	from      int64 // the window's start, in Unix ms
+	revision  string
+	since     int64 // from when and until when they hold, in Unix ms
+	until     int64
+	texts     string // bounds of the limits by user and ends of the counters, as grab.lua wants them
+	oneEach   bool   // a user gets one packet only
+	limits    []hongbao.LimitHit
+	byUser    int          // how many of them, the first ones, are by user
+	byFact    []factLimit  // the others
+	expiring  atomic.Int64 // until when nobody asks again for the expiry of the periods' hashes; in Unix ns
+}
+
+type factLimit struct {
+	name, field string // the fact, and what stands in front of its values in the hash
+	counters    string // name of the hash
+	most        int64
+}
+
+// Places is over how many shards the campaign is spread, at least 1.
+func (t *Terms) Places() int { return int(max(t.places, 1)) }
+
+// Generation is the newest one that was announced where the terms were read, at least 1.
+func (t *Terms) Generation() int64 { return max(t.newest, 1) }
+
+// Revision names what the campaign goes by; a generation that is announced changes it.
+func (t *Terms) Revision() string { return t.revision }
+
+// walks tells whether nothing left here does not mean nothing left.
+func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
+
+// sinceStart tells times as grab.lua wants them.
+func (t *Terms) sinceStart(times []time.Time) string {
+	var text []byte
+	for i, at := range times {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(text, max(0, at.UnixMilli()-t.from), 10)
+	}
+	return string(text)
+}
+
+// noTerms never hold.
+var noTerms = &Terms{texts: "|"}
+
+// keepCounters is how long the counters of a period stay after its end: a clock that is set back a little finds them.
+var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
+
+// parseTerms reads the reply of grab.lua that tells terms.
+func parseTerms(reply []string) (*Terms, error) {
+	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
+	if len(reply) < 10 || reply[0] != "T" {
+		return nil, broken
+	}
+	t := &Terms{factNames: reply[1], revision: reply[2], oneEach: reply[8] == "1"}
+	var err error
+	for i, to := range []*int64{&t.since, &t.until, &t.from, &t.places, &t.newest} {
+		n, failed := strconv.ParseInt(reply[3+i], 10, 64)
+		*to, err = n, errors.Join(err, failed)
+	}
+	byUser, failed := strconv.Atoi(reply[9])
+	rest := reply[10:]
+	if err != nil || failed != nil || byUser < 0 || len(rest) < 4*byUser || (len(rest)-4*byUser)%5 != 0 {
+		return nil, broken
+	}
+	t.byUser = byUser
+	var bounds, leave []string
+	for ; len(t.limits) < t.byUser; rest = rest[4:] {
+		bounds = append(bounds, rest[1]+":"+rest[2])
+		err = errors.Join(err, t.add(hongbao.ByUser, rest[0], rest[1], rest[3]))
+	}
+	names := strings.Split(t.factNames, ",")
+	for ; len(rest) > 0; rest = rest[5:] {
+		err = errors.Join(err, t.add(rest[0], rest[1], rest[2], rest[3]))
+		hit, left := t.limits[len(t.limits)-1], int64(0)
+		field := strconv.Itoa(slices.Index(names, rest[0])+1) + ":"
+		t.byFact = append(t.byFact, factLimit{rest[0], field, rest[4], hit.Limit.Max})
+		if !hit.Resets.IsZero() {
+			left = hit.Resets.Add(keepCounters[hit.Limit.Per]).UnixMilli()
+		}
+		leave = append(leave, strconv.FormatInt(left, 10))
+	}
+	if err != nil {
+		return nil, broken
+	}
+	t.texts = strings.Join(bounds, " ") + "|" + strings.Join(leave, " ")
+	return t, nil
+}
+
+// add adds what a grab is told that meets the limit.
+func (t *Terms) add(by, per, most, resets string) error {
+	n, err1 := strconv.ParseInt(most, 10, 64)
+	ms, err2 := strconv.ParseInt(resets, 10, 64)
+	hit := hongbao.LimitHit{Limit: hongbao.Limit{By: by, Per: hongbao.Period(per), Max: n}}
+	if ms > 0 {
+		hit.Resets = time.UnixMilli(ms)
+	}
+	t.limits = append(t.limits, hit)
+	return errors.Join(err1, err2)
+}
+
+// hit is the limit of that place.
+func (t *Terms) hit(place string) (*hongbao.LimitHit, error) {
+	at, err := strconv.Atoi(place)
+	if err != nil || t == nil || at < 1 || at > len(t.limits) {
+		return nil, errors.New("the campaign has no such limit")
+	}
+	hit := t.limits[at-1]
+	return &hit, nil
+}

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+var trimScript = newDrainScript("trim")
+
+// Trim is what trim.lua asks for.
+type Trim struct {
+	Retention time.Duration
+	MaxEvents int64
+	// Limit is how many entries one call deletes at most from the front of the stream.
+	Limit int
+	// LookBehind is how many entries behind an unfinished one are looked at. Behind is where the last look ended, "" for
+	// the front.
+	LookBehind int
+	Behind     string
+	// MaxHeld is how many entries a group may hold. If it holds more, the finished ones behind its oldest count as
+	// unfinished.
+	MaxHeld int64
+	// Groups are those that must exist; while one is missing nothing is deleted.
+	Groups []string
+	// Epoch is the shard's epoch for which Behind, Full and Lost hold. In another one they are passed over.
+	Epoch int64
+	// Full is, by group, the chunk of done bits before which all chunks are full. Those need not be counted.
+	Full map[string]int64
+	// Lost is, by group, how many events at or above the chunk in Full nobody will ever deliver. They count as finished.
+	Lost map[string]int64
+}
+
+// Trimmed is how a shard stands after a trim.
+type Trimmed struct {
+	// Seq is the shard's last event, Finished how many events every declared group has finished.
+	Seq, Finished int64
+	Epoch         int64
+	DoneFloor     int64
+	// FirstKept is the first event of the first entry kept; 0 if none is.
+	FirstKept int64
+	Deleted   int
+	// Behind is where the look behind an unfinished entry ended; "" if it came to the end.
+	Behind  string
+	Missing []string
+	Groups  []GroupLag
+}
+
+// GroupLag is how far a consumer group is behind.
+type GroupLag struct {
+	Name string
+	// Finished is the event up to which the group has finished all, Delivered the one up to which a worker got all.
+	Finished, Delivered int64
+	// Age is how long ago its oldest unfinished entry was written; 0 if there is none.
+	Age time.Duration
+	// Lost is how many events nobody will ever deliver to the group: they are neither done, nor in the stream, nor
+	// pending.
+	Lost int64
+
+	// FirstChunk is the chunk of the first number in ChunkDone, which are how many events of each chunk are done. Of
+	// declared groups only.
+	FirstChunk int64
+	ChunkDone  []int64
+}
+
+// TrimEvents deletes what every group has finished and the retention no longer keeps.
+func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
+	head, err := k.Head(ctx)
+	if err != nil {
+		return Trimmed{}, err
+	}
+	if head.Epoch != t.Epoch {
+		t.Behind, t.Full, t.Lost = "", nil, nil
+	}
+	keys := []string{k.Keys.Events(), k.Keys.Meta()}
+	args := []any{t.Retention.Milliseconds(), t.MaxEvents, t.Limit, max(t.LookBehind, 1), t.Behind, t.MaxHeld, ChunkEvents,
+		len(t.Groups)}
+	first := map[string]int64{}
+	for _, g := range t.Groups {
+		first[g] = max(t.Full[g], head.DoneFloor/ChunkEvents)
+		before := len(keys)
+		for chunk := first[g]; chunk <= head.Seq/ChunkEvents; chunk++ {
+			keys = append(keys, k.Keys.Done(g, chunk))
+		}
+		args = append(args, g, first[g]*ChunkEvents, len(keys)-before, t.Lost[g])
+	}
+	reply, err := k.run(ctx, trimScript, keys, args)
+	if err != nil {
+		return Trimmed{}, err
+	}
+	return readTrimmed(reply, head, t.Groups, first)
+}
+
+func readTrimmed(reply []string, head Head, declared []string, first map[string]int64) (Trimmed, error) {
+	r := replyReader{rest: reply}
+	out := Trimmed{Epoch: head.Epoch, DoneFloor: head.DoneFloor, Seq: r.int64(), Finished: r.int64(), FirstKept: r.int64(),
+		Deleted: r.int(), Behind: r.string()}
+	out.Missing = r.strings(r.int())
+	counts := make([]int64, 0, len(reply))
+	for range r.int() {
+		counts = append(counts, r.int64())
+	}
+	chunks := map[string][]int64{}
+	for _, g := range declared {
+		n := min(int(max(0, head.Seq/ChunkEvents-first[g]+1)), len(counts))
+		chunks[g], counts = counts[:n], counts[n:]
+	}
+	for r.err == nil && len(r.rest) > 0 {
+		g := GroupLag{Name: r.string(), Finished: r.int64(), Delivered: r.int64()}
+		g.Age = time.Duration(r.int64()) * time.Millisecond
+		g.FirstChunk, g.ChunkDone = first[g.Name], chunks[g.Name]
+		out.Groups = append(out.Groups, g)
+	}
+	return out, r.done(trimScript)
+}

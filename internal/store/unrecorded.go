@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Unrecorded is an opening of a shard that a person ordered while the ledger was down. It waits in the shard's meta until
+// the ledger has it.
+type Unrecorded struct {
+	Epoch int64 `json:"epoch"`
+	// Seq is the shard's last event before the opening. The ledger was not asked whether it knows a later one.
+	Seq  int64     `json:"seq"`
+	Last int64     `json:"last"` // the last seq that the opening skipped
+	By   string    `json:"by"`
+	Why  string    `json:"why"`
+	Lost string    `json:"lost"` // what was known then
+	At   time.Time `json:"at"`
+}
+
+// ErrUnrecorded says that a shard was opened without the ledger, and the ledger does not know of it yet. Workers take
+// nothing of the shard until then.
+var ErrUnrecorded = errors.New("the shard was opened without the ledger, and waits for it")
+
+const unrecordedField = "unrecorded"
+
+func unrecordedText(list []Unrecorded) (string, error) {
+	if len(list) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
+}
+
+// Unrecorded gives the openings that wait for the ledger, the oldest first, and their text in Redis.
+func (k *Shard) Unrecorded(ctx context.Context) (list []Unrecorded, text string, err error) {
+	text, err = k.rdb.HGet(ctx, k.Keys.Meta(), unrecordedField).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read what %s keeps for the ledger: %w", k.Keys.Meta(), Classify(err))
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) == 0 {
+		return nil, "", hongbao.Errorf(hongbao.ClassBroken, "redis key %s, field %s is %.100q, which no opening wrote: find "+
+			"out who can write to Redis: %w", k.Keys.Meta(), unrecordedField, text, errors.Join(err, ErrUnrecorded))
+	}
+	return list, text, nil
+}
+
+// CheckRecorded is ErrUnrecorded for a shard that waits for the ledger.
+func (k *Shard) CheckRecorded(ctx context.Context) error {
+	list, _, err := k.Unrecorded(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	last := list[len(list)-1]
+	return hongbao.Outagef(hongbao.ClassTransient, "%w: %q opened it at %s (%q). Its grants go on once a worker has noted "+
+		"that in the ledger", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
+}
+
+// Recorded notes that the ledger has the openings whose text is given. Newer ones stay.
+func (k *Shard) Recorded(ctx context.Context, text string) error {
+	_, err := k.run(ctx, keptScript, []string{k.Keys.Meta()}, []any{unrecordedField, text})
+	return err
+}
+
+// FreezeLate freezes an open shard that an opening has left without an event that somebody knows.
+func (k *Shard) FreezeLate(ctx context.Context, event int64) error {
+	skipped, err := k.skipped(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = k.freeze(ctx, event, skipped)
+	return err
+}

@@ -1,0 +1,244 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// The codes of a Watch's alarms.
+const (
+	// LostData: a shard has come to less than it had before, or is gone.
+	LostData = "redis_lost_data"
+	// LostAppendOnly: the server writes no append-only file any more.
+	LostAppendOnly = "redis_lost_append_only"
+	// Evicts: the server's maxmemory-policy is not noeviction any more.
+	Evicts = "redis_evicts"
+)
+
+// sight is what one look at one server saw.
+type sight struct {
+	server Server
+	// heads are those of the shards that the server has, by their numbers. A shard without meta is not among them.
+	heads map[int]Head
+	// missing are the server's shards without meta, strange those that are not open for this server as it is.
+	missing, strange []int
+	// late are events that this process saw before an opening skipped them, by shard.
+	late map[int]lateEvent
+	// replicas are the most that a shard's primary is known to have had, by shard.
+	replicas map[int]int
+	// news are shards of which this process has seen more than the shard has, or was told.
+	news []int
+}
+
+// lateEvent is an event that this process saw, in an epoch, before an opening of its shard skipped it.
+type lateEvent struct {
+	seq, epoch int64
+	skipped    string // meta.skipped as it was found
+}
+
+// Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from
+// one server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted
+// and promoted again.
+type Watch struct {
+	Store *Store
+	Every time.Duration // 0 for a second
+	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
+	Frozen func(shard int)
+	// Alarm is called once for each change that may cost money; nil for none.
+	Alarm func(code string, err error)
+
+	mu     sync.Mutex
+	before map[int]*sight                 // by shard
+	busy   map[redis.UniversalClient]bool // servers that are being looked at
+}
+
+// lookTime bounds one look at one server.
+const lookTime = 5 * time.Second
+
+// Run looks until ctx ends. A server that does not answer is asked again at the next look, and delays no other one.
+func (w *Watch) Run(ctx context.Context) error {
+	every := w.Every
+	if every == 0 {
+		every = time.Second
+	}
+	w.before, w.busy = map[int]*sight{}, map[redis.UniversalClient]bool{}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	for {
+		for node, list := range w.idleNodes(ctx) {
+			looks.Go(func() { w.look(ctx, node, list) })
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// idleNodes are the servers at which nobody looks now, each with its shards. Each is busy from here on.
+func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	nodes := w.nodes(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(nodes, func(node redis.UniversalClient, _ []int) bool { return w.busy[node] })
+	for node := range nodes {
+		w.busy[node] = true
+	}
+	return nodes
+}
+
+// look looks at one server once.
+func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int) {
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.busy, node)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	now, err := w.see(ctx, node, list)
+	if err != nil { // calls to it fail as well, and say so
+		if cluster, ok := w.Store.rdb.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
+		}
+		return
+	}
+	w.freeze(ctx, now)
+	for _, i := range list {
+		if n := now.server.Replicas; n > now.replicas[i] {
+			// A frozen shard refuses, and an outage is met again: the next look tries once more.
+			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Alarm != nil {
+		w.judge(now)
+	}
+	for _, i := range list {
+		w.before[i] = now
+	}
+}
+
+// freeze freezes the shards that are not open for the server as it is, and those that lack what this process has seen.
+// It reports what it has seen to shards that are frozen already or gone, too.
+func (w *Watch) freeze(ctx context.Context, now *sight) {
+	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
+		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
+			late := now.late[shard]
+			z, err := w.Store.Shard(shard).freeze(ctx, late.seq, late.skipped)
+			if err != nil || !z.Frozen {
+				continue // it is looked at again
+			}
+		}
+		if w.Frozen != nil {
+			w.Frozen(shard)
+		}
+	}
+}
+
+// nodes are the servers, each with the shards that it has now.
+func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
+	all := map[redis.UniversalClient][]int{}
+	for i := range w.Store.Len() {
+		if node, err := w.Store.Shard(i).Node(ctx); err == nil {
+			all[node] = append(all[node], i)
+		}
+	}
+	return all
+}
+
+// see asks one server for INFO and for the heads of its shards.
+func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int) (*sight, error) {
+	pipe := node.Pipeline()
+	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
+	heads := make([]*redis.SliceCmd, len(list))
+	for i, shard := range list {
+		heads[i] = pipe.HMGet(ctx, w.Store.Shard(shard).Keys.Meta(), standFields...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
+	}
+	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}, late: map[int]lateEvent{},
+		replicas: map[int]int{}}
+	for i, shard := range list {
+		stand := parseStand(heads[i].Val())
+		if !stand.openFor(&s.server) {
+			s.strange = append(s.strange, shard)
+		}
+		if heads[i].Val()[0] == nil {
+			s.missing = append(s.missing, shard)
+			continue
+		}
+		k := w.Store.Shard(shard)
+		head, err := k.parseHead(heads[i])
+		if err != nil {
+			return nil, err
+		}
+		s.heads[shard], s.replicas[shard] = head, stand.replicas
+		if k.state.seen.Load() > max(head.Seq, stand.seen) {
+			s.news = append(s.news, shard)
+		}
+		skipped, err := parseSkipped(stand.skipped)
+		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // a worker repairs what can't be read
+			s.late[shard] = lateEvent{seq, epoch, stand.skipped}
+			s.news = append(s.news, shard)
+		}
+	}
+	return s, nil
+}
+
+// judge raises the alarms for what changed for the worse since the look before. w.mu is held.
+func (w *Watch) judge(now *sight) {
+	raised := map[string]bool{}
+	alarm := func(code, format string, args ...any) {
+		if !raised[code] {
+			raised[code] = true
+			w.Alarm(code, hongbao.Errorf(hongbao.ClassBroken, format, args...))
+		}
+	}
+	lost := func(shard int, format string, args ...any) {
+		alarm(LostData, "shard %d: "+format+"; let nobody write to this Redis, keep its files, and run `hongbao recover`",
+			append([]any{shard}, args...)...)
+	}
+	for _, shard := range now.missing {
+		if before := w.before[shard]; before != nil && before.heads[shard].Epoch > 0 {
+			lost(shard, "it had come to event %d, and is gone", before.heads[shard].Seq)
+		}
+	}
+	for shard, late := range now.late {
+		if before := w.before[shard]; before == nil || before.late[shard].seq != late.seq {
+			lost(shard, "event %d was seen in epoch %d, and the shard was opened without it", late.seq, late.epoch)
+		}
+	}
+	for shard, head := range now.heads {
+		before := w.before[shard]
+		if before == nil {
+			continue
+		}
+		if was := before.heads[shard]; head.Seq < was.Seq || head.Epoch < was.Epoch {
+			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch,
+				head.Seq, head.Epoch)
+		}
+		if before.server.AppendOnly && !now.server.AppendOnly {
+			alarm(LostAppendOnly, "this Redis writes no append-only file any more: %w", errNoAppendOnly)
+		}
+		if was, is := before.server.MaxMemoryPolicy, now.server.MaxMemoryPolicy; was == NoEviction && is != was {
+			alarm(Evicts, "maxmemory-policy became %q, which evicts receipts: set it to %s in redis.conf and by CONFIG SET", is,
+				NoEviction)
+		}
+	}
+}

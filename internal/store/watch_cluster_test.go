@@ -1,0 +1,44 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A node that hangs delays no look at the others.
+func TestWatchBesideAHungNode(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
+	rdb := cluster.Client(t, nil)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 8})
+	require.NoError(t, err)
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, cluster.Replicas[0].Stop()) // nobody takes over
+	require.NoError(t, cluster.Masters[0].Stop())
+	looks := &watched{}
+	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(looks) })
+	require.NoError(t, rdb.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+		node.AddHook(looks)
+		return nil
+	}))
+	w := &store.Watch{Store: st, Every: 10 * time.Millisecond}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	testkit.Eventually(t, 4*time.Second, func() bool { return looks.looks.Load() > 40 }, "the other nodes are looked at")
+}

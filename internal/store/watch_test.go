@@ -1,0 +1,144 @@
+package store_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// watched is a Watch and what it told.
+type watched struct {
+	looks  atomic.Int64 // that were answered
+	mu     sync.Mutex
+	alarms []string
+}
+
+func (w *watched) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *watched) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (w *watched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil && cmds[0].Name() == "info" {
+			w.looks.Add(1)
+		}
+		return err
+	}
+}
+
+func (b *bundle) watch(t *testing.T) *watched {
+	t.Helper()
+	out := &watched{}
+	rdb := redis.NewClient(b.rdb.Options())
+	rdb.AddHook(out)
+	w := &store.Watch{
+		Store: b.store.Over(rdb), Every: 10 * time.Millisecond,
+		Alarm: func(code string, err error) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			if hongbao.ClassOf(err) != hongbao.ClassBroken {
+				t.Errorf("%s is %s", code, hongbao.ClassOf(err))
+			}
+			out.alarms = append(out.alarms, code+": "+err.Error())
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+		require.NoError(t, rdb.Close())
+	})
+	return out
+}
+
+// sees waits until a look that began after the call was judged.
+func (w *watched) sees(t *testing.T) {
+	t.Helper()
+	was := w.looks.Load()
+	testkit.Eventually(t, 20*time.Second, func() bool { return w.looks.Load() >= was+3 }, "the watch looks")
+}
+
+// raises waits for the one alarm there is, and takes it.
+func (w *watched) raises(t *testing.T, parts ...string) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.alarms) > 0
+	}, "an alarm comes")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Len(t, w.alarms, 1)
+	for _, part := range parts {
+		require.Contains(t, w.alarms[0], part)
+	}
+	w.alarms = nil
+}
+
+// A Redis that comes back with less than it had raises an alarm within a look: emptied, or from an older file.
+func TestWatchTellsOfLostData(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	b.load(t, spec("rain", 10))
+	w := b.watch(t)
+	b.grab(t, "rain", "u1", "u2", "u3")
+	w.sees(t)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", 2).Err())
+	w.raises(t, store.LostData, "had come to event 3 of epoch 1", "came back at event 2 of epoch 1")
+	w.sees(t)
+	require.NoError(t, b.rdb.FlushAll(t.Context()).Err())
+	w.raises(t, store.LostData, "had come to event 2, and is gone")
+}
+
+// Settings that would lose receipts raise an alarm when they change under way, and say where to mend them.
+func TestWatchTellsOfSettings(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	w := b.watch(t)
+	w.sees(t)
+	require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	w.raises(t, store.Evicts, "allkeys-lru", "redis.conf")
+	require.NoError(t, b.rdb.ConfigSet(t.Context(), "appendonly", "no").Err())
+	w.raises(t, store.LostAppendOnly, "redis.conf", "CONFIG SET", "has lost its data")
+}
+
+// A restart with its append-only file is no alarm: the watch sees another run of the server with all that was there.
+func TestWatchOverARestart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+	b := setupOn(t, server.Client(t))
+	b.load(t, spec("rain", 10))
+	w := b.watch(t)
+	b.grab(t, "rain", "u1", "u2", "u3")
+	w.sees(t)
+	require.NoError(t, server.Kill())
+	require.NoError(t, server.Restart())
+	w.sees(t)
+	head, err := b.k.Head(t.Context())
+	require.NoError(t, err)
+	require.True(t, head.Frozen, "the watch has seen the new run")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Empty(t, w.alarms)
+}

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Window is what a campaign shows to everybody.
+type Window struct {
+	State, Name, Kind, Currency string
+	From, To                    time.Time
+	// SoldOut: every packet of this place is granted, and no more are announced.
+	SoldOut bool
+	// Lost: Redis lost something of it: it is frozen, or was ended from the ledger. A user without a receipt here may be
+	// paid all the same.
+	Lost bool
+	// Now is Redis' time, by which grabs are decided.
+	Now time.Time
+
+	places int64
+}
+
+// Status says what a grab would meet, in the order in which lua/grab.lua looks.
+func (w *Window) Status() string {
+	switch ended := !w.Now.Before(w.To); {
+	case w.State == "frozen":
+		return "frozen"
+	case w.State == "paused" && !ended:
+		return "paused"
+	case w.State == "closed", w.State == "refunded":
+		return "ended"
+	case w.State == "loading", w.Now.Before(w.From):
+		return "not_started"
+	case ended:
+		return "ended"
+	case w.SoldOut:
+		return "sold_out"
+	}
+	return "open"
+}
+
+// Window reads what a campaign shows to everybody. On a shard that is frozen its state is frozen, whatever Redis says.
+// ErrNotInRedis (Permanent) if the campaign is not there, ErrFrozen if that says nothing.
+func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
+	node, err := k.Node(ctx)
+	if err != nil {
+		return Window{}, err
+	}
+	pipe := node.Pipeline()
+	open, clock := k.AskOpen(ctx, pipe), pipe.Time(ctx)
+	fields := pipe.HMGet(ctx, k.Keys.Campaign(campaign), "state", "name", "kind", "currency", "from", "to", "generation",
+		placesField, "dealt", LostField)
+	stocked := pipe.LLen(ctx, k.Keys.Stock(campaign))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return Window{}, fmt.Errorf("read the window of campaign %s: %w", campaign, Classify(err))
+	}
+	var text [10]string
+	for i, v := range fields.Val() {
+		text[i], _ = v.(string) // an absent field is empty
+	}
+	lost, frozen := text[9] != "" || text[0] == StateFrozen, open()
+	if text[0] == "" && frozen != nil {
+		return Window{}, fmt.Errorf("campaign %s: %w", campaign, frozen)
+	}
+	if text[0] == "" {
+		return Window{}, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
+	}
+	if frozen != nil {
+		text[0] = StateFrozen
+	}
+	from, errFrom := strconv.ParseInt(text[4], 10, 64)
+	to, errTo := strconv.ParseInt(text[5], 10, 64)
+	if errFrom != nil || errTo != nil {
+		return Window{}, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its window is %.30q to %.30q", campaign,
+			text[4], text[5])
+	}
+	w := Window{
+		State: text[0], Name: text[1], Kind: text[2], Currency: text[3], From: time.UnixMilli(from), To: time.UnixMilli(to),
+		Now: clock.Val(), places: 1, Lost: lost,
+	}
+	if text[7] != "" {
+		w.places, _ = strconv.ParseInt(text[7], 10, 64) // else 0, which is no number of shards
+	}
+	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6], text[8])
+	return w, err
+}
+
+// soldOut tells whether a place has nothing left, and nothing is about to come. first is the length of its first stock,
+// newest and dealt are the generations that are announced and dealt there, empty for the first one.
+func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest, dealt string) (bool,
+	error) {
+	generation, _ := strconv.ParseInt(newest, 10, 64) // 0 for what is no number
+	switch {
+	case first > 0:
+		return false, nil
+	case generation < 2 || generation > MaxGenerations: // it has one; the audit names another number
+		return true, nil
+	case dealt != newest:
+		return false, nil
+	}
+	var stocks []string
+	for g := int64(2); g <= generation; g++ {
+		stocks = append(stocks, k.StockOf(campaign, g))
+	}
+	n, err := rdb.Exists(ctx, stocks...).Result()
+	if err != nil {
+		return false, fmt.Errorf("read the stocks of campaign %s: %w", campaign, Classify(err))
+	}
+	return n == 0, nil
+}
+
+// Window reads what the campaign shows to everybody: it is sold out when each of its places is, and frozen when each of
+// them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may
+// be something left.
+func (c Campaign) Window(ctx context.Context) (Window, error) {
+	w, err := c.Home().Window(ctx, c.id)
+	if err != nil || w.places == 1 {
+		return w, err
+	}
+	places, err := c.placesOf(int(w.places))
+	if err != nil {
+		return w, err
+	}
+	pipe := c.store.rdb.Pipeline()
+	others, stocks := make([]*redis.SliceCmd, len(places)-1), make([]*redis.IntCmd, len(places)-1)
+	for i, k := range places[1:] {
+		others[i] = pipe.HMGet(ctx, k.Keys.Campaign(c.id), "state", "generation", "dealt", LostField)
+		stocks[i] = pipe.LLen(ctx, k.Keys.Stock(c.id))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, other := range others {
+		var at struct {
+			State      string `redis:"state"`
+			Generation string `redis:"generation"`
+			Dealt      string `redis:"dealt"`
+			Lost       string `redis:"lost"`
+		}
+		if other.Scan(&at) != nil || at.State == "" || stocks[i].Err() != nil {
+			w.SoldOut = false
+			continue
+		}
+		w.Lost = w.Lost || at.Lost != "" || at.State == StateFrozen
+		if w.State == StateFrozen {
+			w.State = at.State
+		}
+		empty, err := soldOut(ctx, c.store.rdb, places[i+1].Keys, c.id, stocks[i].Val(), at.Generation, at.Dealt)
+		w.SoldOut = w.SoldOut && empty && err == nil
+	}
+	return w, nil
+}
