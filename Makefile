@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 ROW ?=
 ROUNDS ?= 5
 TIMEOUT ?= 20m
-LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/publish ./consumer ./producer ./internal/app
+LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sink/publish ./consumer ./producer ./internal/app
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0

@@ -3,24 +3,24 @@
 //
 // The life of one grab, in order:
 //
-//   - campaign plans the packets (a seed, a deterministic split, a shuffle) and their hash; internal/campaigns loads
+//   - campaign plans the packets (a seed, a deterministic split, a shuffle) and their hash; internal/store/load loads
 //     them into the stock of a Redis shard;
 //   - producer collects the grabs that wait, up to 128 of one campaign, and has lua/grab.lua decide them in one
-//     atomic step: receipts, limits, stock, and one entry in the shard's stream of events; internal/serve takes grabs
+//     atomic step: receipts, limits, stock, and one entry in the shard's stream of events; internal/front/serve takes grabs
 //     over HTTP;
 //   - consumer brings the entries from a consumer group to a Handler, with a lease, parking, dead letters and an ack
 //     that marks each grant's done bit;
 //   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever
-//     (internal/ledger); internal/remote is one that asks somebody else's balance system over HTTP, and
-//     internal/httpapi serves such a system;
-//   - internal/publish has the Handler that puts the grant into a Kafka topic, one copy each, by the stored claims of
-//     internal/claims;
+//     (internal/ledger); internal/sink/remote is one that asks somebody else's balance system over HTTP, and
+//     internal/front/bank serves such a system;
+//   - internal/sink/publish has the Handler that puts the grant into a Kafka topic, one copy each, by the claims that
+//     internal/store keeps;
 //   - subscriber reads that topic for other teams and has each grant's effect once; topic says how a record looks;
-//   - internal/closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis;
-//     internal/lock has the named locks under which one process at a time does so;
-//   - internal/replay delivers grants once more, from the stream or the ledger;
-//   - internal/deadletter reads dead letters, and ends them by a person's decision;
-//   - internal/audit compares Redis, the ledger and the topic: funded = granted + left + refunded, everywhere.
+//   - internal/operate/closing ends the campaign: a close entry, one refund of what nobody got, and its leave from Redis;
+//     internal/store has the named locks under which one process at a time does so;
+//   - internal/operate/replay delivers grants once more, from the stream or the ledger;
+//   - internal/operate/deadletter reads dead letters, and ends them by a person's decision;
+//   - internal/operate/audit compares Redis, the ledger and the topic: funded = granted + left + refunded, everywhere.
 //
 // Words that are values, not errors: an Outcome is the answer to a grab, and a refusal is an Outcome. Errors carry a
 // Class that says what the caller has to do.

@@ -16,10 +16,11 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // auditRow asks how much memory `hongbao audit` takes, and how long it reads, where ten million packets were granted,
@@ -94,7 +95,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err := settleByCopy(ctx, config, entry, plan); err != nil {
 		return err
 	}
-	loader, err := b.store.Loader(store.LoaderConfig{Chunk: 5_000})
+	loader, err := load.New(b.store, load.Config{Chunk: 5_000})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -72,7 +73,7 @@ func (r *fixture) load(ctx context.Context, st *store.Store, c hongbao.Campaign)
 	if err != nil {
 		return ledger.Campaign{}, err
 	}
-	loader, err := st.Loader(store.LoaderConfig{Chunk: 5_000})
+	loader, err := load.New(st, load.Config{Chunk: 5_000})
 	if err != nil {
 		return ledger.Campaign{}, err
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // httpCallers is how many connections grab at once.

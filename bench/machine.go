@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

@@ -73,18 +73,18 @@ func (r *fixture) classicMemory(ctx context.Context, n int) (float64, error) {
 
 func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, error) {
 	return r.grown(ctx, n, func() error {
-		layout, err := r.deployment(ctx, 1)
+		st, err := r.deployment(ctx, 1)
 		if err != nil {
 			return err
 		}
 		s := spec("bench", n)
 		// all that the classic script knows
 		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
-		c, err := r.load(ctx, layout, s)
+		c, err := r.load(ctx, st, s)
 		if err != nil {
 			return err
 		}
-		err = r.grabbing(ctx, layout, func(p *producer.Producer) error {
+		err = r.grabbing(ctx, st, func(p *producer.Producer) error {
 			_, err := crowd(ctx, 512, n, func(ctx context.Context, i int) error {
 				return grab(ctx, p, userGrab(i), hongbao.OutcomeGranted)
 			})
@@ -97,12 +97,12 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 		if err != nil {
 			return err
 		}
-		_, err = r.consume(ctx, layout, "balance", n, books.settler)
+		_, err = r.consume(ctx, st, "balance", n, books.settler)
 		if err = errors.Join(err, books.end(ctx)); err != nil {
 			return err
 		}
 		cfg := consumer.DefaultTrimmerConfig()
-		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, layout.Space(), []string{"balance"}, zap.NewNop()
+		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, st.Space(), []string{"balance"}, zap.NewNop()
 		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trim all that is finished
 		t, err := consumer.NewTrimmer(cfg)
 		if err != nil {

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/delivery"
-	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
 const (
@@ -41,7 +41,7 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	b := &httpBench{settleBench{fixture: r, db: db, n: n}, bank}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
-		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/remote: plan "+
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/sink/remote: plan "+
 			"checked, claims, answers compared, recorded by the settler in PostgreSQL with fsync, leases, done bits; at most "+
 			"%d requests at once; the remote, in this process, takes %s for each", n, shardCount, remoteConcurrency,
 			remoteTakes),

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
 // PlansConfig says where Plans gets its campaigns and how many packets it holds.

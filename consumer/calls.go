@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // errNoCall says that the handler has been busy with Config.MaxCalls calls for a whole lease.

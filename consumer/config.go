@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -73,10 +73,9 @@ type Config struct {
 // DefaultConfig has every default but Redis, Reads, Space, Group, Consumer, Handler and Log.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-func (c *Config) check() (*store.Store, error) {
+func (c *Config) check() error {
 	errs := knob.Check(c)
-	st, err := store.Of(c.Redis, c.Space)
-	if err != nil {
+	if err := store.CheckSpace(c.Space); err != nil {
 		errs = append(errs, err)
 	}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -97,9 +96,9 @@ func (c *Config) check() (*store.Store, error) {
 	}
 	errs = append(errs, c.checkReads()...)
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("consumer: %w", errors.Join(errs...))
+		return fmt.Errorf("consumer: %w", errors.Join(errs...))
 	}
-	return st, nil
+	return nil
 }
 
 // checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis

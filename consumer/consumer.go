@@ -29,7 +29,10 @@ type Consumer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Consumer, error) {
-	st, err := cfg.check()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	st, err := store.Of(cfg.Redis, cfg.Space)
 	if err != nil {
 		return nil, err
 	}

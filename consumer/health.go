@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // The codes of a shard's Health.

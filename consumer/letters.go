@@ -167,7 +167,7 @@ func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (fir
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the entries in hand are the worker's own for as long
 	defer cancel()
 	home := c.store.Home(campaign).Index()
-	err = errors.Join(store.Each(c.store.Len(), func(i int) error {
+	err = errors.Join(store.Each(c.store.Len(), store.AllAtOnce, func(i int) error {
 		k := c.store.Shard(i)
 		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
 		if i == home {

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // The life of an entry, from top to bottom:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // Timeout is a middleware that ends the context of each call after d. An error that comes of it is of class Unknown,

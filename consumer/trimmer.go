@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -91,8 +91,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	if cfg.Redis == nil || cfg.Log == nil {
 		errs = append(errs, errors.New("Redis and Log are required"))
 	}
-	st, err := store.Of(cfg.Redis, cfg.Space)
-	if err != nil {
+	if err := store.CheckSpace(cfg.Space); err != nil {
 		errs = append(errs, err)
 	}
 	if len(cfg.Groups) == 0 {
@@ -105,6 +104,10 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("trimmer: %w", errors.Join(errs...))
+	}
+	st, err := store.Of(cfg.Redis, cfg.Space)
+	if err != nil {
+		return nil, err
 	}
 	n := st.Len()
 	return &Trimmer{cfg: cfg, store: st, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -22,7 +22,7 @@ func (b *bundle) coupons(t *testing.T, packets, each int64) {
 	c := spec("rain", packets)
 	c.Kind, c.Total, c.Currency, c.Codes = hongbao.KindCoupon, 0, "", &hongbao.Codes{File: "codes.txt"}
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: each}}
-	st, err := b.store.Loader(store.LoaderConfig{Chunk: 100,
+	st, err := load.New(b.store, load.Config{Chunk: 100,
 		Codes: func(_ context.Context, _ string, after int64, n int) (codes []string, err error) {
 			for p := after + 1; p <= min(after+int64(n), packets); p++ {
 				codes = append(codes, fmt.Sprint("C", p))

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -59,10 +59,9 @@ type Call struct {
 // DefaultConfig has every default but Redis, Space, Deployment, Log and Called.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-func (c *Config) check() (*store.Store, error) {
+func (c *Config) check() error {
 	errs := knob.Check(c)
-	st, err := store.Of(c.Redis, c.Space)
-	if err != nil {
+	if err := store.CheckSpace(c.Space); err != nil {
 		errs = append(errs, err)
 	}
 	if c.Redis == nil || c.Deployment == "" {
@@ -71,7 +70,7 @@ func (c *Config) check() (*store.Store, error) {
 		errs = append(errs, checkClient(c.Redis)...)
 	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("producer: %w", errors.Join(errs...))
+		return fmt.Errorf("producer: %w", errors.Join(errs...))
 	}
-	return st, nil
+	return nil
 }

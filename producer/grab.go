@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/retry"
-	"github.com/hongbao-project/hongbao/internal/walk"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
 // Grab asks for a packet and returns the answer. If g has no request id, and the campaign gives one packet a user, an

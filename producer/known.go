@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/walk"
-	"github.com/hongbao-project/hongbao/internal/winners"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
 const (

@@ -16,11 +16,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/internal/walk"
-	"github.com/hongbao-project/hongbao/internal/winners"
 	"github.com/hongbao-project/hongbao/producer"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/walk"
-	"github.com/hongbao-project/hongbao/internal/winners"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 	idleFor = time.Minute
 )
 
-// campaign has a lane for each place of a campaign. A grab goes from one to another, see internal/walk.
+// campaign has a lane for each place of a campaign. A grab goes from one to another, see internal/base/walk.
 type campaign struct {
 	p      *Producer
 	id     string

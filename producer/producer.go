@@ -39,7 +39,10 @@ type Producer struct {
 
 // New checks the configuration. It talks to nobody yet.
 func New(cfg Config) (*Producer, error) {
-	st, err := cfg.check()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	st, err := store.Of(cfg.Redis, cfg.Space)
 	if err != nil {
 		return nil, err
 	}

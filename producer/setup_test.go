@@ -13,9 +13,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/proxy"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -68,7 +69,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	st, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
+	st, err := load.New(b.store, load.Config{Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
 // Config of a Subscriber. Take DefaultConfig and fill in what it leaves out; a zero is refused where the field does not

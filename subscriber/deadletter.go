@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the

@@ -8,7 +8,7 @@ import (
 	"sort"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // maxRuns bounds a position. Runs are parted by holes: events that are no grants (each close of a campaign is one), and

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/cloudevent"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // Subscriber reads the topic as a member of a consumer group, with one worker a partition.

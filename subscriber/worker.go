@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/cloudevent"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/topic"
 )
 

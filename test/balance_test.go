@@ -24,37 +24,37 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/httpapi"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 const balanceToken = "token-of-the-tests-0123"
 
 // remoteBalance is a balance server over a ledger of its own, as `hongbao balance` runs it.
-func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
+func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	t.Helper()
-	bank = newDatabase(t, ledger.Config{
+	books = newDatabase(t, ledger.Config{
 		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
 	})
 	sum := sha256.Sum256([]byte(balanceToken))
-	require.NoError(t, bank.AddToken(t.Context(), payment.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
+	require.NoError(t, books.AddToken(t.Context(), payment.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
 		Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}}))
 	for _, currency := range []string{"CNY", "USD"} {
-		_, err := bank.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
+		_, err := books.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
 			Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
 		require.NoError(t, err)
 	}
-	b, err := httpapi.NewBalance(httpapi.Config{
+	b, err := bank.NewBalance(bank.Config{
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second,
 		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10,
 		BodyBytes:  4 << 10,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
-	}, httpapi.Deps{Book: bank, Reader: bank, Log: zap.NewNop()})
+	}, bank.Deps{Book: books, Reader: books, Log: zap.NewNop()})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
@@ -63,9 +63,9 @@ func remoteBalance(t *testing.T) (url string, bank *ledger.Ledger) {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
-		require.NoError(t, bank.Close())
+		require.NoError(t, books.Close())
 	})
-	return "http://" + addr.String(), bank
+	return "http://" + addr.String(), books
 }
 
 // liar stands in front of a balance server. It brings a request there, and then may answer something else; or it

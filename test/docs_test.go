@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/metrics/mixin"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/metrics"
-	"github.com/hongbao-project/hongbao/internal/metrics/mixin"
 )
 
 // Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the

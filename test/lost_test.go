@@ -13,7 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
 // simpleBank books whatever it is sent, however often. While hold is not nil an answer waits for it.

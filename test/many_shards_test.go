@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/closing"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -55,7 +55,7 @@ func (e *ending) heldBy(user string) (source string, packets []int64) {
 }
 
 // grabOnEach has two users grab on each place, and one on the first and the third.
-func (e *ending) grabOnEach(rdb redis.UniversalClient, places []*store.Shard) {
+func (e *ending) grabOnEach(places []*store.Shard) {
 	e.t.Helper()
 	for j, k := range places {
 		users := []string{user(10 + j), user(20 + j)}
@@ -84,7 +84,7 @@ func TestEndOnFourShards(t *testing.T) {
 		"HONGBAO_KAFKA_PARTITIONS=2", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=1500ms", "HONGBAO_PUBLISHER_ATTEMPT_TIME=2s",
 		"HONGBAO_PUBLISHER_MAX_CLAIM_AGE=2500ms")
 	places := e.store.Places("rain", 4)
-	e.grabOnEach(rdb, places)
+	e.grabOnEach(places)
 	_, packets := e.heldBy(user(1))
 	require.Equal(t, []int64{9, 11}, packets, "the third packets of shards 1 and 3 of 4")
 	require.Contains(t, e.ok("campaign", "show", "rain"), `"granted": 10`)

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -58,7 +59,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
-	st, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
+	st, err := load.New(b.store, load.Config{Chunk: 1000})
 	require.NoError(t, err)
 	hash := campaign.Commit(c, seed)
 	require.NoError(t, st.Load(t.Context(), c, plan, hash, nil))

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/internal/walk"
 	"github.com/hongbao-project/hongbao/producer"
 )
 

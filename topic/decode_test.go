@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/topic"
 )
 

@@ -1,4 +1,4 @@
-// Package topic says what a record of the Kafka topic looks like, for both of its sides: internal/publish writes
+// Package topic says what a record of the Kafka topic looks like, for both of its sides: internal/sink/publish writes
 // records in these words, and subscriber, tail and audit read them with DecodeMessage.
 //
 // DecodeMessage tells three kinds of records apart: a grant of Hongbao; a foreign record (another producer's, or a

@@ -27,8 +27,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/metrics"
-	"github.com/hongbao-project/hongbao/internal/metrics/mixin"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/metrics/mixin"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 )
 
 func archiveCmd() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
 func auditCmd() *cobra.Command {

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/internal/web/webtest"
 )
 
 // administrator calls the control listener of `hongbao serve` with an API key.

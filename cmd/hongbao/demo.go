@@ -11,9 +11,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/demo"
 	"github.com/hongbao-project/hongbao/internal/dev"
-	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/dev/demo"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
 func demoCmd() *cobra.Command {

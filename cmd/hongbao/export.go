@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 )
 
 func exportCmd() *cobra.Command {

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/audit"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -262,7 +262,9 @@ func (a *goldenAnswers) decisions(dir string) {
 
 // end takes a campaign to its archive.
 func (a *goldenAnswers) end(dir string) {
-	day := time.Now().UTC().Format(time.DateOnly)
+	shanghai, err := time.LoadLocation("Asia/Shanghai") // the campaign's
+	require.NoError(a.t, err)
+	day := time.Now().In(shanghai).Format(time.DateOnly)
 	a.add(0, "", "export", "--day", day, "--campaign", "rain", "--dir", dir, "--unfinished")
 	w := a.start("work")
 	w.says(`"working"`)

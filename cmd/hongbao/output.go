@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao/internal/answers"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
 // wantsJSON tells whether the answer is to be one JSON document instead of a text for a person.

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/console"
-	"github.com/hongbao-project/hongbao/internal/control"
-	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/internal/front/console"
+	"github.com/hongbao-project/hongbao/internal/front/control"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
 func serveCmd() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

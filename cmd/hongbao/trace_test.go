@@ -18,7 +18,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/hongbao-project/hongbao/internal/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

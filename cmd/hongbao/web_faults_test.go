@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/faults"
+	"github.com/hongbao-project/hongbao/internal/dev/faults"
 )
 
 // A person breaks a development server in a real Chromium, and the page tells by itself what becomes of the grants.

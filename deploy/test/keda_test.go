@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/hongbao-project/hongbao/internal/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
 // scaledObject has the fields of KEDA's that the chart uses; its own package would bring in a whole operator.

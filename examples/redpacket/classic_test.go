@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
@@ -71,7 +72,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	loader, err := st.Loader(store.LoaderConfig{Chunk: 100})
+	loader, err := load.New(st, load.Config{Chunk: 100})
 	require.NoError(t, err)
 	run, seen := 0, map[redpacket.Code]int{}
 	ctx := t.Context()

@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // Authority says who a caller with an API key or a session is. The ledger is opened when the first one comes. All

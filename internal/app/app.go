@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/tracing"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/tracing"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // App is one process of a deployment. A server that no method asks for is not opened.
@@ -123,12 +124,12 @@ func (a *App) allows(name string) bool {
 }
 
 // loader brings campaigns and their top-ups from the ledger into Redis.
-func (a *App) loader() (*store.Loader, error) {
+func (a *App) loader() (*load.Loader, error) {
 	cfg := a.Config.Loader
 	if a.ledger != nil {
 		cfg.Codes, cfg.Pause = a.ledger.Codes, a.ledger.CampaignPause
 	}
-	return a.store.Loader(cfg)
+	return load.New(a.store, cfg)
 }
 
 func (a *App) locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }

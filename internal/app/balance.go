@@ -15,13 +15,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/group"
-	"github.com/hongbao-project/hongbao/internal/httpapi"
+	"github.com/hongbao-project/hongbao/internal/front/bank"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/web"
 )
 
 // openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the
@@ -123,7 +123,7 @@ func (a *App) ServeBalance(ctx context.Context) error {
 	if err := a.openBook(ctx); err != nil {
 		return err
 	}
-	b, err := httpapi.NewBalance(cfg, httpapi.Deps{Book: a.ledger, Reader: a.ledger, Log: a.log, Wrap: a.watchRequests})
+	b, err := bank.NewBalance(cfg, bank.Deps{Book: a.ledger, Reader: a.ledger, Log: a.log, Wrap: a.watchRequests})
 	if err != nil {
 		return err
 	}

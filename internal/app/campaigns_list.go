@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/answers"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -93,7 +93,7 @@ func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	a.makeRedis()
-	_ = store.Each(len(list), func(i int) error { // what is wrong is in the status
+	_ = store.Each(len(list), store.AllAtOnce, func(i int) error { // what is wrong is in the status
 		c := model.Campaign{ID: list[i].ID, State: list[i].Status}
 		if c.State != string(ledger.StateRefunded) {
 			a.addRedis(ctx, &c)

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/deadletter"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
 // consolePatience is how long a sink that is out of reach is tried again: somebody waits at the screen.

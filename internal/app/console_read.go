@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/audit"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -125,7 +125,7 @@ func (s *PageSource) running(ctx context.Context, l *ledger.Ledger) (list []ledg
 func (s *PageSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (list []ledger.StoredCampaign) {
 	now := time.Now()
 	all = slices.DeleteFunc(all, func(c ledger.StoredCampaign) bool { return !now.Before(c.Spec.To) })
-	errs := store.Each(len(all), func(i int) error {
+	errs := store.Each(len(all), store.AllAtOnce, func(i int) error {
 		_, err := s.store.Campaign(all[i].Spec.ID).Window(ctx)
 		return err
 	})

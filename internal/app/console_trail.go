@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/money"
 )
 
 // Trail follows the grants of a user, or of a packet, and says it in words.

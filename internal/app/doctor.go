@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
 
 // The levels of a finding.

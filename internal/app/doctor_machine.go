@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 

@@ -163,7 +163,7 @@ func (a *App) viewShard(ctx context.Context, k *store.Shard) (v shardView) {
 // the shards side by side, so one that hangs leaves the others their time.
 func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	views := make([]shardView, st.Len())
-	store.Each(len(views), func(i int) error {
+	store.Each(len(views), len(views), func(i int) error {
 		views[i] = a.viewShard(ctx, st.Shard(i))
 		return nil
 	})

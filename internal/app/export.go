@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
 // Export says which days are written to files, for whoever reconciles them with a bank or a balance system.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
 // A process is healthy if it says that it is ready; of one that is not, or that does not answer, it is said why.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // NewKey is an API key that was made or got a new secret.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/group"
-	"github.com/hongbao-project/hongbao/internal/metrics"
-	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/producer"
 )
 

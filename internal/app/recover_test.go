@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/recovery"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
 // The digest of a loss names what a person accepts. It stays while other shards go on paying, and campaigns come.

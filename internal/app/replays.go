@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/replay"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
 // ReplayState is how far a named replay is, by what Redis has noted of it, whoever runs it.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -120,7 +120,7 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 		return err
 	}
 	known := make([]bool, a.store.Len())
-	store.Each(len(known), func(i int) error {
+	store.Each(len(known), store.AllAtOnce, func(i int) error {
 		list, err := a.store.Shard(i).SinkCampaigns(ctx, sink)
 		known[i] = err != nil || slices.ContainsFunc(list, func(c store.CampaignPause) bool { return c.Campaign == campaign })
 		return err
@@ -184,7 +184,7 @@ func (a *App) tellShards(sink, who, why string,
 	}
 	changed, now := make([]bool, a.store.Len()), make([]store.SinkControl, a.store.Len())
 	var failed []error
-	for i, err := range store.Each(a.store.Len(), func(i int) (err error) {
+	for i, err := range store.Each(a.store.Len(), store.AllAtOnce, func(i int) (err error) {
 		changed[i], now[i], err = do(a.store.Shard(i))
 		return err
 	}) {

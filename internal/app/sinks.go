@@ -13,7 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // The codes of a sink that was not opened yet; consumer.Health has those of its shards after that.

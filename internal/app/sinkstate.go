@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/answers"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
 // SinkState says in a word how a sink stands.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 

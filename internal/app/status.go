@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/answers"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -29,7 +29,7 @@ type UnrecordedShard struct {
 // unrecorded asks each shard whether it was opened without the ledger. A shard that can't be read says so elsewhere.
 func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 	list := []UnrecordedShard{}
-	errs := store.Each(st.Len(), func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
+	errs := store.Each(st.Len(), asksAtOnce, func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
 	for i, err := range errs {
 		if errors.Is(err, store.ErrUnrecorded) {
 			list = append(list, UnrecordedShard{i, err.Error()})
@@ -86,6 +86,9 @@ type SinkWorker struct {
 	Holds int64   `json:"holds_entries" doc:"Entries that it has in hand, on all shards."`
 }
 
+// asksAtOnce bounds how many shards are asked at once: a status takes few of the connections that grabs need.
+const asksAtOnce = 8
+
 // standing is how a sink stands on a shard, or why Redis could not tell.
 type standing struct {
 	store.GroupStatus
@@ -102,7 +105,7 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	for i := range out {
 		out[i] = make([]standing, a.store.Len())
 	}
-	store.Each(n*a.store.Len(), func(i int) error {
+	store.Each(n*a.store.Len(), asksAtOnce, func(i int) error {
 		s := &out[i%n][i/n]
 		s.GroupStatus, s.err = a.store.Shard(i/n).Status(ctx, a.Config.Deployment.Sinks[i%n])
 		s.away = hongbao.IsOutage(s.err) && ctx.Err() == nil

@@ -13,11 +13,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/retry"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // TopUpOrder asks for more packets in a campaign.
@@ -284,7 +285,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 		if s.Generation <= dealt {
 			continue
 		}
-		g := &store.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
+		g := &load.Generation{Spec: c.Spec, Hash: c.Hash, PlanHash: s.Hash, Number: s.Generation,
 			Packets: s.First + s.Packets - 1, Total: s.Expect + s.Total, Plan: plan}
 		if err := loader.TopUp(ctx, g, a.progress("dealing more packets of "+c.Spec.ID, g.Packets)); err != nil {
 			return err

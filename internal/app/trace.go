@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/tracing"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/serve"
-	"github.com/hongbao-project/hongbao/internal/tracing"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/producer"
 )
 

@@ -12,12 +12,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/closing"
+	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/group"
-	"github.com/hongbao-project/hongbao/internal/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/winners"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
 // Work runs a worker of each sink, of all if none is named, the trimmer and the retirer, until ctx ends.

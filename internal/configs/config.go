@@ -8,12 +8,12 @@ import (
 
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/closing"
-	"github.com/hongbao-project/hongbao/internal/httpapi"
+	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/remote"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 	Console    Console
 	Publisher  publish.Config
 	Kafka      Kafka
-	Loader     store.LoaderConfig
+	Loader     load.Config
 	Plans      campaign.PlansConfig
 	Retirer    closing.RetirerConfig
 	Producer   producer.Config
@@ -181,7 +181,7 @@ type Remote struct {
 
 // Balance is the server `hongbao balance`.
 type Balance struct {
-	httpapi.Config
+	bank.Config
 	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: it draws one. The server
 	// does not need it.
 	Token Secret `knob:"balance.token" secret:"always"`

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
 // Console is the pages of `hongbao serve`.

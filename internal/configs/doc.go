@@ -1,4 +1,4 @@
-// Package configs collects every knob of Hongbao from the Config fields of the packages that use them; internal/knob
+// Package configs collects every knob of Hongbao from the Config fields of the packages that use them; internal/base/knob
 // says how a field describes its knob. From these come the flags, the names in the environment, the reference page
 // docs/configuration.md and the example hongbao.yaml, so these can't differ.
 //

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
 // maxFile bounds the configuration file; a larger one is something else.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/producer"
 )

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
 // checkRemote compares the knobs of the remote, and those of the balance server, with each other and with the

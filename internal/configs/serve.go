@@ -5,7 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 
-	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
 )
 
 // Serve is the server `hongbao serve`.

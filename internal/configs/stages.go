@@ -5,12 +5,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/closing"
-	"github.com/hongbao-project/hongbao/internal/httpapi"
-	"github.com/hongbao-project/hongbao/internal/knob"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/publish"
-	"github.com/hongbao-project/hongbao/internal/remote"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -104,7 +104,7 @@ func (c *Config) RemoteConfig() remote.Config {
 }
 
 // BalanceConfig is complete.
-func (c *Config) BalanceConfig() httpapi.Config {
+func (c *Config) BalanceConfig() bank.Config {
 	out := c.Balance.Config
 	out.TLS = c.balanceTLS.Clone()
 	return out

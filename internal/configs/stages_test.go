@@ -19,11 +19,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/closing"
-	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/publish"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -46,7 +47,7 @@ func stages(t *testing.T, c *Config) error {
 }
 
 func grabs(c *Config, rdb redis.UniversalClient, st *store.Store) error {
-	_, load := st.Loader(c.Loader)
+	_, load := load.New(st, c.Loader)
 	pl := c.Plans
 	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
 	_, plans := campaign.NewPlans(pl)

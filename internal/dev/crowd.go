@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/local"
-	"github.com/hongbao-project/hongbao/internal/money"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
 const (

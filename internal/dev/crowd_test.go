@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
 // reply is what an API gives: a status and a body, or nothing at all.

@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/console"
-	"github.com/hongbao-project/hongbao/internal/faults"
-	"github.com/hongbao-project/hongbao/internal/group"
-	"github.com/hongbao-project/hongbao/internal/local"
-	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/dev/faults"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/front/console"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
 )
 
 // Dev is one run of the development server.

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/faults"
-	"github.com/hongbao-project/hongbao/internal/money"
+	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/dev/faults"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
 // newFaults makes the faults of this server. An audit ends each story.

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/hongbao-project/hongbao/internal/web"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
 // checkHost refuses requests whose Host is a name that is not this server's. A page of another site could give its own

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/hongbao-project/hongbao/internal/faults"
-	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/dev/faults"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
 const keysHelp = "Type k, c or l and Enter: kill a worker, cut off Kafka or mend it, lose answers"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/audit"
-	"github.com/hongbao-project/hongbao/internal/faults"
-	"github.com/hongbao-project/hongbao/internal/local"
+	"github.com/hongbao-project/hongbao/internal/dev/faults"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
 func TestKeys(t *testing.T) {

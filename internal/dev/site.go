@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/serve"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
 )
 
 // Site is where everything is, and with which keys.

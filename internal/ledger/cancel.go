@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Its error is Permanent.

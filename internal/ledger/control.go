@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // KeepControls keeps decisions to pause, resume or limit something. One that is older than what the ledger has about the

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // testControls keeps decisions: the one with the highest rev about one thing counts, in whatever order they come.

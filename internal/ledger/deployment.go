@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // ErrNotFounded says that a ledger belongs to no deployment yet. Its error is Broken.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // testFundExhausted: credits are booked as far as the client's fund reaches, by many at once, and not beyond; filled,

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
-	"github.com/hongbao-project/hongbao/internal/answers"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
 // maxDetails bounds the details of an entry of the journal.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // maxLiveKeys bounds the keys that are live at once: each program that checks keys holds all of them.

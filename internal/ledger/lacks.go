@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // Lacks returns those of the grants whose packets the ledger has neither paid nor in quarantine, and which no remote may

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/proxy"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/payment"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // dealt is a campaign of which packet k lives on shard on[(k-1) % len(on)].

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // index makes an index by CREATE INDEX CONCURRENTLY, so that workers write meanwhile. One that was killed leaves an invalid

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/access"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // maxSessions bounds the sessions that are live for one key; a new one ends the oldest.

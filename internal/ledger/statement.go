@@ -3,7 +3,7 @@ package ledger
 import (
 	"context"
 
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // CreditByReference gives a client's credit; false if he has none under the reference.

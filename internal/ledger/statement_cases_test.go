@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // testStatementFollowed follows an account's statement while eight writers credit it: what the follower has read is

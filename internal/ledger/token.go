@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/payment"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // AddToken stores a token of a client of the balance API. A client may have several, so that one can follow another.

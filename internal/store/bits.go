@@ -1,7 +1,7 @@
 package store
 
 import (
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // marks translates runs of events into what bits.lua understands: the chunk keys that they touch, to be appended to

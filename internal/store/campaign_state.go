@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
@@ -31,7 +33,7 @@ func (c Campaign) Resume(ctx context.Context, by, why string) error {
 
 // move moves a campaign on all its places from one state to another. If a place is in neither, it moves none. If it is
 // killed on its way it has moved some, and is called again. It moves the others even if Redis has lost a place, or a
-// place does not answer; the error names that one.
+// place does not answer; the error names that one. It is an outage if any place does not answer.
 func (c Campaign) move(ctx context.Context, to StateChange) error {
 	places, err := c.Places(ctx)
 	if err != nil {
@@ -39,7 +41,7 @@ func (c Campaign) move(ctx context.Context, to StateChange) error {
 	}
 	if len(places) > 1 {
 		states := make([]string, len(places))
-		for i, err := range Each(len(places), func(i int) (err error) {
+		for i, err := range Each(len(places), AllAtOnce, func(i int) (err error) {
 			states[i], _, err = places[i].CampaignState(ctx, c.id)
 			return err
 		}) {
@@ -51,5 +53,11 @@ func (c Campaign) move(ctx context.Context, to StateChange) error {
 			}
 		}
 	}
-	return c.Joined(places, Each(len(places), func(i int) error { return places[i].SetStateBy(ctx, c.id, to) }))
+	errs := Each(len(places), AllAtOnce, func(i int) error { return places[i].SetStateBy(ctx, c.id, to) })
+	for i, err := range errs {
+		if hongbao.IsOutage(err) { // before a refusal: another call can move this place
+			return fmt.Errorf("on shard %d, one of %d: %w", places[i].Index(), len(places), err)
+		}
+	}
+	return c.Joined(places, errs)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -137,4 +138,29 @@ func (s *Status) sum() {
 	if len(s.Places) == 1 {
 		s.Places = nil
 	}
+}
+
+// ErrTopUpWaits says that the packets of a top-up can't be brought into Redis yet: the campaign is not loaded, or Redis
+// has lost something of it.
+var ErrTopUpWaits = errors.New("the packets that were added wait")
+
+// Dealt returns the newest generation that each place has as a whole. ErrTopUpWaits says why nothing can be dealt to the
+// campaign now: Transient before it is loaded, Permanent and with ErrLost if Redis has lost something of it.
+func (c Campaign) Dealt(ctx context.Context) (generation int, err error) {
+	st, found, err := c.Status(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case !found || st.State == StateLoading || st.State == missing && !st.begun():
+		return 0, hongbao.Errorf(hongbao.ClassTransient, "%w: `hongbao campaign load %s` brings the campaign into Redis",
+			ErrTopUpWaits, c.id)
+	case st.State == StateFrozen || st.State == missing:
+		return 0, hongbao.Errorf(hongbao.ClassPermanent, "%w: %w", ErrTopUpWaits, LostError(c.id))
+	}
+	return int(st.dealt), nil
+}
+
+// begun reports whether a place is beyond loading. None opens before all are loaded, so one that is missing then is lost.
+func (s *Status) begun() bool {
+	return slices.ContainsFunc(s.Places, func(p PlaceStatus) bool { return p.State != missing && p.State != StateLoading })
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
-	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // scriptCase is one script in a state in which it would write.
@@ -179,11 +180,11 @@ func grabCases() map[string]scriptCase {
 
 // dayOf names the hash that counts for the present day of a campaign.
 func dayOf(c hongbao.Campaign) string {
-	zone, err := store.Transitions(c)
+	zone, err := load.Transitions(c)
 	if err != nil {
 		panic(err)
 	}
-	day, _ := store.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
+	day, _ := load.Bucket(zone, hongbao.PerDay, time.Now().UnixMilli())
 	return fmt.Sprint("d", day)
 }
 

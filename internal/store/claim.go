@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 var (

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // Codes go in by chunks of any length, again too, and only beside the plan that is there.
@@ -102,13 +103,13 @@ func TestLoadWithCodes(t *testing.T) {
 	plan, err := campaign.NewPlan(c, seed)
 	require.NoError(t, err)
 	stopAt, stored := int64(0), int64(50)
-	cfg := store.LoaderConfig{Chunk: 7}
+	cfg := load.Config{Chunk: 7}
 	load := func() error {
-		loader, err := b.store.Loader(cfg)
+		loader, err := load.New(b.store, cfg)
 		require.NoError(t, err)
 		return loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 	}
-	require.ErrorContains(t, load(), "give LoaderConfig.Codes")
+	require.ErrorContains(t, load(), "give Config.Codes")
 	cfg.Codes = func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
 		require.Equal(t, "rain", id)
 		if after == stopAt {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // What was granted is told exactly, in packets and in money, wherever in a chunk the stock stands; a close says the
@@ -23,7 +23,7 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 		seed := campaign.NewSeed()
 		plan, err := campaign.NewPlan(c, seed)
 		require.NoError(t, err)
-		s, err := b.store.Loader(store.LoaderConfig{Chunk: 5}) // 5, 5 and 2
+		s, err := load.New(b.store, load.Config{Chunk: 5}) // 5, 5 and 2
 		require.NoError(t, err)
 		require.NoError(t, s.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 		var sum hongbao.Amount

@@ -10,15 +10,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// eachAtOnce bounds how many shards are called at once: a server that hangs holds up only its own.
-const eachAtOnce = 64
+// AllAtOnce is for calls that must not wait behind a server that hangs: as many as a campaign has places.
+const AllAtOnce = hongbao.MaxCampaignShards
 
-// Each calls fn for every number from 0 to n-1, many at once, and returns the error of each. A failure keeps no other
+// Each calls fn for every number from 0 to n-1, some at once, and returns the error of each. A failure keeps no other
 // shard from its call.
-func Each(n int, fn func(i int) error) []error {
+func Each(n, atOnce int, fn func(i int) error) []error {
 	errs := make([]error, n)
 	var all errgroup.Group
-	all.SetLimit(eachAtOnce)
+	all.SetLimit(atOnce)
 	for i := range n {
 		all.Go(func() error {
 			errs[i] = fn(i)

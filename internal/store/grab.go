@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 var grabScript = newScript("grab", "fields").with(inline)

@@ -8,12 +8,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // model is one place of a plain campaign: what grab.lua must agree with.
 type model struct {
 	spec       hongbao.Campaign
-	zone       []store.Transition
+	zone       []load.Transition
 	state      string
 	places     int
 	newest     int64            // generation that was announced
@@ -35,7 +36,7 @@ type model struct {
 }
 
 func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
-	zone, err := store.Transitions(c)
+	zone, err := load.Transitions(c)
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +143,15 @@ func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao
 			if l.By != hongbao.ByUser || l.Per != per {
 				continue
 			}
-			bucket, _ := store.Bucket(m.zone, per, now.UnixMilli())
+			bucket, _ := load.Bucket(m.zone, per, now.UnixMilli())
 			var count int64
 			for _, r := range m.receipts[g.User] {
-				if b, _ := store.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
+				if b, _ := load.Bucket(m.zone, per, r.Time.UnixMilli()); b == bucket {
 					count++
 				}
 			}
 			for _, at := range held {
-				if b, _ := store.Bucket(m.zone, per, at.UnixMilli()); b == bucket {
+				if b, _ := load.Bucket(m.zone, per, at.UnixMilli()); b == bucket {
 					count++
 				}
 			}
@@ -172,7 +173,7 @@ func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao
 
 func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	hit := &hongbao.LimitHit{Limit: l}
-	if _, resets := store.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
+	if _, resets := load.Bucket(m.zone, l.Per, now.UnixMilli()); resets != 0 {
 		hit.Resets = time.UnixMilli(resets)
 	}
 	return hit
@@ -187,7 +188,7 @@ func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, 
 		}
 	}
 	bucket := ""
-	if b, _ := store.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
+	if b, _ := load.Bucket(m.zone, l.Per, now.UnixMilli()); l.Per != hongbao.PerCampaign {
 		bucket = fmt.Sprint(b)
 	}
 	return fmt.Sprintf("%.1s%s", l.Per, bucket), fmt.Sprintf("%d:%s", position, g.Facts[l.By])

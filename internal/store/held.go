@@ -65,7 +65,7 @@ func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([
 		return heldOn(ctx, c.store.rdb, places, c.id, user)
 	}
 	list := make([]Held, len(places))
-	errs := Each(len(places), func(i int) (err error) {
+	errs := Each(len(places), AllAtOnce, func(i int) (err error) {
 		list[i], err = places[i].UserHeld(ctx, c.id, user)
 		return err
 	})

@@ -28,7 +28,7 @@ func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
 	return rdb, st, st.Places("rain", 3)
 }
 
-func grabOn(t *testing.T, rdb *redis.Client, k *store.Shard, user string, n int) {
+func grabOn(t *testing.T, k *store.Shard, user string, n int) {
 	t.Helper()
 	for range n {
 		answers, err := k.Grab(t.Context(), &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
@@ -50,7 +50,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	require.Len(t, list, 3)
 	require.Empty(t, store.ReceiptsOf(list))
 	for _, j := range []int{2, 0, 1} { // in the order of their times, not of the places
-		grabOn(t, rdb, places[j], "u1", 1)
+		grabOn(t, places[j], "u1", 1)
 		before := rdb.Time(t.Context()).Val()
 		testkit.Eventually(t, 30*time.Second, func() bool {
 			return rdb.Time(t.Context()).Val().Sub(before) >= time.Millisecond
@@ -98,7 +98,7 @@ func TestWindowOverPlaces(t *testing.T) {
 	}
 	for j, k := range places {
 		require.Equal(t, "open", status(), "%d places are empty", j)
-		grabOn(t, rdb, k, "u1", 3)
+		grabOn(t, k, "u1", 3)
 	}
 	require.Equal(t, "sold_out", status())
 	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Meta(), "frozen", 1).Err())

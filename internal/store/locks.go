@@ -8,8 +8,8 @@ import (
 	mrand "math/rand/v2"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/knob"
-	"github.com/hongbao-project/hongbao/internal/retry"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // ErrLockLost is the cause of the end of the context of a holder that lost its lock.
@@ -23,8 +23,8 @@ type LockConfig struct {
 	Poll time.Duration `default:"100ms" want:"1ms to 1m"`
 }
 
-// Locks takes named locks for what must have one owner in a deployment: a refund, the retirement of campaigns. It may be
-// used at once.
+// Locks takes named locks for what must have one owner in a deployment: a refund, the retirement of campaigns. It is
+// safe for concurrent use.
 //
 // At most one holder of a name believes that it holds the lock, as long as Redis forgets nothing and clocks run about
 // equally fast. A token that no other has names the owner, so no other can release the lock. The lease is renewed while

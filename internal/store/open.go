@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/lua"
 )
 
@@ -69,6 +69,15 @@ func (st *state) sawStand(v []any) {
 	if errSeq == nil && errEpoch == nil {
 		st.saw(e, s)
 	}
+}
+
+// known is how far the process knows the shard to be: zero if it has seen no event.
+func (st *state) known() Head {
+	e := st.last.Load()
+	if e == nil {
+		return Head{}
+	}
+	return Head{Seq: e.seq.Load(), Epoch: e.epoch}
 }
 
 func raise(to *atomic.Int64, n int64) {

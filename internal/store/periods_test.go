@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what store.Bucket
+// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what load.Bucket
 // counts.
 func TestPeriodsAroundClockChanges(t *testing.T) {
 	t.Parallel()
@@ -40,10 +40,10 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 		answers, err := b.k.Grab(t.Context(), call(c.ID, "u/new"), nil)
 		require.NoError(t, err)
 
-		bucket, resets := store.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
+		bucket, resets := load.Bucket(p.zone, p.per, answers[0].Time.UnixMilli())
 		var count int64
 		for _, at := range p.receipts {
-			if of, _ := store.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
+			if of, _ := load.Bucket(p.zone, p.per, at.UnixMilli()); of == bucket {
 				count++
 			}
 		}
@@ -69,7 +69,7 @@ type periods struct {
 	now      time.Time
 	per      hongbao.Period
 	most     int64
-	zone     []store.Transition
+	zone     []load.Transition
 	receipts []time.Time
 }
 
@@ -78,7 +78,7 @@ func newPeriods(seed uint64) *periods {
 	p := &periods{now: time.Now().Truncate(time.Millisecond),
 		per: []hongbao.Period{hongbao.PerDay, hongbao.PerHour}[r.IntN(2)], most: 1 + r.Int64N(8)}
 	offset := r.IntN(49)*1800 - 12*3600
-	p.zone = []store.Transition{{Offset: offset}}
+	p.zone = []load.Transition{{Offset: offset}}
 	back := 30 * time.Hour
 	if p.per == hongbao.PerHour {
 		back = 3 * time.Hour
@@ -90,7 +90,7 @@ func newPeriods(seed uint64) *periods {
 		if local := (at + int64(offset)) % 86400; local == 0 && step < 0 {
 			step = -step // nobody's clock goes back at midnight any more after the day has begun
 		}
-		p.zone = append(p.zone, store.Transition{From: at * 1000, Offset: offset + step})
+		p.zone = append(p.zone, load.Transition{From: at * 1000, Offset: offset + step})
 	}
 	at := p.now.Add(-back)
 	for range 20 {

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // ClaimsConfig of the claims of one sink.
 type ClaimsConfig struct {
 	// Sink names the sink and its consumer group.
 	Sink string
-	// Done is the sink whose done bits say what was pushed before; empty: Sink. Who requeues dead letters, or replays what
-	// the sink has lost, has one of his own: by the sink's bits those events are done. Complete sets the bits of both.
+	// Done is the sink whose done bits say what was pushed before; empty: Sink. A requeue of dead
+	// letters and a replay of lost events have one of their own, because by the sink's bits those events are done. Complete sets the bits of both.
 	Done string
 	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that
 	// counts as done. A replay into the group's own sink has such events, and so has a worker that slept while others
@@ -33,7 +33,7 @@ type ClaimsConfig struct {
 // MaxEvents is how many events one claim covers at most.
 const MaxEvents = 1 << 16
 
-// Claims keeps the pushes in progress of a sink that cannot detect a repeat by itself. Its methods may be called at once.
+// Claims keeps the pushes in progress of a sink that cannot detect a repeat by itself. It is safe for concurrent use.
 // Each event has one done bit. A claim is written before the push and is gone after it:
 //
 //	new --claim--> claimed --complete--> done (bits set, claim gone, one script)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/stream"
 )
 
 // A letter is decided once, and stands among the resolved ones with everything it had.

@@ -11,8 +11,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -93,9 +94,9 @@ func spec(id string, packets int64) hongbao.Campaign {
 	})
 }
 
-func (b *bundle) loader(t testing.TB) *store.Loader {
+func (b *bundle) loader(t testing.TB) *load.Loader {
 	t.Helper()
-	s, err := b.store.Loader(store.LoaderConfig{Chunk: 1000})
+	s, err := load.New(b.store, load.Config{Chunk: 1000})
 	require.NoError(t, err)
 	return s
 }

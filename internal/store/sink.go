@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 var sinkScript = newDrainScript("sink", "control").with(unguarded) // a sink is paused on a frozen shard too

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/stream"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Store is a deployment in Redis, reached by one client. It may be used at once.
+// Store is a deployment in Redis, reached by one client. It is safe for concurrent use.
 type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space

@@ -26,8 +26,9 @@ const (
 // sight is what one look at one server saw.
 type sight struct {
 	server Server
-	// heads are those of the shards that the server has, by their numbers. A shard without meta is not among them.
-	heads map[int]Head
+	// known is how far this process knew each shard to be before the look. heads are how far the shards are that the server
+	// has. A shard without meta is not among the heads.
+	known, heads map[int]Head
 	// missing are the server's shards without meta, strange those that are not open for this server as it is.
 	missing, strange []int
 	// late are events that this process saw before an opening skipped them, by shard.
@@ -165,14 +166,15 @@ func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int) (*sight, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
-	heads := make([]*redis.SliceCmd, len(list))
+	heads, known := make([]*redis.SliceCmd, len(list)), map[int]Head{}
 	for i, shard := range list {
+		known[shard] = w.Store.Shard(shard).state.known()
 		heads[i] = pipe.HMGet(ctx, w.Store.Shard(shard).Keys.Meta(), standFields...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
 	}
-	s := &sight{server: parseInfo(info.Val()), heads: map[int]Head{}, late: map[int]lateEvent{},
+	s := &sight{server: parseInfo(info.Val()), known: known, heads: map[int]Head{}, late: map[int]lateEvent{},
 		replicas: map[int]int{}}
 	for i, shard := range list {
 		stand := parseStand(heads[i].Val())
@@ -201,6 +203,15 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	return s, nil
 }
 
+// was is how far a shard was at the look before. At the first look it is what the process knew: its grabs may have been
+// answered before the watch began.
+func (w *Watch) was(now *sight, shard int) Head {
+	if before := w.before[shard]; before != nil {
+		return before.heads[shard]
+	}
+	return now.known[shard]
+}
+
 // judge raises the alarms for what changed for the worse since the look before. w.mu is held.
 func (w *Watch) judge(now *sight) {
 	raised := map[string]bool{}
@@ -215,8 +226,8 @@ func (w *Watch) judge(now *sight) {
 			append([]any{shard}, args...)...)
 	}
 	for _, shard := range now.missing {
-		if before := w.before[shard]; before != nil && before.heads[shard].Epoch > 0 {
-			lost(shard, "it had come to event %d, and is gone", before.heads[shard].Seq)
+		if was := w.was(now, shard); was.Epoch > 0 {
+			lost(shard, "it had come to event %d, and is gone", was.Seq)
 		}
 	}
 	for shard, late := range now.late {
@@ -225,13 +236,13 @@ func (w *Watch) judge(now *sight) {
 		}
 	}
 	for shard, head := range now.heads {
+		if was := w.was(now, shard); head.Seq < was.Seq || head.Epoch < was.Epoch {
+			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch,
+				head.Seq, head.Epoch)
+		}
 		before := w.before[shard]
 		if before == nil {
 			continue
-		}
-		if was := before.heads[shard]; head.Seq < was.Seq || head.Epoch < was.Epoch {
-			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch,
-				head.Seq, head.Epoch)
 		}
 		if before.server.AppendOnly && !now.server.AppendOnly {
 			alarm(LostAppendOnly, "this Redis writes no append-only file any more: %w", errNoAppendOnly)

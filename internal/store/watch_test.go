@@ -36,13 +36,20 @@ func (w *watched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
+// watch watches as a process that has seen no event.
 func (b *bundle) watch(t *testing.T) *watched {
 	t.Helper()
-	out := &watched{}
 	rdb := redis.NewClient(b.rdb.Options())
-	rdb.AddHook(out)
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	return watchBy(t, b.store.Over(rdb))
+}
+
+func watchBy(t *testing.T, st *store.Store) *watched {
+	t.Helper()
+	out := &watched{}
+	st.Redis().AddHook(out)
 	w := &store.Watch{
-		Store: b.store.Over(rdb), Every: 10 * time.Millisecond,
+		Store: st, Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) {
 			out.mu.Lock()
 			defer out.mu.Unlock()
@@ -58,7 +65,6 @@ func (b *bundle) watch(t *testing.T) *watched {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
-		require.NoError(t, rdb.Close())
 	})
 	return out
 }
@@ -85,6 +91,35 @@ func (w *watched) raises(t *testing.T, parts ...string) {
 		require.Contains(t, w.alarms[0], part)
 	}
 	w.alarms = nil
+}
+
+// A process whose grabs were answered before its watch looks for the first time knows how far the shard was. It raises the
+// alarm of a Redis that was emptied, or came back with less, in between.
+func TestFirstLookAfterALoss(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for name, c := range map[string]struct {
+		lose func(b *bundle) error
+		says string
+	}{
+		"emptied": {func(b *bundle) error { return b.rdb.FlushAll(t.Context()).Err() }, "had come to event 3, and is gone"},
+		"came back with less": {func(b *bundle) error { return b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", 2).Err() },
+			"had come to event 3 of epoch 1, and came back at event 2 of epoch 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+			b.load(t, spec("rain", 10))
+			b.grab(t, "rain", "u1", "u2", "u3")
+			require.NoError(t, c.lose(b))
+			w := watchBy(t, b.store)
+			w.raises(t, store.LostData, c.says)
+			w.sees(t)
+			require.Empty(t, w.alarms, "it is raised once")
+		})
+	}
 }
 
 // A Redis that comes back with less than it had raises an alarm within a look: emptied, or from an older file.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/hongbao-project/hongbao/internal/proxy"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
 // KafkaVersion is what tests run against unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version says otherwise.

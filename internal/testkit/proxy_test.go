@@ -13,7 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/proxy"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
 // through connects to a Redis by way of a proxy.

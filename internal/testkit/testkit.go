@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/proxy"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
 // lazy is a server of the whole process. A failed start is remembered: every test that asks fails at once.

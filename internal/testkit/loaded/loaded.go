@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
 // Deployment is the id of the deployment.
@@ -44,7 +45,7 @@ func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c
 	if err != nil {
 		return err
 	}
-	loader, err := st.Loader(store.LoaderConfig{
+	loader, err := load.New(st, load.Config{
 		Chunk: 5_000,
 		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
 	})

@@ -1,0 +1,315 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+// wait lets a time pass on synctest's clock.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	require.True(t, retry.Pause(t.Context(), d))
+}
+
+// book is a ledger that has keys, and may be away.
+type book struct {
+	mu    sync.Mutex
+	keys  []Key
+	away  error
+	hangs bool
+	reads atomic.Int64
+
+	sessions []Session
+}
+
+func (b *book) Live(ctx context.Context) (Live, error) {
+	b.reads.Add(1)
+	b.mu.Lock()
+	hangs := b.hangs
+	b.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return Live{}, ctx.Err()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Live{slices.Clone(b.keys), slices.Clone(b.sessions)}, b.away
+}
+
+func (b *book) AddSession(_ context.Context, s Session) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.away == nil {
+		b.sessions = append(b.sessions, s)
+	}
+	return b.away
+}
+
+func (b *book) EndSession(_ context.Context, hash string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sessions = slices.DeleteFunc(b.sessions, func(s Session) bool { return s.Hash == hash })
+	return b.away
+}
+
+func (b *book) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+func TestOneRefusalForAllThatIsNotGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		good, text := NewKey(RoleOperator, []string{"rain"})
+		other, otherText := NewKey(RoleViewer, nil)
+		expiring, expiringText := NewKey(RoleViewer, nil)
+		expiring.Expires = time.Now().Add(time.Minute)
+		a := NewAuthority(&book{keys: []Key{good, other, expiring}})
+		who, err := a.Identify(t.Context(), text)
+		require.NoError(t, err)
+		require.Equal(t, Caller{Key: good.ID, Role: RoleOperator, Campaigns: []string{"rain"}}, who)
+		_, err = a.Identify(t.Context(), expiringText)
+		require.NoError(t, err)
+		_, unknown := NewKey(RoleTreasurer, nil)
+		_, otherSecret, _ := split(otherText)
+		refusal := ""
+		wait(t, time.Minute)
+		for _, bad := range []string{
+			"", "hb_", "hb", "hb__", text[:len(text)-1], text + "0", text[1:], "HB" + text[2:], strings.ToUpper(text),
+			unknown, expiringText, "hb_" + good.ID + "_" + otherSecret, "hb_" + good.ID + "_" + good.Hash,
+			" " + text, text + "\n", strings.Repeat("a", 1<<20), "hb_" + good.ID + "_" + strings.Repeat("\x00", 64),
+		} {
+			_, err := a.Identify(t.Context(), bad)
+			require.ErrorIs(t, err, ErrUnauthorized, "%.100q", bad)
+			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+			if refusal == "" {
+				refusal = err.Error()
+			}
+			require.Equal(t, refusal, err.Error(), "%.100q", bad)
+		}
+	})
+}
+
+// The old secret is good for the overlap, and not longer.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, old := NewKey(RoleViewer, nil)
+		text, hash := NewSecret(k.ID)
+		require.NotEqual(t, old, text)
+		k.OldHash, k.OldUntil, k.Hash = k.Hash, time.Now().Add(time.Minute), hash
+		a := NewAuthority(&book{keys: []Key{k}})
+		for _, good := range []string{text, old} {
+			_, err := a.Identify(t.Context(), good)
+			require.NoError(t, err)
+		}
+		wait(t, time.Minute)
+		_, err := a.Identify(t.Context(), old)
+		require.ErrorIs(t, err, ErrUnauthorized)
+		_, err = a.Identify(t.Context(), text)
+		require.NoError(t, err)
+	})
+}
+
+// A revoked key is dead after 10 s, a new one is good at once, and meanwhile the ledger is asked once in 5 s.
+func TestChangesAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, text := NewKey(RoleViewer, nil)
+		late, lateText := NewKey(RoleViewer, nil)
+		b := &book{keys: []Key{k}}
+		a := NewAuthority(b)
+		for range 20 {
+			_, err := a.Identify(t.Context(), text)
+			require.NoError(t, err)
+			wait(t, time.Second)
+		}
+		require.LessOrEqual(t, b.reads.Load(), int64(5))
+
+		_, err := a.Identify(t.Context(), lateText)
+		require.ErrorIs(t, err, ErrUnauthorized)
+		b.set(func() { b.keys = []Key{k, late} })
+		_, err = a.Identify(t.Context(), lateText)
+		require.NoError(t, err, "a new key is good at once")
+
+		b.set(func() { b.keys = []Key{late} })
+		wait(t, maxAge)
+		_, err = a.Identify(t.Context(), text)
+		require.ErrorIs(t, err, ErrUnauthorized)
+	})
+}
+
+// Unknown keys cost the ledger five readings a second, however many come.
+func TestUnknownKeysCostNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{}
+		a := NewAuthority(b)
+		begun := time.Now()
+		for range 10 {
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					_, text := NewKey(RoleViewer, nil)
+					_, err := a.Identify(t.Context(), text)
+					require.ErrorIs(t, err, ErrUnauthorized)
+				})
+			}
+			wg.Wait()
+		}
+		require.LessOrEqual(t, b.reads.Load(), 1+int64(time.Since(begun)/unknownAge))
+		require.LessOrEqual(t, time.Since(begun), 10*unknownAge, "those that come together share one reading")
+	})
+}
+
+// outages runs a test, in a bubble, for each way in which the ledger is away.
+func outages(t *testing.T, test func(t *testing.T, away func(*book))) {
+	t.Helper()
+	for name, away := range map[string]func(*book){
+		"refuses": func(b *book) { b.away = errors.New("connection refused") },
+		"hangs":   func(b *book) { b.hangs = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, away) })
+		})
+	}
+}
+
+// With the ledger away what was read is good until it is 10 s old; then nobody is told "unauthorized".
+func TestLedgerAway(t *testing.T) {
+	t.Parallel()
+	outages(t, func(t *testing.T, away func(*book)) {
+		k, text := NewKey(RoleViewer, nil)
+		_, unknown := NewKey(RoleViewer, nil)
+		b := &book{keys: []Key{k}}
+		a := NewAuthority(b)
+		begin := time.Now()
+		_, err := a.Identify(t.Context(), text)
+		require.NoError(t, err)
+		b.set(func() { away(b) })
+		for time.Since(begin) < maxAge-readTimeout {
+			_, err = a.Identify(t.Context(), text)
+			require.NoError(t, err, time.Since(begin))
+			wait(t, time.Second/2)
+		}
+		wait(t, max(0, maxAge-time.Since(begin)))
+		for _, key := range []string{text, unknown} {
+			_, err = a.Identify(t.Context(), key)
+			require.True(t, hongbao.IsOutage(err), err)
+			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+			require.NotErrorIs(t, err, ErrUnauthorized)
+		}
+		_, err = a.Identify(t.Context(), "nonsense")
+		require.ErrorIs(t, err, ErrUnauthorized, "no ledger is needed to refuse this")
+
+		b.set(func() { b.away, b.hangs = nil, false })
+		wait(t, failedAge)
+		_, err = a.Identify(t.Context(), text)
+		require.NoError(t, err)
+	})
+}
+
+// A request that has no time left does not wait for the one that reads.
+func TestIdentifyKeepsItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{hangs: true}
+		a := NewAuthority(b)
+		_, text := NewKey(RoleViewer, nil)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := a.Identify(t.Context(), text)
+			require.True(t, hongbao.IsOutage(err))
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err := a.Identify(ctx, text)
+		require.True(t, hongbao.IsOutage(err))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 10*time.Millisecond, time.Since(begin))
+		wg.Wait()
+	})
+}
+
+func TestKeyCheckNamesEverything(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	k := Key{Role: "root", Campaigns: []string{"a b*", "*", "rain"}, Expires: now, Note: "two\nlines"}
+	err := k.Check(now)
+	for _, part := range []string{`role "root"`, `"a b*"`, "* is not a scope", "expired", "note"} {
+		require.ErrorContains(t, err, part)
+	}
+	k = Key{Role: RoleGateway, Campaigns: []string{"rain", "spring-*"}, Expires: now.Add(1), Note: "ann's"}
+	require.NoError(t, k.Check(now))
+	k.Campaigns = make([]string, maxCampaigns+1)
+	require.ErrorContains(t, k.Check(now), "prefix*")
+}
+
+// A secret has 256 random bits, and no two are the same.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 1000 {
+		k, text := NewKey(RoleViewer, nil)
+		id, secret, ok := split(text)
+		require.True(t, ok)
+		require.Equal(t, k.ID, id)
+		require.Len(t, secret, 64)
+		require.Equal(t, Hash(secret), k.Hash)
+		require.False(t, seen[id] || seen[secret])
+		seen[id], seen[secret] = true, true
+	}
+}
+
+// With the ledger away, what must work then goes on by the last list, for 15 minutes; nothing else does.
+func TestLedgerAwayForLong(t *testing.T) {
+	t.Parallel()
+	outages(t, func(t *testing.T, away func(*book)) {
+		k, text := NewKey(RoleOperator, nil)
+		_, unknown := NewKey(RoleOperator, nil)
+		b := &book{keys: []Key{k}}
+		a := NewAuthority(b)
+		ask := func(key string, action Action) error {
+			_, err := a.Identify(For(t.Context(), action), key)
+			return err
+		}
+		require.NoError(t, ask(text, PauseCampaign))
+		wait(t, time.Hour) // an old list alone is no outage
+		b.set(func() { b.keys = nil })
+		require.ErrorIs(t, ask(text, PauseCampaign), ErrUnauthorized)
+		b.set(func() { b.keys = []Key{k} })
+		wait(t, unknownAge)
+		require.NoError(t, ask(text, PauseCampaign))
+		begin := time.Now()
+		b.set(func() { away(b) })
+		for time.Since(begin) < awayAge-readTimeout {
+			for _, action := range []Action{ReadCampaigns, PauseCampaign, ResumeCampaign, ReadSinks, PauseSink, ResumeSink, Grab} {
+				require.NoError(t, ask(text, action), time.Since(begin))
+			}
+			if time.Since(begin) > maxAge {
+				require.True(t, hongbao.IsOutage(ask(text, CloseCampaign)))
+				require.True(t, hongbao.IsOutage(ask(text, ReadLetters)))
+				require.True(t, hongbao.IsOutage(ask(unknown, PauseCampaign)))
+			}
+			wait(t, 7*time.Second)
+		}
+		wait(t, awayAge-time.Since(begin))
+		require.True(t, hongbao.IsOutage(ask(text, PauseCampaign)))
+	})
+}

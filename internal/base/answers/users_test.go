@@ -1,0 +1,35 @@
+package answers
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each file that answers by HTTP or prints --json writes by this package. The exceptions write no answer with a time.
+func TestAnswersAreWrittenHere(t *testing.T) {
+	t.Parallel()
+	exceptions := map[string]string{
+		"../../front/control/change.go":   "wraps an answer that this package wrote",
+		"../../front/control/replays.go":  "an order that is stored",
+		"../../front/serve/write.go":      "one text",
+		"../../../cmd/hongbao/journal.go": "details of an entry, which are stored as JSON",
+	}
+	for _, dir := range []string{"../../front/web", "../../front/control", "../../front/serve", "../../front/bank", "../../../cmd/hongbao"} {
+		files, err := filepath.Glob(dir + "/*.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			writes := strings.Contains(string(text), "json.Marshal(") || strings.Contains(string(text), "json.NewEncoder(")
+			require.Equal(t, exceptions[file] != "", writes, "%s: write answers by internal/base/answers", file)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+// Package mixin makes the alert rules of Prometheus and the dashboard of Grafana from the names in internal/base/metrics, so
+// that neither asks for a metric that is not there.
+package mixin
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+)
+
+// Times are how patient the rules are.
+type Times struct {
+	// Soon is how long a state must last before it alarms, Window how long a single event does.
+	Soon, Window time.Duration
+	// Old is how long a grant may wait, Hang how long a step of a worker may take; AuditOld how old the last audit may be.
+	Old, Hang, AuditOld time.Duration
+}
+
+// Production are the times of deploy/alerts.
+func Production() Times {
+	return Times{Soon: time.Minute, Window: 10 * time.Minute, Old: 5 * time.Minute, Hang: 5 * time.Minute, AuditOld: 26 * time.Hour}
+}
+
+// Alert is one rule. Its runbook has Code as its heading in docs/alarms.md.
+type Alert struct {
+	Code, Severity, Summary, Expr string
+	For                           time.Duration
+	// Fires and Quiet are series, by name and labels, with values a minute apart: at the end of the first it fires with
+	// Labels, at the end of the second nothing does.
+	Fires, Quiet [][2]string
+	Labels       map[string]string
+	// First, if any, fires too: the first sample of a counter says already that it has happened.
+	First [][2]string
+}
+
+// The severities: now wakes somebody, today does not.
+const (
+	now   = "now"
+	today = "today"
+)
+
+// Name is the rule's name.
+func (a *Alert) Name() string {
+	name := "Hongbao"
+	for part := range strings.SplitSeq(a.Code, "_") {
+		name += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return name
+}
+
+// Alerts lists every rule.
+func Alerts(t Times) []Alert {
+	return append(append(logged(t), states(t)...), service(t)...)
+}
+
+// span is a time as Prometheus writes it.
+func span(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+
+// steady is a series with one value for the whole of a test.
+func steady(m *metrics.Metric, labels, value string) [2]string {
+	return [2]string{m.Name + labels, value + "x30"}
+}
+
+// logged are alarms of the log that say that something has happened.
+func logged(t Times) (all []Alert) {
+	for _, one := range []struct{ code, severity, summary string }{
+		{"redis_went_back", now, "Redis lost events that the ledger, the topic or a caller knows"},
+		{"redis_lost_data", now, "A process saw a shard or an open campaign vanish from Redis"},
+		{"campaign_paused", now, "A grant contradicts the ledger or the plan; its campaign was paused"},
+		{"sink_campaign_paused", now, "Too many grants of a campaign became dead letters; it is paused for a sink"},
+		{"forged_entry", now, "Somebody writes to the streams of Redis by hand"},
+		{"events_lost", today, "Entries were deleted before a sink had finished them"},
+		{"unreadable_entry", today, "An entry of the stream can't be read"},
+		{"handler_panicked", today, "The code of a sink has a bug"},
+		{"group_vanished", today, "A consumer group was removed by hand"},
+		{"unknown_campaign", today, "Grants wait unpaid: the ledger does not have their campaign"},
+		{"newer_schema", now, "A process writes nothing to the ledger, its schema is newer: grants wait unpaid"},
+		{"keys_unread", today, "hongbao serve can't read or use its key set"},
+		{"fsync_slow", today, "Each grab waits for a sync that comes once a second"},
+	} {
+		labels := `{code="` + one.code + `"}`
+		all = append(all, Alert{Code: one.code, Severity: one.severity, Summary: one.summary,
+			Expr:   happened(metrics.Alarms.Name+labels, t.Window),
+			Fires:  [][2]string{{metrics.Alarms.Name + labels, "0x25 1x5"}},
+			Quiet:  [][2]string{steady(metrics.Alarms, labels, "3")},
+			First:  [][2]string{{metrics.Alarms.Name + labels, "_x25 1x5"}},
+			Labels: map[string]string{"code": one.code}})
+	}
+	return all
+}
+
+// happened asks whether an alarm was counted within the window. increase() does not see the first sample of a series: a
+// process that alarmed before its first scrape begins with 1.
+func happened(series string, window time.Duration) string {
+	return fmt.Sprintf("sum by (code) (increase(%[1]s[%[2]s])) > 0 or sum by (code) (%[1]s > 0 unless %[1]s offset %[2]s)",
+		series, span(window))
+}
+
+// states are what lasts until it is mended.
+func states(t Times) []Alert {
+	stands := func(code, severity, summary string, lasts time.Duration) Alert {
+		labels := `{sink="kafka",code="` + code + `"}`
+		return Alert{Code: code, Severity: severity, Summary: summary, For: lasts,
+			Expr:  "sum by (sink) (" + metrics.SinkShards.Name + `{code="` + code + `"}) > 0`,
+			Fires: [][2]string{steady(metrics.SinkShards, labels, "1")},
+			Quiet: [][2]string{steady(metrics.SinkShards, labels, "0")}, Labels: map[string]string{"sink": "kafka"}}
+	}
+	server, shard := map[string]string{"server": "r:1"}, map[string]string{"shard": "3"}
+	return []Alert{
+		stands("sink_broken", now, "A sink refuses to begin; a person has to look", t.Soon),
+		stands("shard_broken", now, "A sink has stopped on a shard; a person has to look", t.Soon),
+		stands("sink_down", now, "The ledger, the remote or Kafka can't be reached", t.Soon),
+		stands("sink_opening", today, "A worker can't open a sink", t.Old),
+		{Code: "redis_down", Severity: now, Summary: "Redis does not answer", For: t.Soon,
+			Expr:  "min by (instance) (" + metrics.StateUp.Name + ") == 0",
+			Fires: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "0")},
+			Quiet: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "1")}, Labels: map[string]string{"instance": "a"}},
+		{Code: "shard_frozen", Severity: now, Summary: "A shard is frozen: its grabs are answered frozen", For: t.Soon,
+			Expr:  "min by (shard) (" + metrics.ShardOpen.Name + ") == 0",
+			Fires: [][2]string{steady(metrics.ShardOpen, `{shard="3"}`, "0")},
+			Quiet: [][2]string{steady(metrics.ShardOpen, `{shard="3"}`, "1")}, Labels: shard},
+		{Code: "redis_lost_append_only", Severity: now, Summary: "Redis writes no append-only file",
+			Expr:  "min by (server) (" + metrics.RedisPersists.Name + ") == 0",
+			Fires: [][2]string{steady(metrics.RedisPersists, `{server="r:1"}`, "0")},
+			Quiet: [][2]string{steady(metrics.RedisPersists, `{server="r:1"}`, "1")}, Labels: server},
+		{Code: "redis_evicts", Severity: now, Summary: "Redis may throw receipts away: maxmemory-policy is not noeviction",
+			Expr:  "min by (server) (" + metrics.RedisKeeps.Name + ") == 0",
+			Fires: [][2]string{steady(metrics.RedisKeeps, `{server="r:1"}`, "0")},
+			Quiet: [][2]string{steady(metrics.RedisKeeps, `{server="r:1"}`, "1")}, Labels: server},
+		{Code: "redis_writes_fail", Severity: now, Summary: "Redis could not write its file",
+			Expr:  "min by (server) (" + metrics.RedisWrites.Name + ") == 0",
+			Fires: [][2]string{steady(metrics.RedisWrites, `{server="r:1"}`, "0")},
+			Quiet: [][2]string{steady(metrics.RedisWrites, `{server="r:1"}`, "1")}, Labels: server},
+		{Code: "redis_memory", Severity: now, Summary: "Redis has used more than 80 % of its memory", For: t.Soon,
+			Expr: "max by (server) (" + metrics.RedisMemory.Name + " / (" + metrics.RedisMaxMemory.Name + " > 0)) > 0.8",
+			Fires: [][2]string{steady(metrics.RedisMemory, `{server="r:1"}`, "90"),
+				steady(metrics.RedisMaxMemory, `{server="r:1"}`, "100")},
+			Quiet: [][2]string{steady(metrics.RedisMemory, `{server="r:1"}`, "90"),
+				steady(metrics.RedisMaxMemory, `{server="r:1"}`, "0")}, Labels: server},
+		{Code: "dead_letter", Severity: today, Summary: "Dead letters wait for a person",
+			Expr:   "sum by (sink) (max by (sink, shard) (" + metrics.DeadLetters.Name + ")) > 0",
+			Fires:  [][2]string{steady(metrics.DeadLetters, `{sink="kafka",shard="3"}`, "1")},
+			Quiet:  [][2]string{steady(metrics.DeadLetters, `{sink="kafka",shard="3"}`, "0")},
+			Labels: map[string]string{"sink": "kafka"}},
+		{Code: "sink_paused", Severity: today, Summary: "Somebody paused a sink, and its grants wait", For: t.Old,
+			Expr:  "max by (sink) (" + metrics.SinkPaused.Name + ") == 1",
+			Fires: [][2]string{steady(metrics.SinkPaused, `{sink="kafka"}`, "1")},
+			Quiet: [][2]string{steady(metrics.SinkPaused, `{sink="kafka"}`, "0")}, Labels: map[string]string{"sink": "kafka"}},
+	}
+}
+
+// service are what users or winners feel, and what watches over all of it.
+func service(t Times) []Alert {
+	sink := map[string]string{"sink": "kafka"}
+	grabs := func(outcome string) string { return metrics.Grabs.Name + `{outcome="` + outcome + `"}` }
+	audited := metrics.AuditTime.Name
+	return []Alert{
+		{Code: "grants_wait", Severity: now, Summary: "A grant has waited too long for a sink", For: t.Soon,
+			Expr:  fmt.Sprintf("max by (sink) (%s) > %g", metrics.OldestSeconds.Name, t.Old.Seconds()),
+			Fires: [][2]string{steady(metrics.OldestSeconds, `{sink="kafka",shard="3"}`, "301")},
+			Quiet: [][2]string{steady(metrics.OldestSeconds, `{sink="kafka",shard="3"}`, "299")}, Labels: sink},
+		{Code: "handler_hangs", Severity: now, Summary: "A worker takes nothing on a shard: its handler does not return",
+			Expr:   fmt.Sprintf("time() - %s > %g", metrics.WorkerLastStep.Name, t.Hang.Seconds()),
+			Fires:  [][2]string{{metrics.WorkerLastStep.Name + `{sink="kafka",shard="3"}`, "0+60x22 1380x8"}},
+			Quiet:  [][2]string{{metrics.WorkerLastStep.Name + `{sink="kafka",shard="3"}`, "0+60x30"}},
+			Labels: map[string]string{"sink": "kafka", "shard": "3"}},
+		{Code: "no_worker", Severity: now, Summary: "Grants wait for a sink, and none of its workers lives", For: t.Soon,
+			Expr: "max by (sink) (" + metrics.LagGrants.Name + ") > 0 and on (sink) max by (sink) (" + metrics.Workers.Name +
+				") == 0",
+			Fires: [][2]string{steady(metrics.LagGrants, `{sink="kafka",shard="3"}`, "1"),
+				steady(metrics.Workers, `{sink="kafka"}`, "0")},
+			Quiet: [][2]string{steady(metrics.LagGrants, `{sink="kafka",shard="3"}`, "1"),
+				steady(metrics.Workers, `{sink="kafka"}`, "1")}, Labels: sink},
+		{Code: "grab_errors", Severity: now, Summary: "More than one grab in a hundred ends with an error", For: t.Soon,
+			Expr: fmt.Sprintf(`sum(rate(%[1]s{outcome=~"error_.*"}[%[2]s])) / sum(rate(%[1]s[%[2]s])) > 0.01`,
+				metrics.Grabs.Name, span(t.Window)),
+			Fires: [][2]string{{grabs("error_unknown"), "0+2x30"}, {grabs("granted"), "0+98x30"}},
+			Quiet: [][2]string{{grabs("error_unknown"), "0x30"}, {grabs("granted"), "0+98x30"}}},
+		{Code: "grab_slow", Severity: now, Summary: "One grab in a hundred waits longer than a second", For: t.Soon,
+			Expr: fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(%s_bucket[%s]))) > 1", metrics.GrabSeconds.Name,
+				span(t.Window)),
+			Fires: [][2]string{{metrics.GrabSeconds.Name + `_bucket{le="1"}`, "0+9x30"},
+				{metrics.GrabSeconds.Name + `_bucket{le="2.5"}`, "0+10x30"},
+				{metrics.GrabSeconds.Name + `_bucket{le="+Inf"}`, "0+10x30"}},
+			Quiet: [][2]string{{metrics.GrabSeconds.Name + `_bucket{le="1"}`, "0+10x30"},
+				{metrics.GrabSeconds.Name + `_bucket{le="+Inf"}`, "0+10x30"}}},
+		{Code: "audit_differs", Severity: now, Summary: "The last audit found differences",
+			Expr:  "min(" + metrics.AuditAgrees.Name + ") == 0",
+			Fires: [][2]string{steady(metrics.AuditAgrees, "", "0")},
+			Quiet: [][2]string{steady(metrics.AuditAgrees, "", "1")}, Labels: map[string]string{}},
+		{Code: "audit_old", Severity: today, Summary: "Nobody has audited for more than a day", For: t.Old,
+			Expr: fmt.Sprintf("time() - max(%[1]s) > %[2]g or max(%[3]s) == 1 unless on () max(%[1]s)", audited,
+				t.AuditOld.Seconds(), metrics.StateUp.Name),
+			Fires: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "1")},
+			Quiet: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "1"), steady(metrics.AuditTime, "", "0")}},
+		{Code: "process_down", Severity: now, Summary: "A process of Hongbao does not answer Prometheus", For: t.Soon,
+			Expr:   `up{job=~"hongbao.*"} == 0`,
+			Fires:  [][2]string{{`up{job="hongbao-work",instance="a"}`, "0x30"}},
+			Quiet:  [][2]string{{`up{job="hongbao-work",instance="a"}`, "1x30"}},
+			Labels: map[string]string{"job": "hongbao-work", "instance": "a"}},
+	}
+}

@@ -1,0 +1,120 @@
+package mixin
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+)
+
+var update = flag.Bool("update", false, "write deploy/alerts and deploy/grafana anew")
+
+const deploy = "../../../../deploy/"
+
+func generated(t *testing.T, path, text string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(deploy+path, []byte(text), 0o644))
+	}
+	have, err := os.ReadFile(deploy + path)
+	require.NoError(t, err)
+	require.Equal(t, text, string(have), "deploy/%s is not current: run go test ./internal/base/metrics/mixin -update", path)
+}
+
+func promtool(t *testing.T, args ...string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	cmd := exec.CommandContext(context.Background(), "promtool", args...)
+	cmd.Dir = deploy + "alerts"
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "promtool %v (scripts/setup.sh installs it): %s", args, out)
+	return string(out)
+}
+
+// The rules in deploy are those of this package; promtool takes them, and each of them fires on its fault and not
+// without it.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	generated(t, "alerts/hongbao.rules.yaml", Rules(Production()))
+	generated(t, "alerts/hongbao.test.yaml", Tests("hongbao.rules.yaml"))
+	require.Contains(t, promtool(t, "check", "rules", "hongbao.rules.yaml"), "SUCCESS")
+	require.Contains(t, promtool(t, "test", "rules", "hongbao.test.yaml"), "SUCCESS")
+}
+
+// promtool's tests can fail: with another threshold they do.
+func TestRulesCanFail(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	dir := t.TempDir()
+	rules := strings.Replace(Rules(Production()), "> 300", "> 302", 1)
+	require.NotEqual(t, Rules(Production()), rules)
+	require.NoError(t, os.WriteFile(dir+"/rules.yaml", []byte(rules), 0o600))
+	require.NoError(t, os.WriteFile(dir+"/test.yaml", []byte(Tests("rules.yaml")), 0o600))
+	out, err := exec.CommandContext(context.Background(), "promtool", "test", "rules", dir+"/test.yaml").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "HongbaoGrantsWait")
+}
+
+var named = regexp.MustCompile(`hongbao_[a-z_]+`)
+
+// known refuses a query for a metric, or for a label of it, that is not there.
+func known(t *testing.T, expr string) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, m := range metrics.All() {
+		names[m.Name] = true
+		if m.Kind == metrics.Histogram {
+			names[m.Name+"_bucket"], names[m.Name+"_sum"], names[m.Name+"_count"] = true, true, true
+		}
+	}
+	found := named.FindAllString(expr, -1)
+	require.True(t, len(found) > 0 || strings.HasPrefix(expr, "up{"), expr)
+	for _, name := range found {
+		require.True(t, names[name], "%s in %s", name, expr)
+	}
+}
+
+// Every query of the dashboard asks for metrics that exist, and Prometheus can read it.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	text, err := Dashboard()
+	require.NoError(t, err)
+	generated(t, "grafana/hongbao.json", text)
+	var rules strings.Builder
+	rules.WriteString("groups:\n  - name: queries\n    rules:\n")
+	for _, p := range panels() {
+		for _, q := range p.queries {
+			known(t, q[0])
+			rules.WriteString("      - record: r\n        labels: {panel: " + quote(p.title+" "+q[1]) + "}\n        expr: " +
+				quote(strings.ReplaceAll(q[0], "$__rate_interval", "1m")) + "\n")
+		}
+	}
+	path := t.TempDir() + "/queries.yaml"
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(rules.String(), "{{", "")), 0o600))
+	promtool(t, "check", "rules", "--lint=none", path)
+}
+
+// Every alert asks for metrics that exist, and every code that a process logs has one.
+func TestEveryCodeHasAnAlert(t *testing.T) {
+	t.Parallel()
+	codes := map[string]bool{}
+	for _, a := range Alerts(Production()) {
+		known(t, a.Expr)
+		require.False(t, codes[a.Code], a.Code)
+		codes[a.Code] = true
+	}
+	for _, code := range metrics.Codes() {
+		require.True(t, codes[code], code)
+	}
+}

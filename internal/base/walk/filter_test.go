@@ -1,0 +1,94 @@
+package walk_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
+)
+
+// learn is what a producer makes of the answer of a script: what it knows of the winners, and that the user need not go
+// on.
+func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
+	asked time.Time) walk.Verdict {
+	said := winners.Said{Outcome: outcome, Asked: asked}
+	if outcome == hongbao.OutcomeSoldOut || outcome == hongbao.OutcomeLimitReached {
+		said.Revision, said.Generation = terms.Revision(), terms.Generation()
+	}
+	a.known.Answered(a.memory, &said, w.now)
+	if outcome != hongbao.OutcomeSoldOut {
+		return verdict
+	}
+	revision := said.Revision
+	if verdict == walk.Onward && a.known.Late(g.User, w.now) {
+		w.known++
+		return walk.Told
+	}
+	early := w.bug == "a filter before all is empty"
+	if !a.looks && said.Generation >= a.memory.Newest() && a.known.Wants(revision) &&
+		(early || a.memory.Final(w.now, time.Time{})) {
+		a.looks = true
+		w.start(a, func(ctx context.Context, _ func() bool) func() error {
+			err := w.look(ctx, a, revision)
+			for n := 0; n < 5 && hongbao.IsOutage(err) && !errors.Is(err, errStopped); n++ {
+				err = w.look(ctx, a, revision)
+			}
+			a.looks = false
+			if hongbao.IsOutage(err) || errors.Is(err, store.ErrNotFinal) || errors.Is(err, store.ErrOvertaken) {
+				err = nil
+			}
+			return func() error { return err }
+		})
+	}
+	return verdict
+}
+
+// look fetches the filter of the winners. If there is none, it builds it first as a worker would.
+func (w *world) look(ctx context.Context, a *agent, revision string) error {
+	build := func() error {
+		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: nobody{}, Log: zap.NewNop(),
+			Every: time.Second})
+		if err != nil {
+			return err
+		}
+		return b.Build(ctx, w.c.ID, revision)
+	}
+	if w.bug == "a filter before all is empty" {
+		build = func() error { return w.misbuild(ctx, revision) }
+	}
+	f, err := winners.Fetch(ctx, w.places[0], w.c.ID, revision)
+	if f == nil && err == nil {
+		if err := build(); err != nil {
+			return err
+		}
+		f, err = winners.Fetch(ctx, w.places[0], w.c.ID, revision)
+	}
+	if f != nil {
+		a.known.Use(f)
+	}
+	return err
+}
+
+// nobody locks nothing: Build is called alone.
+type nobody struct{}
+
+func (nobody) Do(context.Context, string, func(context.Context) error) error { return nil }
+
+// misbuild builds a filter of whoever holds packets now, whatever is left.
+func (w *world) misbuild(ctx context.Context, revision string) error {
+	var users []string
+	for _, k := range w.places {
+		users = append(users, w.rdb.HKeys(ctx, k.Keys.Receipts(w.c.ID)).Val()...)
+	}
+	f, err := winners.New(revision, users)
+	if err != nil {
+		return store.ErrNotFinal // nobody holds any yet
+	}
+	return f.Store(ctx, w.places[0], w.c.ID)
+}

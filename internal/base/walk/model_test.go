@@ -1,0 +1,292 @@
+package walk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// tick is the time between two steps. A dozen of them is a lease.
+const tick = walk.Lease / 12
+
+// world is one campaign on a real Redis with the real scripts, many users, and producers that run the walk. One task
+// goes on at a time, to its next call of Redis; which one the seed decides.
+type world struct {
+	rng    *rand.Rand
+	rdb    *redis.Client
+	bug    string
+	c      hongbao.Campaign
+	hash   string
+	store  *store.Store
+	places []*store.Shard
+	day    int64 // limit by day, 0 for none
+
+	now        time.Time
+	nothing    time.Time // when nothing was left last
+	changed    bool
+	left       bool // some place could grant a packet
+	generation int64
+	silent     []int // for how many calls each place is away
+	rolled     bool
+	calm       bool // no place ends or goes back in time
+	producers  []*agent
+	tasks      []*task
+	told       map[string]int64 // packet of each request that was told
+	known      int              // how many users were told sold_out without a call
+	requests   []*hongbao.Grab
+}
+
+// agent is a producer as far as the walk goes: what it remembers is lost when it starts anew.
+type agent struct {
+	course *walk.Course
+	memory *walk.Memory
+	terms  []*store.Terms
+	known  winners.Known
+	looks  bool // for a filter
+}
+
+// task is something that calls Redis, suspended before its next call.
+type task struct {
+	next   func() (struct{}, bool)
+	stop   func()
+	owner  *agent // nil if it is no producer's
+	stalls time.Time
+	ends   func() error // judges what came of it; nil until it is known
+}
+
+// errStopped ends a task whose producer is no more.
+var errStopped = errors.New("its producer was started anew")
+
+type pauseKey struct{}
+
+// faults stands between the scripts and Redis: each call waits for its turn, and may meet a place that is away, or lose
+// its answer.
+type faults struct{ *world }
+
+func (f faults) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		pause, ok := ctx.Value(pauseKey{}).(func() bool)
+		at, called := map[string]int{"evalsha": 3, "hget": 1}[cmd.Name()]
+		if !ok || !called {
+			return next(ctx, cmd)
+		}
+		refuse := func(err error) error {
+			cmd.SetErr(err)
+			return err
+		}
+		if !pause() {
+			return refuse(errStopped)
+		}
+		for j, k := range f.places {
+			tag, _, _ := strings.Cut(k.Keys.Meta(), "}")
+			if key := fmt.Sprint(cmd.Args()[at]); strings.HasPrefix(key, tag+"}") && f.silent[j] > 0 {
+				f.silent[j]--
+				return refuse(errAway)
+			}
+		}
+		f.changed = true
+		err := next(ctx, cmd)
+		if f.rng.Float64() < 0.1 {
+			return refuse(errors.New("the answer was lost"))
+		}
+		return err
+	}
+}
+
+var errAway = errors.New("the place is away")
+
+func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
+	t.Helper()
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 1)), bug: bug, now: t0, generation: 1, told: map[string]int64{},
+	}
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	w.rdb = rdb
+	var err error
+	places := 2 + w.rng.IntN(3)
+	w.store, err = store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	require.NoError(t, err)
+	require.NoError(t, w.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	w.spec(places)
+	seeds := campaign.NewSeed()
+	plan, err := campaign.NewPlan(w.c, seeds)
+	require.NoError(t, err)
+	st, err := load.New(w.store, load.Config{Chunk: 1000})
+	require.NoError(t, err)
+	w.hash = campaign.Commit(w.c, seeds)
+	require.NoError(t, st.Load(t.Context(), w.c, plan, w.hash, nil))
+	for _, k := range w.store.Places(w.c.ID, places) {
+		w.places = append(w.places, k)
+	}
+	w.left, w.silent, w.calm = true, make([]int, places), w.rng.IntN(2) == 0
+	for range 2 {
+		w.producers = append(w.producers, w.newAgent())
+	}
+	rdb.AddHook(faults{w})
+	return w
+}
+
+// spec makes up a campaign that began ten days ago. In its time zone it is about noon, so no day ends meanwhile.
+func (w *world) spec(places int) {
+	now := time.Now().Truncate(time.Millisecond)
+	zone := fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12)
+	packets := int64(1 + w.rng.IntN(10))
+	c := hongbao.Campaign{
+		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10),
+		Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-240 * time.Hour),
+		To: now.Add(time.Hour), TimeZone: zone, Sponsor: "acme", Durability: hongbao.DurabilityFast, Shards: places,
+		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: []int64{1, 1, 2, 3}[w.rng.IntN(4)]}},
+	}
+	if w.rng.IntN(3) == 0 {
+		w.day = int64(1 + w.rng.IntN(2))
+		c.Limits[0].Max = 9
+		c.Limits = append(c.Limits, hongbao.Limit{By: hongbao.ByUser, Per: hongbao.PerDay, Max: w.day})
+	}
+	w.c = campaign.Complete(c)
+}
+
+func (w *world) newAgent() *agent {
+	return &agent{
+		course: walk.NewCourse(w.c.ID, len(w.places), w.c.UserHold()), memory: walk.NewMemory(len(w.places)),
+		terms: make([]*store.Terms, len(w.places)),
+	}
+}
+
+// start adds a task. Its run gets a context in which each call of Redis waits for its turn.
+func (w *world) start(owner *agent, run func(ctx context.Context, pause func() bool) func() error) {
+	t := &task{owner: owner}
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		pause := func() bool { return yield(struct{}{}) }
+		t.ends = run(context.WithValue(context.Background(), pauseKey{}, pause), pause)
+	})
+	w.tasks = append(w.tasks, t)
+}
+
+// grab is what a producer does for one grab, a call for each.
+func (w *world) grab(a *agent, g *hongbao.Grab) {
+	began, before := w.now, w.told[g.User+" "+g.RequestID]
+	w.start(a, func(ctx context.Context, _ func() bool) func() error {
+		now := w.now
+		if w.bug == "an ended lease" {
+			now = time.Time{}
+		}
+		late := a.known.Late(g.User, now)
+		renew := late && a.known.Renew(now)
+		if late && !renew {
+			w.known++
+			return func() error { return w.judge(g, &hongbao.Answer{Outcome: hongbao.OutcomeSoldOut}, began, before) }
+		}
+		var k walk.Walk
+		k.Begin(a.course, g.User, g.RequestID)
+		if renew {
+			k.Renew()
+		}
+		for {
+			answer, verdict, err := w.step(ctx, a, &k, g)
+			switch {
+			case errors.Is(err, errStopped):
+				return nil
+			case err == nil && verdict == walk.Told:
+				return func() error { return w.judge(g, &answer, began, before) }
+			case err == nil && verdict == walk.Undecided && w.rng.IntN(20) == 0, err != nil && w.rng.IntN(20) == 0:
+				return nil // he goes away undecided
+			}
+		}
+	})
+}
+
+// step asks the walk's next place. The producer does the same in its calls; each planted bug is a lapse here or in what
+// else calls Redis.
+func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict,
+	error) {
+	asked := w.now
+	if w.bug == "an ended lease" {
+		asked = time.Time{}
+	}
+	ask := k.Ask(a.memory, asked)
+	place := w.places[ask.Place]
+	if ask.Receipts {
+		if w.bug == "a remembered place's receipts" && ask.Generation > 0 {
+			answer := hongbao.Answer{Time: w.now}
+			return answer, k.Read(a.memory, w.now, &answer), nil
+		}
+		answers, err := place.Receipts(ctx, w.c.ID, []*hongbao.Grab{g}, nil)
+		if err != nil {
+			return hongbao.Answer{}, walk.Undecided, err
+		}
+		now := w.now
+		if w.bug == "an ended lease" {
+			now = time.Time{}
+		}
+		verdict := k.Read(a.memory, now, &answers[0])
+		return answers[0], verdict, nil
+	}
+	call := &store.GrabCall{
+		Campaign: w.c.ID, MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
+	}
+	if held := k.Held(); len(held) > 0 && w.bug != "what is held elsewhere" {
+		call.Held = [][]time.Time{held}
+	}
+	answers, err := place.Grab(ctx, call, nil)
+	a.terms[ask.Place] = call.Terms
+	if err != nil && w.bug == "a silent place" && errors.Is(err, errAway) {
+		answers, err = []hongbao.Answer{{Outcome: hongbao.OutcomeSoldOut}}, nil
+	} else if err != nil {
+		return hongbao.Answer{}, walk.Undecided, err
+	} else if answers[0].Outcome == hongbao.OutcomeSoldOut {
+		a.memory.Emptied(ask.Place, ask.Generation, asked, call.Terms.Generation())
+	}
+	outcome := answers[0].Outcome
+	verdict := k.Decided(a.memory, w.now, &answers[0])
+	if err == nil {
+		verdict = w.learn(a, g, verdict, outcome, call.Terms, asked)
+	}
+	if w.bug == "receipts before a refusal" && answers[0].Outcome != hongbao.OutcomeSoldOut && verdict == walk.Onward {
+		verdict = walk.Told
+	}
+	return answers[0], verdict, err
+}
+
+// judge tells whether an answer was right. before is the packet that an earlier answer told.
+func (w *world) judge(g *hongbao.Grab, a *hongbao.Answer, began time.Time, before int64) error {
+	at := g.User + " " + g.RequestID
+	told := w.told[at]
+	switch {
+	case a.Outcome == hongbao.OutcomeGranted && told != 0 && told != a.Receipts[0].Packet:
+		return fmt.Errorf("%s was told packet %d, and then %d", at, told, a.Receipts[0].Packet)
+	case a.Outcome == hongbao.OutcomeGranted:
+		w.told[at] = a.Receipts[0].Packet
+	case before != 0:
+		return fmt.Errorf("%s was told packet %d, and then %s", at, before, a.Outcome)
+	case a.Outcome == hongbao.OutcomeSoldOut && told != 0:
+		return fmt.Errorf("%s was told packet %d meanwhile, and is told sold_out", at, told)
+	case a.Outcome == hongbao.OutcomeSoldOut && w.nothing.Before(began):
+		return fmt.Errorf("%s is told sold_out while packets are left", at)
+	}
+	return nil
+}

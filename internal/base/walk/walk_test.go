@@ -1,0 +1,281 @@
+package walk_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
+)
+
+var t0 = time.UnixMilli(1_800_000_000_000)
+
+// path runs a walk by hand: what it asks, and what it is told.
+type path struct {
+	t      *testing.T
+	w      walk.Walk
+	m      *walk.Memory
+	now    time.Time
+	places int
+	asks   []walk.Ask
+}
+
+func begin(t *testing.T, places int, hold int64) *path {
+	p := &path{t: t, m: walk.NewMemory(places), now: t0, places: places}
+	p.w.Begin(walk.NewCourse("rain", places, hold), "u1", "r1")
+	return p
+}
+
+func (p *path) ask() walk.Ask {
+	a := p.w.Ask(p.m, p.now)
+	p.asks = append(p.asks, a)
+	return a
+}
+
+// decided has the script at the present place answer, where so many generations were announced.
+func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
+	p.t.Helper()
+	ask := p.ask()
+	require.False(p.t, ask.Receipts, "it asks for receipts")
+	if a.Outcome == hongbao.OutcomeSoldOut {
+		p.m.Emptied(ask.Place, ask.Generation, p.now, revision)
+	}
+	return p.w.Decided(p.m, p.now, a)
+}
+
+// read has the user hold these at the place whose receipts the walk asks for.
+func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.Verdict) {
+	p.t.Helper()
+	require.True(p.t, p.ask().Receipts, "it asks for packets")
+	a := hongbao.Answer{Receipts: receipts, Time: p.now}
+	v := p.w.Read(p.m, p.now, &a)
+	return a, v
+}
+
+func outcome(o hongbao.Outcome, receipts ...hongbao.Receipt) *hongbao.Answer {
+	return &hongbao.Answer{Outcome: o, Receipts: receipts, Time: t0}
+}
+
+func receipt(request string, at time.Duration) hongbao.Receipt {
+	return hongbao.Receipt{Packet: 7, RequestID: request, Time: t0.Add(at)}
+}
+
+// The order is part of what stands in Redis: a build that walks otherwise may give a user more than his limit.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "1", walk.Version)
+	for user, want := range map[string][]int{"u1": {4, 0, 1, 2, 3}, "u2": {4, 2, 1, 3, 0}, "10001": {0, 2, 4, 1, 3}} {
+		require.Equal(t, want, places(t, "rain", user, 5), user)
+	}
+	users := map[int]int{}
+	second := map[[2]int]int{}
+	for i := range 8000 {
+		order := places(t, "rain", fmt.Sprint("u", i), 8)
+		users[order[0]]++
+		second[[2]int{order[0], order[1]}]++
+		sorted := slices.Sorted(slices.Values(order))
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, sorted)
+	}
+	for place, n := range users {
+		require.InDelta(t, 1000, n, 150, "users at home at place %d", place)
+	}
+	require.Len(t, second, 8*7)
+	for way, n := range second {
+		require.InDelta(t, 8000/56, n, 60, "users who go from place %d to %d", way[0], way[1])
+	}
+}
+
+// places is the order of a user, as a walk past empty places shows it.
+func places(t *testing.T, campaign, user string, n int) []int {
+	t.Helper()
+	var w walk.Walk
+	m := walk.NewMemory(n)
+	w.Begin(walk.NewCourse(campaign, n, 1), user, "r")
+	var out []int
+	for range n {
+		out = append(out, w.Ask(m, t0).Place)
+		w.Decided(m, t0, outcome(hongbao.OutcomeSoldOut))
+	}
+	return out
+}
+
+// All places of a generation come before the next one; sold_out is said behind the last.
+func TestPastAllPlaces(t *testing.T) {
+	t.Parallel()
+	p := begin(t, 3, 1)
+	for i := range 6 {
+		require.Equal(t, int64(1+i/3), p.w.Ask(p.m, p.now).Generation)
+		a := outcome(hongbao.OutcomeSoldOut)
+		revision := int64(1)
+		if i >= 1 {
+			revision = 2 // announced while he was under way
+		}
+		v := p.decided(revision, a)
+		if i < 5 {
+			require.Equal(t, walk.Onward, v, i)
+		} else {
+			require.Equal(t, walk.Told, v)
+			require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
+		}
+	}
+	require.Equal(t, p.asks[0].Place, p.asks[3].Place)
+	require.Equal(t, p.asks[2].Place, p.asks[5].Place)
+}
+
+// With one place every answer of the first call is the grab's.
+func TestOnePlace(t *testing.T) {
+	t.Parallel()
+	for _, o := range hongbao.Outcomes() {
+		p := begin(t, 1, 2)
+		a := outcome(o)
+		v := p.decided(1, a)
+		require.Equal(t, o.Final(), v == walk.Told, o)
+		require.Equal(t, o, a.Outcome)
+		require.Equal(t, walk.Ask{Generation: 1}, p.asks[0])
+		require.NotEqual(t, walk.Onward, v)
+	}
+}
+
+// What he holds goes along with the times, and what he holds at the place itself does not: the script sees that.
+func TestHeldGoesAlong(t *testing.T) {
+	t.Parallel()
+	p := begin(t, 2, 3)
+	require.Empty(t, p.w.Held())
+	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut, receipt("a", 0))))
+	require.Equal(t, []time.Time{t0}, p.w.Held())
+	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut, receipt("b", 1), receipt("c", 2))))
+	require.Equal(t, []time.Time{t0.Add(1), t0.Add(2)}, p.w.Held(), "back at the first place, in the next generation")
+	more := outcome(hongbao.OutcomeSoldOut, receipt("a", 0), receipt("d", 3))
+	require.Equal(t, walk.Onward, p.decided(2, more))
+	require.Equal(t, []time.Time{t0, t0.Add(3)}, p.w.Held())
+	require.Empty(t, more.Receipts, "they are no part of an answer")
+}
+
+// A refusal is told when the receipts of all other places were read: one of this request is the answer.
+func TestRefusalHidesNoReceipt(t *testing.T) {
+	t.Parallel()
+	for _, o := range []hongbao.Outcome{hongbao.OutcomeLimitReached, hongbao.OutcomePaused, hongbao.OutcomeEnded} {
+		for _, hold := range []int64{1, 2} {
+			p := begin(t, 3, hold)
+			require.Equal(t, walk.Onward, p.decided(1, outcome(o)))
+			_, v := p.read()
+			require.Equal(t, walk.Onward, v)
+			a, v := p.read(receipt("r0", 0), receipt("r1", 1))
+			require.Equal(t, walk.Told, v)
+			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+			require.Equal(t, []hongbao.Receipt{receipt("r1", 1)}, a.Receipts)
+			require.NotEqual(t, p.asks[0].Place, p.asks[1].Place)
+			require.NotEqual(t, p.asks[0].Place, p.asks[2].Place)
+			require.NotEqual(t, p.asks[1].Place, p.asks[2].Place)
+
+			p = begin(t, 3, hold)
+			require.Equal(t, walk.Onward, p.decided(1, outcome(o)))
+			a, v = p.read(receipt("r3", 3))
+			require.Equal(t, walk.Onward, v, a)
+			a, v = p.read(receipt("r2", 2))
+			require.Equal(t, walk.Told, v)
+			if o == hongbao.OutcomeLimitReached {
+				require.Equal(t, o, a.Outcome)
+				require.Empty(t, a.Receipts)
+			} else {
+				require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome, "as on one shard")
+				require.Equal(t, []hongbao.Receipt{receipt("r2", 2), receipt("r3", 3)}, a.Receipts)
+			}
+		}
+	}
+	p := begin(t, 2, 1)
+	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeEnded)))
+	require.True(t, p.ask().Receipts)
+	frozen := outcome(hongbao.OutcomeFrozen)
+	require.Equal(t, walk.Undecided, p.w.Read(p.m, p.now, frozen), "who may have lost them says nothing")
+	a, v := p.read()
+	require.Equal(t, walk.Told, v)
+	require.Equal(t, hongbao.OutcomeEnded, a.Outcome)
+}
+
+// A place that is not loaded yet, or that has lost the campaign, refuses nobody who comes from another one.
+func TestBehindTheFirstPlace(t *testing.T) {
+	t.Parallel()
+	for from, to := range map[hongbao.Outcome]hongbao.Outcome{
+		hongbao.OutcomeNotStarted: hongbao.OutcomeRefilling, hongbao.OutcomeUnknownCampaign: hongbao.OutcomeFrozen,
+	} {
+		p := begin(t, 2, 1)
+		require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeSoldOut)))
+		a := outcome(from)
+		require.Equal(t, walk.Undecided, p.decided(1, a))
+		require.Equal(t, to, a.Outcome)
+		require.Equal(t, p.asks[1], p.ask(), "the same place again")
+	}
+}
+
+// The home of a campaign alone says that it is not there, also to those who come to another place first.
+func TestUnknownAtTheHomeOnly(t *testing.T) {
+	t.Parallel()
+	m := walk.NewMemory(3)
+	seen := map[int]bool{}
+	for i := range 20 {
+		var w walk.Walk
+		w.Begin(walk.NewCourse("rain", 3, 1), fmt.Sprint("u", i), "r1")
+		a, home := outcome(hongbao.OutcomeUnknownCampaign), w.Place() == 0
+		seen[w.Place()] = true
+		require.Equal(t, home, w.Decided(m, t0, a) == walk.Told)
+		require.Equal(t, home, a.Outcome == hongbao.OutcomeUnknownCampaign)
+	}
+	require.Len(t, seen, 3)
+}
+
+// Remembered places are asked for receipts only, while the lease lasts; what is told at its end is asked once more.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	p := begin(t, 2, 2)
+	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeSoldOut)))
+	require.Equal(t, walk.Told, p.decided(1, outcome(hongbao.OutcomeSoldOut)))
+	next := func(user string) {
+		p.w.Begin(walk.NewCourse("rain", 2, 2), user, "r1")
+		p.asks = nil
+	}
+
+	next("u2")
+	p.now = t0.Add(walk.Lease - 1)
+	_, v := p.read()
+	require.Equal(t, walk.Onward, v)
+	a, v := p.read()
+	require.Equal(t, walk.Told, v)
+	require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
+
+	next("u3")
+	a, v = p.read(receipt("r1", 0))
+	require.Equal(t, walk.Told, v)
+	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+
+	next("u4")
+	_, v = p.read(receipt("r0", 0))
+	require.Equal(t, walk.Onward, v, "the script knows whether he has come to a limit")
+	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeSoldOut, receipt("r0", 0))))
+	require.Len(t, p.w.Held(), 1)
+
+	next("u5")
+	_, v = p.read()
+	require.Equal(t, walk.Onward, v)
+	require.True(t, p.ask().Receipts)
+	p.now = t0.Add(2 * walk.Lease) // before it is answered
+	a = hongbao.Answer{Time: p.now}
+	require.Equal(t, walk.Onward, p.w.Read(p.m, p.now, &a), "nobody knows whether there is a newer generation")
+	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut)), "there is one")
+	require.Equal(t, int64(2), p.ask().Generation)
+}
+
+// The user with one packet is told of it at a remembered place.
+func TestMemoryOfOnePacketEach(t *testing.T) {
+	t.Parallel()
+	p := begin(t, 1, 1)
+	p.m.Emptied(0, 1, t0, 1)
+	a, v := p.read(receipt("other", 0))
+	require.Equal(t, walk.Told, v)
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
+	require.Equal(t, []hongbao.Receipt{receipt("other", 0)}, a.Receipts)
+}

@@ -1,0 +1,201 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const (
+	lease = 3 * time.Second
+	soon  = 60 * time.Second // longer than any wait should take on a busy machine
+)
+
+// fixture is Faults over a real Redis with one shard, a campaign of 1,000 packets and an echo server in the place of
+// Kafka.
+type fixture struct {
+	*Faults
+	t     *testing.T
+	rdb   *redis.Client
+	store *store.Store
+	shard *store.Shard
+	kafka *proxy.Proxy
+	redis *proxy.Proxy
+	crew  *crew
+
+	audits int
+}
+
+// crew are Workers that are no processes.
+type crew struct {
+	mu     sync.Mutex
+	list   []local.Worker
+	onKill func()
+}
+
+func (c *crew) List() []local.Worker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]local.Worker{}, c.list...)
+}
+
+func (c *crew) Kill(number int) error {
+	c.set(number, 0)
+	c.onKill()
+	return nil
+}
+
+func (c *crew) set(number, pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list[number-1].PID = pid
+}
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.Redis(t)
+	f := &fixture{t: t, rdb: server.Client(t), redis: testkit.NewProxy(t, server.Addr), kafka: testkit.NewProxy(t, echo(t)),
+		crew: &crew{list: []local.Worker{{Number: 1, PID: 101}, {Number: 2, PID: 102}}, onKill: func() {}}}
+	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
+	var err error
+	f.store, err = store.Of(f.rdb, space)
+	require.NoError(t, err)
+	f.shard = f.store.Shard(0)
+	require.NoError(t, f.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
+	f.Faults, err = New(Config{Store: f.store, Balance: "balance", Kafka: "kafka", Lease: lease, Workers: f.crew,
+		RedisProxy: f.redis, KafkaProxy: f.kafka, Say: func(s string) { t.Log(s) },
+		Audit: func(context.Context) (string, error) { f.audits++; return "The audit agrees.", nil }})
+	require.NoError(t, err)
+	running(t, f.Run)
+	return f
+}
+
+// running runs a part until the test ends.
+func running(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// echo sends back what comes.
+func echo(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// told waits for a sentence that begins so, and gives it.
+func (f *fixture) told(begin string) (sentence string) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() bool {
+		for _, told := range f.Story() {
+			if strings.HasPrefix(told.Sentence, begin) {
+				sentence = told.Sentence
+				return true
+			}
+		}
+		return false
+	}, "nobody tells: %s", begin)
+	return sentence
+}
+
+// tells waits for a sentence that is told again and again, with other figures.
+func (f *fixture) tells(pattern string) {
+	f.t.Helper()
+	sentence := regexp.MustCompile(pattern)
+	testkit.Eventually(f.t, soon, func() bool {
+		return slices.ContainsFunc(f.Story(), func(told model.Told) bool { return sentence.MatchString(told.Sentence) })
+	}, "nobody tells: %s", pattern)
+}
+
+// client goes by the proxy.
+func (f *fixture) client() *redis.Client {
+	opts := *f.rdb.Options()
+	opts.MaxRetries, opts.Addr = -1, f.redis.Addr
+	rdb := redis.NewClient(&opts)
+	f.t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// grab lets users grab, and gives how many packets each got.
+func (f *fixture) grab(users int) map[string]int {
+	f.t.Helper()
+	cfg := producer.DefaultConfig()
+	cfg.Redis, cfg.Space, cfg.Deployment = f.client(), f.store.Space(), "test"
+	p, err := producer.New(cfg)
+	require.NoError(f.t, err)
+	got := map[string]int{}
+	for u := range users {
+		user := fmt.Sprintf("u%d", u)
+		answer, err := p.Grab(f.t.Context(), &hongbao.Grab{Campaign: "rain", User: user})
+		require.NoError(f.t, err)
+		require.Equal(f.t, hongbao.OutcomeGranted, answer.Outcome)
+		got[user] = len(answer.Receipts)
+	}
+	require.NoError(f.t, p.Close(f.t.Context()))
+	return got
+}
+
+// work runs a worker of a sink until the test ends.
+func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao.Grant) error) {
+	f.t.Helper()
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer = f.client(), f.client(), f.store.Space(), sink, name
+	cfg.Handler = hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
+		errs, err := make([]error, len(grants)), handle(ctx, grants)
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	})
+	cfg.Lease, cfg.Poll, cfg.Block, cfg.Log = lease, 100*time.Millisecond, 100*time.Millisecond, zap.NewNop()
+	c, err := consumer.New(cfg)
+	require.NoError(f.t, err)
+	running(f.t, c.Run)
+}

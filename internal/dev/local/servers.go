@@ -1,0 +1,127 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+const (
+	partitions = 4
+	topicName  = "hongbao.grants"
+)
+
+// Servers are what the deployment talks to. The ledger is a file, and needs none.
+type Servers struct {
+	// Redis and Kafka are the addresses that the configuration names: those of the proxies.
+	Redis, Kafka string
+	Proxies      Proxies
+	// RedisPath is the redis-server that runs; empty: it is miniredis, in this process.
+	RedisPath string
+	// Cluster is Kafka, in this process.
+	Cluster *kfake.Cluster
+
+	direct string // the address of Redis itself
+	redis  *redisServer
+	mini   *miniredis.Miniredis
+	aging  func() // ends the passing of mini's time, and waits for it
+}
+
+// findRedis gives the path of redis-server, or of none. What is to be kept needs one: miniredis forgets.
+func findRedis(kept bool) (string, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil && kept {
+		return "", app.Usage("--data-dir: there is no redis-server on the PATH, and the Redis inside this program keeps " +
+			"nothing: install redis-server (apt-get install redis-server, brew install redis), or leave --data-dir out")
+	}
+	return path, nil
+}
+
+// startServers starts them. What was started is in the answer even after an error.
+func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers, err error) {
+	s = &Servers{RedisPath: redisPath}
+	if redisPath != "" {
+		err = s.startRedis(ctx, f.path)
+	} else if s.mini, err = miniredis.Run(); err == nil {
+		s.mini.Server().SetPreHook(answerInfo(s.mini))
+		s.aging = age(s.mini)
+		err = s.redisBehind(s.mini.Addr())
+	}
+	if err != nil {
+		return s, fmt.Errorf("start Redis: %w", err)
+	}
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topicName), kfake.ListenFn(s.kafkaBehind)}
+	if f.kept {
+		opts = append(opts, kfake.DataDir(filepath.Join(f.path, "kafka")))
+	}
+	if s.Cluster, err = kfake.NewCluster(opts...); err != nil {
+		return s, fmt.Errorf("start the in-process Kafka broker: %w", err)
+	}
+	return s, nil
+}
+
+// answerInfo has miniredis answer INFO about any sections with what little it can tell, where it would refuse; in a
+// transaction, too.
+func answerInfo(mini *miniredis.Miniredis) server.Hook {
+	const known = "clients"
+	return func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd != "INFO" || len(args) == 1 && args[0] == known {
+			return false
+		}
+		mini.Server().Dispatch(c, []string{cmd, known})
+		return true
+	}
+}
+
+// age lets keys expire, which miniredis does not by itself: else a worker that was killed would lead for ever.
+func age(mini *miniredis.Miniredis) (end func()) {
+	const step = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	var aging sync.WaitGroup
+	aging.Go(func() {
+		for retry.Pause(ctx, step) {
+			mini.FastForward(step)
+		}
+	})
+	return func() {
+		cancel()
+		aging.Wait()
+	}
+}
+
+// startRedis starts redis-server and waits until it answers behind its proxy.
+func (s *Servers) startRedis(ctx context.Context, folder string) (err error) {
+	if s.redis, err = startRedis(ctx, s.RedisPath, folder); err != nil {
+		return err
+	}
+	if err := s.redisBehind(s.redis.addr); err != nil {
+		return err
+	}
+	return s.redis.await(ctx, s.Redis)
+}
+
+func (s *Servers) close() error {
+	err := s.Proxies.close()
+	if s.Cluster != nil {
+		s.Cluster.Close()
+	}
+	if s.mini != nil {
+		s.aging()
+		s.mini.Close()
+	}
+	if s.redis != nil {
+		err = errors.Join(err, s.redis.close(redisEnd))
+	}
+	return err
+}

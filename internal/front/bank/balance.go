@@ -1,0 +1,102 @@
+package bank
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// Book is where credits are booked. ledger.Ledger is one. A repeat of a credit changes nothing.
+type Book interface {
+	// Credit books credits and answers each at its place: Conflict for a used key or reference, Permanent for one
+	// that can't be booked. The error of the call concerns all of them.
+	Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error)
+}
+
+// Reader tells what was booked. ledger.Ledger is one.
+type Reader interface {
+	CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error)
+	Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error)
+	AccountBalances(ctx context.Context, account string) ([]payment.AccountBalance, error)
+	Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error)
+	Tokens(ctx context.Context) ([]payment.ClientToken, error)
+}
+
+// Deps is what a Balance works with. All but Wrap are required.
+type Deps struct {
+	Book   Book
+	Reader Reader
+	// Wrap, if not nil, makes what is served of the server's own handler.
+	Wrap func(http.Handler) http.Handler
+	Log  *zap.Logger
+}
+
+// Balance is the balance server. Its methods may be called at once; Run is called once.
+type Balance struct {
+	cfg    Config
+	book   Book
+	reader Reader
+	log    *zap.Logger
+	// strangers is the log of requests without a valid token. It is bounded, for anybody may send them.
+	strangers *zap.Logger
+	tokens    tokens
+	slots     chan struct{}
+
+	handler http.Handler
+
+	mu      sync.Mutex
+	running map[clientKey]bool // keys of credits under way
+}
+
+// NewBalance checks the configuration. It opens nothing.
+func NewBalance(cfg Config, deps Deps) (*Balance, error) {
+	err := cfg.Check()
+	if deps.Book == nil || deps.Reader == nil || deps.Log == nil {
+		err = errors.Join(err, errors.New("Book, Reader and Log are required"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &Balance{
+		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, strangers: web.Sampled(deps.Log), tokens: tokens{source: deps.Reader.Tokens},
+		slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
+	}
+	b.handler, err = b.API().Handler()
+	if err == nil && deps.Wrap != nil {
+		b.handler = deps.Wrap(b.handler)
+	}
+	return b, err
+}
+
+// Run serves until ctx ends, then takes no more, and returns when the requests under way are answered or the drain
+// time is over. ready, if not nil, is called with the address once it listens.
+func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
+	l, err := web.Listen(ctx, b.cfg.Listen, "balance.listen")
+	if err != nil {
+		return err
+	}
+	if ready != nil {
+		ready(l.Addr())
+	}
+	if b.cfg.TLS != nil {
+		l = tls.NewListener(l, b.cfg.TLS)
+	}
+	srv := web.Start(context.WithoutCancel(ctx), l, b.handler, web.Limits{
+		ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout, WriteTimeout: b.cfg.WriteTimeout,
+		IdleTimeout: b.cfg.IdleTimeout, HeaderBytes: b.cfg.HeaderBytes,
+	}, zap.NewStdLog(b.log))
+	select {
+	case err := <-srv.Ended:
+		return err
+	case <-ctx.Done():
+	}
+	return srv.Stop(b.cfg.DrainTimeout, "their callers repeat them with the same keys")
+}

@@ -1,0 +1,249 @@
+package bank
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// newCredit is the body of a credit.
+type newCredit struct {
+	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
+	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
+	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
+}
+
+// newBatch is the body of a batch.
+type newBatch struct {
+	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"Each with its own key."`
+}
+
+// batchCredit is one credit of a batch. One that breaks this gets a problem as its result; the others are booked.
+type batchCredit struct {
+	Key       string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
+	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
+	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
+	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
+}
+
+// Credit is a booked credit as it is answered.
+type Credit struct {
+	Reference string         `json:"reference" doc:"The client's name for the credit."`
+	Account   string         `json:"account" doc:"Who is credited."`
+	Currency  string         `json:"currency" doc:"ISO 4217."`
+	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
+	Created   time.Time      `json:"created_at" doc:"When it was booked."`
+}
+
+func creditOf(c *payment.Credit) Credit {
+	return Credit{c.Reference, c.Account, c.Currency, c.Amount, c.Created}
+}
+
+// credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
+func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) error {
+	o, err := read(w, r, b.cfg.BodyBytes, "", 0)
+	if err == nil {
+		err = only(o, "reference", "account", "currency", "amount")
+	}
+	if err != nil {
+		return err
+	}
+	key, err := readKey(r)
+	if err != nil {
+		return err
+	}
+	c, err := readCredit(o)
+	if err != nil {
+		return err
+	}
+	c.Client, c.Key = client, key
+	if err := b.begin(&c); err != nil {
+		return err
+	}
+	defer b.finish(&c)
+	answers, err := b.book.Credit(r.Context(), []payment.Credit{c})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return err
+	}
+	web.WriteJSON(w, statusOf(&answers[0]), creditOf(&answers[0].Credit))
+	return nil
+}
+
+func statusOf(a *payment.Credited) int {
+	if a.Repeated {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// clientKey is an idempotency key, which is its client's own.
+type clientKey struct{ client, key string }
+
+// begin refuses a key with which another request is under way in this process. Between processes the book's own lock
+// lets the second one wait for the first.
+func (b *Balance) begin(c *payment.Credit) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := clientKey{c.Client, c.Key}
+	if b.running[key] {
+		return &web.Refusal{Code: "in_progress", Detail: "send it again to get its answer", Wait: retryAfter}
+	}
+	b.running[key] = true
+	return nil
+}
+
+func (b *Balance) finish(c *payment.Credit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, clientKey{c.Client, c.Key})
+}
+
+// result is what a batch says of one credit: its status, and the credit or what refuses it.
+type result struct {
+	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
+	Reference string         `json:"reference,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Account   string         `json:"account,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Currency  string         `json:"currency,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Of one that is booked: as that of a Credit."`
+	Created   time.Time      `json:"created_at,omitzero" doc:"Of one that is booked: as that of a Credit."`
+	Code      string         `json:"code,omitempty" doc:"Of one that is refused: as that of a problem."`
+	Detail    string         `json:"detail,omitempty" doc:"Of one that is refused: as that of a problem."`
+}
+
+type batchResults struct {
+	Results []result `json:"results" nullable:"false" doc:"One for each credit, in the same order."`
+}
+
+func failed(err error) result {
+	r := refusalOf(err)
+	return result{Status: web.CodeOf(r.Code).Status, Code: r.Code, Detail: r.Detail}
+}
+
+func booked(a *payment.Credited) result {
+	c := creditOf(&a.Credit)
+	return result{Status: statusOf(a), Reference: c.Reference, Account: c.Account, Currency: c.Currency, Amount: c.Amount,
+		Created: c.Created}
+}
+
+// batch is POST /v1/credits:batch: 200 with a result for each credit, in their order.
+func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) error {
+	o, err := read(w, r, b.cfg.BatchBytes, "credits", b.cfg.BatchCredits)
+	if err == nil {
+		err = only(o, "credits")
+	}
+	if err != nil {
+		return err
+	}
+	list, ok := o["credits"].([]flatjson.Object)
+	if !ok || len(list) == 0 {
+		return web.Refuse("credits_required", "want a list of credits")
+	}
+	results := make([]result, len(list))
+	var credits []payment.Credit
+	var places []int
+	for i := range list {
+		c, err := b.part(list[i], client)
+		if err != nil {
+			results[i] = failed(err)
+			continue
+		}
+		defer b.finish(&c)
+		credits, places = append(credits, c), append(places, i)
+	}
+	var answers []payment.Credited
+	if len(credits) > 0 {
+		answers, err = b.book.Credit(r.Context(), credits)
+	}
+	for i, at := range places {
+		switch {
+		case err != nil:
+			results[at] = failed(err)
+		case answers[i].Err != nil:
+			results[at] = failed(answers[i].Err)
+		default:
+			results[at] = booked(&answers[i])
+		}
+	}
+	web.WriteJSON(w, http.StatusOK, batchResults{results})
+	return nil
+}
+
+// part reads one credit of a client's batch and marks its key as under way.
+func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error) {
+	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
+		return payment.Credit{}, err
+	}
+	c, err := readCredit(o)
+	if err != nil {
+		return c, err
+	}
+	key, _ := o.Text("key")
+	if key == "" {
+		return c, web.Refuse("idempotency_key_required",
+			"each credit needs a key, the same one with every repeat")
+	}
+	if hongbao.CheckID(key) != nil {
+		return c, web.Refuse("idempotency_key_invalid",
+			"a key has 1 to 128 printable ASCII characters without spaces")
+	}
+	c.Client, c.Key = client, key
+	return c, b.begin(&c)
+}
+
+// byReference is GET /v1/credits/{reference}.
+func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client string) error {
+	reference := r.PathValue("reference")
+	if checkReference(reference) != nil {
+		return web.Refuse("reference_invalid",
+			"a reference has 1 to 128 printable ASCII characters without spaces, and is not . or ..")
+	}
+	c, found, err := b.reader.CreditByReference(r.Context(), client, reference)
+	if err != nil {
+		return unread(err)
+	}
+	if !found {
+		return web.Refuse("credit_not_found", "this client has no credit under the reference")
+	}
+	web.WriteJSON(w, http.StatusOK, creditOf(&c))
+	return nil
+}
+
+type accountAnswer struct {
+	Account  string                   `json:"account" doc:"As it was asked for."`
+	Balances []payment.AccountBalance `json:"balances" nullable:"false" doc:"One for each currency, or none."`
+}
+
+// account is GET /v1/accounts/{id}. An account that was never credited has no balances.
+func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) error {
+	id, err := accountID(r)
+	if err != nil {
+		return err
+	}
+	list, err := b.reader.AccountBalances(r.Context(), id)
+	if err != nil {
+		return unread(err)
+	}
+	if list == nil {
+		list = []payment.AccountBalance{}
+	}
+	web.WriteJSON(w, http.StatusOK, accountAnswer{id, list})
+	return nil
+}
+
+func accountID(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if hongbao.CheckID(id) != nil {
+		return "", web.Refuse("account_invalid",
+			"an account has 1 to 128 printable ASCII characters without spaces")
+	}
+	return id, nil
+}

@@ -1,0 +1,25 @@
+// Package bank is an HTTP balance system over the ledger, and the other end of package remote.
+// docs/openapi-balance.yaml is made of its endpoints:
+//
+//	POST /v1/credits                   book one credit; Idempotency-Key in the header
+//	POST /v1/credits:batch             book many; each with its key, each with its own result
+//	GET  /v1/credits                   all credits of the client by reference, in pages
+//	GET  /v1/credits/{reference}       what the client booked under a reference
+//	GET  /v1/accounts/{id}             balances by currency
+//	GET  /v1/accounts/{id}/statement   credits in the order in which they were booked, in pages
+//	GET  /livez                        200 while the process serves; without a token
+//	GET  /readyz                       200 while the ledger answers; without a token
+//
+// A token belongs to a client and has scopes. Keys and references are the client's own. The tokens are the ledger's,
+// read again every second.
+//
+// It keeps the codes of the IETF's Idempotency-Key draft: 400 without a key, 409 while the first request with the key
+// is under way, 422 when the key comes with another payload. Keys are kept for ever.
+//
+// What it refuses, in this order: a method that does not exist (405); a missing or wrong token (401), one without the
+// scope (403); too many requests at once (503); a path that does not exist (404), also one that a client or a proxy
+// would rewrite: nothing is redirected; another content type or an encoding (415); a body above its bound (413); what
+// is not one flat JSON object with exactly the known names, each once (400); ids, currencies and amounts out of range
+// (400). An error is a problem of package web; it repeats nothing of the request. Slow senders are cut off by
+// timeouts.
+package bank

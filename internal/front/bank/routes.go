@@ -1,0 +1,232 @@
+package bank
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// codes are those that only this package answers.
+var codes = web.AddCodes(map[string]web.Code{
+	"reference_invalid":       {Status: http.StatusBadRequest, Title: "This can't be a reference"},
+	"account_invalid":         {Status: http.StatusBadRequest, Title: "This can't be an account"},
+	"currency_invalid":        {Status: http.StatusBadRequest, Title: "This is no currency"},
+	"idempotency_key_invalid": {Status: http.StatusBadRequest, Title: "This can't be an Idempotency-Key"},
+	"credits_required":        {Status: http.StatusBadRequest, Title: "The body has no list of credits"},
+	"too_many_credits":        {Status: http.StatusBadRequest, Title: "The list has too many credits"},
+	"unknown_parameter":       {Status: http.StatusBadRequest, Title: "A parameter is not known, or comes twice"},
+	"limit_invalid":           {Status: http.StatusBadRequest, Title: "A page can't have this many"},
+	"after_invalid":           {Status: http.StatusBadRequest, Title: "No page begins there"},
+	"credit_not_found":        {Status: http.StatusNotFound, Title: "Nothing is booked under the reference"},
+	"in_progress":             {Status: http.StatusConflict, Title: "A request with the same key is under way"},
+	"reference_reused":        {Status: http.StatusUnprocessableEntity, Title: "The reference was used for another credit"},
+	"credit_refused":          {Status: http.StatusUnprocessableEntity, Title: "This credit can't be booked"},
+	"fund_exhausted": {Status: http.StatusServiceUnavailable,
+		Title: "Nothing was booked: the client's fund does not cover it"},
+	"credit_unknown": {Status: http.StatusInternalServerError, Title: "The credit may or may not have been booked"},
+})
+
+// API is what the server answers.
+func (b *Balance) API() *web.API {
+	return &web.API{
+		Title: "Hongbao balance API",
+		Description: "What `hongbao balance` serves, and what `settlement.kind: remote` expects of a balance system. " +
+			"See docs/remote-balance.md. Amounts are integers in minor units. A token is a client's: keys and references are " +
+			"the client's own, and what it credits comes from its fund. Keys are kept permanently: a repeat with the same key gets " +
+			"the first answer.",
+		Pages: "docs/api-balance.md and /openapi.json list the paths", Listener: "balance.listen",
+		Schemes:   map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "A client's token."}},
+		Endpoints: b.endpoints(), AnswerTime: b.cfg.HandleTimeout, Log: b.log,
+		Unknown: func(r *http.Request) error {
+			_, err := b.authenticate(r)
+			return err
+		},
+	}
+}
+
+// creditCodes are those of what can be wrong with a credit.
+var creditCodes = []string{"reference_invalid", "account_invalid", "currency_invalid", "amount_not_integer_minor_units",
+	"amount_out_of_range", "idempotency_key_required", "idempotency_key_invalid", "idempotency_key_reused", "in_progress",
+	"reference_reused", "credit_refused", "fund_exhausted", "credit_unknown"}
+
+func (b *Balance) endpoints() []web.Endpoint {
+	account, pages := pathParam("id", "The account."), []string{"unknown_parameter", "limit_invalid", "after_invalid"}
+	health := web.Endpoint{Method: http.MethodGet, Answer: healthAnswer{}}
+	alive, ready := health, health
+	alive.Path, alive.ID, alive.Summary, alive.Do = "/livez", "alive", "Whether the process serves; for probes", b.alive
+	ready.Path, ready.ID, ready.Summary, ready.Do = "/readyz", "ready", "Whether the ledger answers; for probes", b.ready
+	ready.Codes = []string{"unavailable"}
+	return []web.Endpoint{
+		b.forClients(payment.ScopeCredit, b.credit, web.Endpoint{
+			Method: http.MethodPost, Path: "/v1/credits", ID: "credit", Summary: "Book one credit, out of the client's fund",
+			Description: "201 says that it was booked now, 200 that it was before: the first answer.",
+			Params:      []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
+			Codes: slices.Concat(web.BodyCodes, creditCodes),
+		}),
+		b.forClients(payment.ScopeCredits, b.credits, web.Endpoint{
+			Method: http.MethodGet, Path: "/v1/credits", ID: "credits",
+			Summary: "All credits of the client in the order of their references, in pages",
+			Description: "For an audit from the remote's side. Pages that are read one behind the other have all that was " +
+				"booked before the first one was asked for; of what is booked meanwhile they may have some.",
+			Params: []*huma.Param{limitParam(), queryParam("after", "What the page before said in next, or any reference to "+
+				"begin behind, as prod:spring: for one campaign's.", web.IDSchema())},
+			Answer: creditList{}, Codes: pages,
+		}),
+		b.forClients(payment.ScopeCredit, b.batch, web.Endpoint{
+			Method: http.MethodPost, Path: "/v1/credits:batch", ID: "credit-batch",
+			Summary:     "Book many credits, each with its own key and its own result",
+			Description: "There is a result for each credit, in the same order. It says what the credit alone would have got.",
+			Body:        newBatch{}, Answer: batchResults{},
+			Codes: slices.Concat(web.BodyCodes, []string{"credits_required", "too_many_credits"}),
+		}),
+		b.forClients(payment.ScopeCredits, b.byReference, web.Endpoint{
+			Method: http.MethodGet, Path: "/v1/credits/{reference}", ID: "credit-by-reference",
+			Summary: "What the client booked under a reference", Params: []*huma.Param{pathParam("reference", "The reference.")},
+			Answer: Credit{}, Codes: []string{"reference_invalid", "credit_not_found"},
+		}),
+		b.forClients(payment.ScopeAccounts, b.account, web.Endpoint{
+			Method: http.MethodGet, Path: "/v1/accounts/{id}", ID: "account",
+			Summary: "Balances of an account, by currency; none if it was never credited", Params: []*huma.Param{account},
+			Answer: accountAnswer{}, Codes: []string{"account_invalid"},
+		}),
+		b.forClients(payment.ScopeAccounts, b.statement, web.Endpoint{
+			Method: http.MethodGet, Path: "/v1/accounts/{id}/statement", ID: "statement",
+			Summary: "Credits of an account in one currency in the order in which they were booked, in pages",
+			Description: "Lines are numbered 1, 2, 3, ... without a gap, also while others credit the account. Who reads on " +
+				"behind the last line that he has read misses none.",
+			Params: []*huma.Param{account, currencyParam(), limitParam(), queryParam("after",
+				"What the page before said in next.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)})},
+			Answer: statement{}, Codes: slices.Concat(pages, []string{"account_invalid", "currency_invalid"}),
+		}),
+		alive, ready,
+	}
+}
+
+// forClients is an endpoint for tokens with the scope. do gets the client whose token came.
+func (b *Balance) forClients(
+	scope payment.Scope, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
+) web.Endpoint {
+	e.Security, e.Roles = []string{"token"}, []string{string(scope)}
+	e.Codes = slices.Concat([]string{"forbidden", "busy", "unavailable"}, e.Codes)
+	e.Do = func(w http.ResponseWriter, r *http.Request) error {
+		log := b.strangers
+		token, err := b.authenticate(r)
+		if err == nil {
+			log = b.log.With(zap.String("client", token.Client))
+			err = b.admit(w, r, token, scope, do)
+		}
+		if err != nil { // clients are few and known, and a refusal is about money: each is logged at level info
+			web.Fail(w, r, log, zap.InfoLevel, refusalOf(err))
+		}
+		return nil
+	}
+	return e
+}
+
+var errBusy = errors.New("balance.in_flight requests are under way")
+
+// admit checks scope and room, before anything of the request's body is read.
+func (b *Balance) admit(w http.ResponseWriter, r *http.Request, token *payment.ClientToken, scope payment.Scope,
+	do func(w http.ResponseWriter, r *http.Request, client string) error,
+) error {
+	if !slices.Contains(token.Scopes, scope) {
+		return web.Refuse("forbidden", "the token is not good for this; it needs scope "+string(scope))
+	}
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+		return do(w, r, token.Client)
+	default:
+		return &web.Refusal{Code: "busy", Detail: "too many requests are under way; come back", Wait: retryAfter, Cause: errBusy}
+	}
+}
+
+func (b *Balance) authenticate(r *http.Request) (*payment.ClientToken, error) {
+	valid, err := b.tokens.current(r.Context())
+	if err != nil {
+		return nil, unread(err)
+	}
+	token := web.Bearer(r)
+	sum := sha256.Sum256([]byte(token))
+	// What a look-up by the hash takes tells nothing of the token.
+	known := valid.byHash[hex.EncodeToString(sum[:])]
+	if known == nil || token == "" {
+		return nil, web.Refuse("unauthorized", "send a token that is valid here as Authorization: Bearer ...")
+	}
+	return known, nil
+}
+
+// How long a caller waits who may try again, and one whose fund a person has to fill.
+const (
+	retryAfter = time.Second
+	fundWait   = 10 * time.Second
+)
+
+// unread is the answer to a question that the book could not be asked.
+func unread(err error) error {
+	return &web.Refusal{Code: "unavailable", Detail: "the ledger did not answer; ask again", Wait: retryAfter, Cause: err}
+}
+
+// refusalOf gives what an error says to the caller. The class of one that comes from the book says what he has to do.
+func refusalOf(err error) *web.Refusal {
+	var refused *web.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, payment.ErrKeyReused):
+		return &web.Refusal{Code: "idempotency_key_reused", Cause: err,
+			Detail: "the key was used for another credit; a new credit needs a new key"}
+	case errors.Is(err, payment.ErrReferenceReused):
+		return &web.Refusal{Code: "reference_reused", Cause: err,
+			Detail: "the reference was used for another credit; GET it to see which"}
+	case errors.Is(err, payment.ErrFundExhausted):
+		return &web.Refusal{Code: "fund_exhausted", Cause: err, Wait: fundWait,
+			Detail: "once the client's fund is filled, send the same request again"}
+	}
+	switch hongbao.ClassOf(err) {
+	case hongbao.ClassTransient:
+		return &web.Refusal{Code: "unavailable", Detail: "nothing was booked; send the same request again", Wait: retryAfter,
+			Cause: err}
+	case hongbao.ClassPermanent:
+		return &web.Refusal{Code: "credit_refused", Detail: "the account's balance would be out of range", Cause: err}
+	case hongbao.ClassConflict, hongbao.ClassBroken, hongbao.ClassUnknown:
+	}
+	return &web.Refusal{Code: "credit_unknown", Detail: "send the same request with the same key again", Cause: err}
+}
+
+func pathParam(name, description string) *huma.Param {
+	return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: web.IDSchema()}
+}
+
+func queryParam(name, description string, schema *huma.Schema) *huma.Param {
+	return &huma.Param{Name: name, In: "query", Description: description, Schema: schema}
+}
+
+func limitParam() *huma.Param {
+	least, most := 1.0, float64(maxPage)
+	return queryParam("limit", "How many a page has at most.", &huma.Schema{Type: huma.TypeInteger, Minimum: &least,
+		Maximum: &most, Default: defaultPage})
+}
+
+func currencyParam() *huma.Param {
+	p := queryParam("currency", "ISO 4217.", &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Z]{3}$"})
+	p.Required = true
+	return p
+}
+
+func keyParam() *huma.Param {
+	return &huma.Param{Name: "Idempotency-Key", In: "header", Required: true, Example: `"prod:spring:17"`,
+		Description: "A quoted string, as in the IETF draft, or the bare text: 1 to 128 printable ASCII characters without " +
+			"spaces, quotes and backslashes.",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^("[!#-\[\]-~]{1,128}"|[!#-\[\]-~]{1,128})$`}}
+}

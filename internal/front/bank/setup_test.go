@@ -1,0 +1,229 @@
+package bank
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memBook is what the ledger does, in memory. err, if set, is what it answers; hold, if set, keeps it from answering.
+type memBook struct {
+	mu      sync.Mutex
+	credits []payment.Credit
+	tokens  []payment.ClientToken
+	asked   int // for the tokens
+	err     error
+	hold    chan struct{}
+	began   chan struct{}
+}
+
+func (m *memBook) Credit(_ context.Context, credits []payment.Credit) ([]payment.Credited, error) {
+	if m.hold != nil {
+		m.began <- struct{}{}
+		<-m.hold
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]payment.Credited, len(credits))
+	for i, c := range credits {
+		out[i] = m.one(c)
+	}
+	return out, m.err
+}
+
+func (m *memBook) one(c payment.Credit) payment.Credited {
+	for _, has := range m.credits {
+		if has.Client != c.Client {
+			continue
+		}
+		same := has
+		same.Created = c.Created
+		switch {
+		case same == c:
+			return payment.Credited{Credit: has, Repeated: true}
+		case has.Key == c.Key:
+			return payment.Credited{Err: hongbao.Errorf(hongbao.ClassConflict, "%w", payment.ErrKeyReused)}
+		case has.Reference == c.Reference:
+			return payment.Credited{Err: hongbao.Errorf(hongbao.ClassConflict, "%w", payment.ErrReferenceReused)}
+		}
+	}
+	if c.Account == "full" {
+		return payment.Credited{Err: hongbao.Errorf(hongbao.ClassPermanent, "too much")}
+	}
+	if c.Account == "poor" {
+		return payment.Credited{Err: hongbao.Errorf(hongbao.ClassTransient, "%w", payment.ErrFundExhausted)}
+	}
+	c.Created = time.UnixMilli(1_700_000_000_000 + int64(len(m.credits))).UTC()
+	m.credits = append(m.credits, c)
+	return payment.Credited{Credit: c}
+}
+
+func (m *memBook) CreditByReference(_ context.Context, client, reference string) (payment.Credit, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.credits, func(c payment.Credit) bool { return c.Client == client && c.Reference == reference })
+	if i < 0 {
+		return payment.Credit{}, false, m.err
+	}
+	return m.credits[i], true, m.err
+}
+
+func (m *memBook) AccountBalances(_ context.Context, account string) ([]payment.AccountBalance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := payment.AccountBalance{Currency: "CNY"}
+	for _, c := range m.credits {
+		if c.Account == account {
+			b.Balance, b.Credits = b.Balance+c.Amount, b.Credits+1
+		}
+	}
+	if b.Credits == 0 {
+		return nil, m.err
+	}
+	return []payment.AccountBalance{b}, m.err
+}
+
+func (m *memBook) Statement(_ context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []payment.StatementLine
+	number := int64(0)
+	for _, c := range m.credits {
+		if c.Account != page.Account || c.Currency != page.Currency {
+			continue
+		}
+		if number++; number > page.After && len(list) < page.Limit {
+			list = append(list, payment.StatementLine{Number: number, Credit: c})
+		}
+	}
+	return list, m.err
+}
+
+func (m *memBook) Credits(_ context.Context, page payment.CreditPage) ([]payment.Credit, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(m.credits), func(c payment.Credit) bool {
+		return c.Client != page.Client ||
+			c.Reference <= page.After
+	})
+	slices.SortFunc(list, func(a, b payment.Credit) int { return strings.Compare(a.Reference, b.Reference) })
+	return list[:min(page.Limit, len(list))], m.err
+}
+
+func (m *memBook) Tokens(context.Context) ([]payment.ClientToken, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	return m.tokens, m.err
+}
+
+// token makes a token of the book, with all scopes or with those given.
+func (m *memBook) token(client, token string, scopes ...payment.Scope) {
+	if scopes == nil {
+		scopes = []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}
+	}
+	sum := sha256.Sum256([]byte(token))
+	m.tokens = append(m.tokens, payment.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes})
+}
+
+// Tokens of clients c1 and c2.
+const (
+	testToken    = "a-token-of-the-tests"
+	theirToken   = "a-token-of-client-c2"
+	writingToken = "a-token-to-book-with"
+	lookingToken = "a-token-for-one's-own-credits"
+	readingToken = "a-token-to-read-accounts"
+)
+
+func testConfig() Config {
+	return Config{
+		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
+		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second,
+		DrainTimeout: 5 * time.Second,
+		HeaderBytes:  8 << 10, BodyBytes: 4 << 10, BatchBytes: 64 << 10, BatchCredits: 20, InFlight: 16,
+	}
+}
+
+// server is a balance server that runs.
+type server struct {
+	*memBook
+	url  string
+	logs *observer.ObservedLogs
+	stop func() // and wait
+}
+
+func setup(t *testing.T, change ...func(*Config)) *server {
+	t.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := &server{memBook: &memBook{}, logs: logs}
+	cfg := testConfig()
+	for _, f := range change {
+		f(&cfg)
+	}
+	s.token("c1", testToken)
+	s.token("c2", theirToken)
+	s.token("c1", writingToken, payment.ScopeCredit)
+	s.token("c1", lookingToken, payment.ScopeCredits)
+	s.token("c1", readingToken, payment.ScopeAccounts)
+	b, err := NewBalance(cfg, Deps{Book: s.memBook, Reader: s.memBook, Log: zap.New(core)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
+	go func() { ended <- b.Run(ctx, func(a net.Addr) { ready <- a }) }()
+	s.url = "http://" + (<-ready).String()
+	s.stop = sync.OnceFunc(func() { cancel(); require.NoError(t, <-ended) })
+	t.Cleanup(s.stop)
+	return s
+}
+
+type (
+	reply = webtest.Answer
+	tweak = webtest.Tweak
+)
+
+var as, header = webtest.As, webtest.Header
+
+// call sends one request, as it should be but for the tweaks, on a connection of its own.
+func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) *reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPost {
+		req.Header.Set("Idempotency-Key", `"k1"`)
+	}
+	for _, f := range tweaks {
+		f(req)
+	}
+	a, err := webtest.Send(req)
+	require.NoError(t, err)
+	return a
+}
+
+func (s *server) booked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.credits)
+}
+
+const good = `{"reference":"r1","account":"u1","currency":"CNY","amount":100}`

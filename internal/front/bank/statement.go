@@ -1,0 +1,125 @@
+package bank
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// Bounds of a page.
+const (
+	defaultPage = 100
+	maxPage     = 1_000
+)
+
+// line is one of a statement.
+type line struct {
+	Number int64  `json:"number" minimum:"1" doc:"Counts the credits of this account and currency."`
+	Client string `json:"client" doc:"Whose reference it is."`
+	Credit
+}
+
+// statement is a page of an account's credits in one currency.
+type statement struct {
+	Account  string `json:"account" doc:"As it was asked for."`
+	Currency string `json:"currency" doc:"As it was asked for."`
+	Credits  []line `json:"credits" nullable:"false" doc:"In the order in which they were booked."`
+	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
+}
+
+// statement is GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after: of the last page it
+// is where later credits will be found.
+func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) error {
+	page := payment.StatementPage{}
+	var err error
+	if page.Account, err = accountID(r); err != nil {
+		return err
+	}
+	query, limit, err := readPage(r, "currency", "limit", "after")
+	if err != nil {
+		return err
+	}
+	page.Limit, page.Currency = limit, query.Get("currency")
+	if hongbao.CheckCurrency(page.Currency) != nil {
+		return web.Refuse("currency_invalid",
+			"a statement is of one currency: want ?currency=, three capital letters")
+	}
+	if query.Has("after") {
+		if page.After, err = strconv.ParseInt(query.Get("after"), 10, 64); err != nil || page.After < 0 {
+			return web.Refuse("after_invalid", `want what the page before said in "next"`)
+		}
+	}
+	list, err := b.reader.Statement(r.Context(), page)
+	if err != nil {
+		return unread(err)
+	}
+	answer := statement{Account: page.Account, Currency: page.Currency, Credits: make([]line, len(list)), Next: page.After}
+	for i := range list {
+		answer.Credits[i] = line{list[i].Number, list[i].Client, creditOf(&list[i].Credit)}
+		answer.Next = list[i].Number
+	}
+	web.WriteJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// creditList is a page of a client's credits.
+type creditList struct {
+	Credits []Credit `json:"credits" nullable:"false" doc:"In the order of their references."`
+	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
+}
+
+// credits is GET /v1/credits?limit=&after=: the client's own, in the order of their references. "next" is there when
+// there may be more; it goes into after, which may be any reference, booked or not.
+func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string) error {
+	query, limit, err := readPage(r, "limit", "after")
+	if err != nil {
+		return err
+	}
+	page := payment.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
+	if query.Has("after") && checkReference(page.After) != nil {
+		return web.Refuse("after_invalid",
+			`want what the page before said in "next", or another reference`)
+	}
+	list, err := b.reader.Credits(r.Context(), page)
+	if err != nil {
+		return unread(err)
+	}
+	answer := creditList{Credits: make([]Credit, len(list))}
+	for i := range list {
+		answer.Credits[i] = creditOf(&list[i])
+	}
+	if len(list) == page.Limit {
+		answer.Next = list[len(list)-1].Reference
+	}
+	web.WriteJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// readPage reads the parameters, each of which may come once, and the limit.
+func readPage(r *http.Request, names ...string) (query url.Values, limit int, err error) {
+	query, err = url.ParseQuery(r.URL.RawQuery)
+	for name, values := range query {
+		if !slices.Contains(names, name) || len(values) != 1 {
+			err = errors.New("it is not known, or comes twice")
+		}
+	}
+	if err != nil {
+		return nil, 0, web.Refuse("unknown_parameter", "there are "+strings.Join(names,
+			", ")+", each once")
+	}
+	limit = defaultPage
+	if query.Has("limit") {
+		limit, err = strconv.Atoi(query.Get("limit"))
+		if err != nil || limit < 1 || limit > maxPage {
+			return nil, 0, web.Refuse("limit_invalid", "want a limit of 1 to "+strconv.Itoa(maxPage))
+		}
+	}
+	return query, limit, nil
+}

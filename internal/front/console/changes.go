@@ -1,0 +1,187 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+)
+
+// changeRoutes are what the buttons do.
+func (c *Console) changeRoutes(mux *http.ServeMux) {
+	mux.Handle("POST /create", c.allow(access.CreateCampaign, c.create))
+	mux.Handle("POST /campaigns/{id}/load", c.allow(access.LoadCampaign, c.load))
+	mux.Handle("POST /campaigns/{id}/pause", c.allow(access.PauseCampaign, c.turnCampaign(true)))
+	mux.Handle("POST /campaigns/{id}/resume", c.allow(access.ResumeCampaign, c.turnCampaign(false)))
+	mux.Handle("POST /campaigns/{id}/top-ups", c.allow(access.TopUpCampaign, c.topUp))
+	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
+	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
+	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue", c.actions.Requeue)))
+	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop", c.actions.Drop)))
+	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
+	mux.Handle("POST /replays", c.allow(access.Replay, c.replay))
+	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
+}
+
+// turned is where a page goes on after a campaign or a sink was paused or resumed.
+func turned(to string, pause bool) string {
+	if pause {
+		return to + "?done=paused"
+	}
+	return to + "?done=resumed"
+}
+
+func turnAction(pause bool) access.Action {
+	if pause {
+		return access.PauseCampaign
+	}
+	return access.ResumeCampaign
+}
+
+// hidden records that somebody asked for what is of a campaign that is none of his.
+func (c *Console) hidden(r *http.Request, a access.Action, campaign string) {
+	c.actions.Denied(r.Context(), a, campaign, access.ErrNotInScope)
+}
+
+// campaignOf gives the campaign of the path, if the caller may see it.
+func (c *Console) campaignOf(
+	w http.ResponseWriter, r *http.Request, who *access.Caller, a access.Action,
+) (string, bool) {
+	id := r.PathValue("id")
+	err := hongbao.CheckCampaignID(id)
+	if err == nil && who.Sees(id) {
+		return id, true
+	}
+	if err == nil {
+		c.hidden(r, a, id)
+	}
+	c.failed(w, r, fmt.Errorf("campaign %.40q: %w", id, model.ErrNotFound))
+	return "", false
+}
+
+func (c *Console) turnCampaign(pause bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+		id, ok := c.campaignOf(w, r, who, turnAction(pause))
+		if !ok {
+			return
+		}
+		if err := c.actions.TurnCampaign(r.Context(), who, id, pause); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		http.Redirect(w, r, turned("/campaigns/"+id, pause), http.StatusSeeOther) //nolint:gosec // id was checked
+	}
+}
+
+// topUp adds packets to a campaign. Amounts are minor units, as everywhere else where somebody gives one.
+func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	id, ok := c.campaignOf(w, r, who, access.TopUpCampaign)
+	if !ok {
+		return
+	}
+	var errs []error
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(strings.TrimSpace(r.PostFormValue(name)), 10, 64)
+		errs = append(errs, err)
+		return n
+	}
+	o := app.TopUpForm{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
+		Why: strings.TrimSpace(r.PostFormValue("why")), Packets: number("packets"),
+		Total: hongbao.Amount(number("total")), Expect: hongbao.Amount(number("expect"))}
+	if errors.Join(errs...) != nil || o.Why == "" || o.Packets < 1 {
+		c.fail(w, r, http.StatusBadRequest, "A top-up needs packets, a total in minor units and a reason.")
+		return
+	}
+	c.startJob(w, r, who, Job{What: "Top-up of " + id, Campaign: id}, func(ctx context.Context, j *Job) (err error) {
+		j.Text, err = c.actions.TopUp(ctx, who, o)
+		return err
+	})
+}
+
+func (c *Console) turnSink(pause bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+		if err := c.actions.TurnSink(r.Context(), who, r.PathValue("sink"), pause); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		http.Redirect(w, r, turned("/sinks", pause), http.StatusSeeOther)
+	}
+}
+
+// startJob begins a job, and goes to its page when it has ended or takes long.
+func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
+	do func(context.Context, *Job) error) {
+	if err := c.beginJob(w, r, who, want, do); err != nil {
+		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+	}
+}
+
+// beginJob is startJob, but answers nothing when it gives an error: no job has begun.
+func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
+	do func(context.Context, *Job) error) error {
+	want.By = who.Key
+	j, err := c.jobs.start(want, func(ctx context.Context, j *Job) error {
+		return do(access.As(ctx, who.Actor("")), j)
+	})
+	if err != nil {
+		return err
+	}
+	c.jobs.wait(r.Context(), j)
+	http.Redirect(w, r, "/jobs/"+strconv.Itoa(j.ID), http.StatusSeeOther)
+	return nil
+}
+
+// job shows one.
+func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	if _, ok := c.viewOf(r.URL.Path, who); !ok {
+		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
+		return
+	}
+	c.watchable(w, r, who)
+}
+
+// replay delivers grants again.
+func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	o := app.ReplayForm{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
+		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
+		DryRun: r.PostFormValue("dry") != ""}
+	switch {
+	case o.Name == "" || o.To == "":
+		c.fail(w, r, http.StatusBadRequest, "A replay needs a name and where it goes.")
+		return
+	case !inScope(who, o.Campaign):
+		c.actions.Denied(r.Context(), access.Replay, o.Campaign, who.Check(access.Replay, o.Campaign))
+		c.fail(w, r, http.StatusForbidden, nameOne)
+		return
+	case o.Campaign != "" && hongbao.CheckCampaignID(o.Campaign) != nil:
+		c.fail(w, r, http.StatusBadRequest, badCampaign)
+		return
+	}
+	what := "Replay " + o.Name + " to " + o.To
+	if o.DryRun {
+		what = "Dry run: " + what
+	}
+	c.startJob(w, r, who, Job{What: what}, func(ctx context.Context, j *Job) (err error) {
+		j.Text, err = c.actions.Replay(ctx, who, o)
+		return err
+	})
+}
+
+// audit compares Redis, ledger and topic, or goes to the audit that runs.
+func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
+		j.Audit, err = c.actions.Audit(ctx, who)
+		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
+			err = errors.Join(err, errors.New("the audit found differences"))
+		}
+		return err
+	})
+}

@@ -1,0 +1,42 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
+)
+
+// Authority says who calls. access.Authority is one; its errors are access.ErrUnauthorized, or those of the ledger.
+type Authority interface {
+	Identify(ctx context.Context, key string) (access.Caller, error)
+	StartSession(ctx context.Context, key string, lasts time.Duration) (session string, err error)
+	Session(ctx context.Context, session string) (access.Caller, error)
+	EndSession(ctx context.Context, session string) error
+}
+
+// Deps are what a Console works with.
+type Deps struct {
+	Source    Source
+	Actions   Actions
+	Authority Authority
+	Log       *zap.Logger
+	// Faults are those of a development server; nil everywhere else.
+	Faults Faults
+	// Deployment is the deployment's id.
+	Deployment string
+	// TLS: the listener is reached by TLS, so the cookie is for TLS only.
+	TLS bool
+}
+
+func (d *Deps) check(cfg *configs.Console) error {
+	err := cfg.Check()
+	if d.Source == nil || d.Actions == nil || d.Authority == nil || d.Log == nil || d.Deployment == "" {
+		err = errors.Join(err, errors.New("Source, Actions, Authority, Log and Deployment are required"))
+	}
+	return err
+}

@@ -1,0 +1,207 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+// Console is the pages. Its methods may be called at once; Run is called once.
+type Console struct {
+	cfg        configs.Console
+	source     Source
+	actions    Actions
+	faults     Faults // nil: there are none
+	authority  Authority
+	log        *zap.Logger
+	tls        bool
+	deployment string
+	pages      *template.Template
+	poller     *poller
+	jobs       *jobs
+	handler    http.Handler
+}
+
+// New checks the configuration. Nothing runs before Run.
+func New(cfg configs.Console, deps Deps) (*Console, error) {
+	if err := deps.check(&cfg); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	pages, err := template.New("").Funcs(texts).ParseFS(templateFiles, "templates/*.html")
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
+	}
+	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, faults: deps.Faults,
+		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, pages: pages,
+		poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
+	c.handler = c.routes()
+	return c, nil
+}
+
+// Run reads what is watched until ctx ends. Then it ends every stream and every job, and returns.
+func (c *Console) Run(ctx context.Context) error {
+	defer c.jobs.close()
+	c.poller.run(ctx)
+	return nil
+}
+
+// ServeHTTP answers a request for a page.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// policy lets a page load what this server has, and nothing else from anywhere.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// maxForm bounds the body of a form.
+const maxForm = 64 << 10
+
+// routes are all pages. Those that change something come from this site only: http.CrossOriginProtection.
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	static, err := fs.Sub(staticFiles, "static")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	mux.Handle("GET /static/", http.StripPrefix("/static/", cached(http.FileServerFS(static))))
+	mux.HandleFunc("GET /login", c.loginPage)
+	mux.HandleFunc("POST /login", c.login)
+	mux.HandleFunc("POST /logout", c.logout)
+	mux.Handle("GET /events", c.allow(access.ReadCampaigns, c.events))
+	c.pageRoutes(mux)
+	c.changeRoutes(mux)
+	if c.faults != nil {
+		c.faultRoutes(mux)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusNotFound, "There is no such page.")
+	})
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusForbidden, "This request came from another site.")
+	}))
+	inner := protection.Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if !strings.HasPrefix(r.URL.Path, "/static/") {
+			h.Set("Cache-Control", "no-store")
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// cached lets a browser keep what never changes in this build for as long as an operator may wait for a new one.
+func cached(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=300")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// page is what every template gets.
+type page struct {
+	Title, Path string
+	Caller      *access.Caller
+	ReadOnly    bool
+	Faults      bool // there is a page of them
+	Error, Done string
+	View        any
+}
+
+// May tells a template whether to show a button.
+func (p page) May(a access.Action) bool {
+	return p.Caller != nil && !p.ReadOnly && p.Caller.May(a) == nil
+}
+
+// Sees tells a template whether to link a page.
+func (p page) Sees(a access.Action) bool { return p.Caller != nil && p.Caller.May(a) == nil }
+
+// render makes a template's text.
+func (c *Console) render(name string, p page) (string, error) {
+	var b bytes.Buffer
+	if err := c.pages.ExecuteTemplate(&b, name, p); err != nil {
+		return "", hongbao.Errorf(hongbao.ClassBroken, "make page %s: %w", name, err)
+	}
+	return b.String(), nil
+}
+
+// show answers with a page.
+func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	p.ReadOnly, p.Faults = c.cfg.ReadOnly, c.faults != nil
+	if p.Path == "" {
+		p.Path = r.URL.Path
+	}
+	text, err := c.render(name, p)
+	if err != nil {
+		c.log.Error("a page of the console can't be made", zap.Error(err))
+		http.Error(w, "This page can't be made. The log of the server says why.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // who has gone does not read it
+}
+
+// fail answers with a page that says what is wrong.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
+	p := page{Title: http.StatusText(status), Error: text}
+	if who, err := c.callerOf(r); err == nil {
+		p.Caller = &who
+	}
+	c.show(w, r, status, "message", p)
+}
+
+// failed answers for an error of a Source or of Actions.
+func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
+	c.fail(w, r, statusOf(err), c.explain(err))
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, model.ErrNotFound):
+		return http.StatusNotFound
+	case hongbao.ClassOf(err) == hongbao.ClassPermanent, hongbao.ClassOf(err) == hongbao.ClassConflict:
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable
+}
+
+// maxExplained bounds an error on a page, in bytes.
+const maxExplained = 1000
+
+// explain is an error as a person reads it. The log has it too, since the page goes.
+func (c *Console) explain(err error) string {
+	c.log.Info("a page of the console met an error", zap.Error(err))
+	text := err.Error()
+	if len(text) > maxExplained {
+		text = strings.ToValidUTF8(text[:maxExplained], "") + "..."
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
+}

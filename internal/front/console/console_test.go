@@ -1,0 +1,450 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
+)
+
+var pagePaths = []string{"/", "/campaigns/rain", "/sinks", "/jobs", "/letters", "/letters/kafka/0/1-1", "/quarantine",
+	"/quarantine/7", "/trail?campaign=rain&user=u1", "/journal"}
+
+func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	for _, path := range pagePaths {
+		w := f.ask(t, "", path, nil)
+		require.Equal(t, http.StatusSeeOther, w.Code, path)
+		require.Equal(t, "/login?to="+url.QueryEscape(path), w.Header().Get("Location"))
+		w = f.ask(t, "viewer", path, nil)
+		require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+		require.Equal(t, policy, w.Header().Get("Content-Security-Policy"))
+		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+		require.NotContains(t, w.Body.String(), "<no value>")
+		require.Equal(t, http.StatusForbidden, f.ask(t, "gateway", path, nil).Code, "a gateway's key opens no page")
+	}
+	require.Equal(t, http.StatusUnauthorized, f.ask(t, "", "/events?page=/", nil).Code)
+	require.Equal(t, http.StatusUnauthorized, f.ask(t, "", "/audits", url.Values{}).Code)
+	for _, path := range []string{"/nothing", "/campaigns/none", "/letters/kafka/0/9-9", "/quarantine/8", "/jobs/1"} {
+		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
+	}
+	require.Contains(t, f.ask(t, "viewer", "/", nil).Body.String(), "&lt;b&gt;Other")
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	f := setup(t, func(_ *configs.Console, d *Deps) { d.TLS = true })
+	w := f.ask(t, "", "/login", url.Values{"key": {"wrong"}, "to": {"/sinks"}})
+	require.Equal(t, http.StatusUnauthorized, w.Code)
+	require.Empty(t, w.Result().Cookies())
+	require.Equal(t, http.StatusForbidden, f.ask(t, "", "/login", url.Values{"key": {"gateway"}}).Code)
+	w = f.ask(t, "", "/login", url.Values{"key": {" viewer "}, "to": {"/sinks?a=b"}})
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Equal(t, "/sinks?a=b", w.Header().Get("Location"))
+	c := w.Result().Cookies()[0]
+	require.Equal(t, "__Host-hongbao-test", c.Name)
+	require.True(t, c.HttpOnly && c.Secure && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && c.Domain == "")
+	for _, to := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "javascript:alert(1)", ""} {
+		w = f.ask(t, "", "/login", url.Values{"key": {"viewer"}, "to": {to}})
+		require.Equal(t, "/", w.Header().Get("Location"), to)
+	}
+	w = f.ask(t, "viewer", "/logout", url.Values{})
+	require.Negative(t, w.Result().Cookies()[0].MaxAge)
+}
+
+func TestAnotherSiteChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://console.example/audits", nil)
+		r.Header.Set(header, value)
+		r.AddCookie(&http.Cookie{Name: "hongbao-test", Value: "session-of-treasurer"})
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		require.Equal(t, http.StatusForbidden, w.Code)
+	}
+	require.Empty(t, f.did)
+}
+
+// What the keyboard reaches in a part that changes has an id, by which the page finds it again.
+func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	who := access.Caller{Role: access.RoleTreasurer}
+	_, err := f.jobs.start(Job{What: "Audit"}, func(context.Context, *Job) error { return nil })
+	require.NoError(t, err)
+	reached := regexp.MustCompile(`<(a|button|summary|input|select|textarea)\b[^>]*>|<[^>]* tabindex="0"[^>]*>`)
+	for path, n := range map[string]int{"/": 4, "/campaigns/rain": 2, "/sinks": 3, "/jobs": 3} {
+		v, ok := f.viewOf(path, &who)
+		require.True(t, ok)
+		data, err := v.load(t.Context())
+		require.NoError(t, err)
+		html, err := f.render(v.live, page{Caller: &who, View: v.filter(data, &who)})
+		require.NoError(t, err)
+		found := reached.FindAllString(html, -1)
+		require.Len(t, found, n, path)
+		for _, tag := range found {
+			require.Contains(t, tag, ` id="`, path)
+		}
+	}
+}
+
+// changes are all that the buttons do, each with a page that has the button.
+var changes = []struct {
+	path, page, button string
+	form               url.Values
+	action             access.Action
+	did                string
+}{
+	{"/create", "/", `href="/create"`, url.Values{"spec": {rain}}, access.CreateCampaign, "create rain of 2000"},
+	{"/campaigns/rain/load", "/campaigns/new", `id="load"`, url.Values{}, access.LoadCampaign, "load rain"},
+	{"/campaigns/rain/pause", "/campaigns/rain", "Pause the campaign", url.Values{}, access.PauseCampaign, "campaign rain true"},
+	{"/campaigns/rain/resume", "/campaigns/paused", "Resume the campaign", url.Values{}, access.ResumeCampaign, "campaign rain false"},
+	{"/campaigns/rain/top-ups", "/campaigns/rain", `id="top-up"`, url.Values{"packets": {"5"}, "total": {"100"},
+		"expect": {"1000"}, "order": {"o1"}, "why": {"more rain"}}, access.TopUpCampaign, "top-up {rain o1  more rain 5 100 1000}"},
+	{"/sinks/kafka/pause", "/sinks", `id="turn-kafka"`, url.Values{}, access.PauseSink, "sink kafka true"},
+	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"mended"}},
+		access.RequeueLetters, "requeue [kafka/0/1-1]  false mended"},
+	{"/letters/drop", "/letters/kafka/0/1-1", `id="drop"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"a test"}},
+		access.DropLetters, "drop [kafka/0/1-1]  false a test"},
+	{"/quarantine/7", "/quarantine/7", `id="decide"`, url.Values{"decision": {"pay"}, "why": {"asked"}},
+		access.DecideQuarantine, "decide 7 true key:key-treasurer asked"},
+	{"/replays", "/jobs", `id="replay"`, url.Values{"name": {"again"}, "to": {"kafka"}}, access.Replay,
+		"replay again kafka"},
+	{"/audits", "/jobs", `id="audit"`, url.Values{}, access.RunAudit, "audit"},
+}
+
+func TestButtonsAreThoseOfTheRole(t *testing.T) {
+	t.Parallel()
+	for _, role := range access.Roles() {
+		if role == access.RoleGateway {
+			continue // no page opens
+		}
+		for _, c := range changes {
+			f := setup(t, nil)
+			may := (&access.Caller{Role: role}).May(c.action) == nil
+			page := f.ask(t, string(role), c.page, nil).Body.String()
+			require.Equal(t, may, strings.Contains(page, c.button), "%s on %s for %s", c.button, c.page, role)
+			w := f.ask(t, string(role), c.path, c.form)
+			if !may {
+				require.Equal(t, http.StatusForbidden, w.Code, "%s by %s", c.path, role)
+				require.Empty(t, f.did)
+				require.Equal(t, 1, f.denied, "it is recorded")
+				continue
+			}
+			require.Equal(t, http.StatusSeeOther, w.Code, "%s by %s: %s", c.path, role, w.Body)
+			f.jobs.wg.Wait()
+			require.Equal(t, []string{"key-" + string(role) + " " + c.did}, f.did)
+			after := f.ask(t, string(role), w.Header().Get("Location"), nil)
+			require.Equal(t, http.StatusOK, after.Code)
+		}
+	}
+}
+
+// A campaign has the button that would change something, and not the other.
+func TestACampaignIsPausedOrResumed(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	open := f.ask(t, "operator", "/campaigns/rain", nil).Body.String()
+	paused := f.ask(t, "operator", "/campaigns/paused", nil).Body.String()
+	require.NotContains(t, open, "Resume the campaign")
+	require.NotContains(t, paused, "Pause the campaign")
+	f.live.CanPause = false // it has ended, or is frozen
+	require.NotContains(t, f.ask(t, "operator", "/campaigns/rain", nil).Body.String(), `id="turn"`)
+}
+
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	f := setup(t, func(c *configs.Console, _ *Deps) { c.ReadOnly = true })
+	for _, c := range changes {
+		require.NotContains(t, f.ask(t, "treasurer", c.page, nil).Body.String(), c.button)
+		require.Equal(t, http.StatusForbidden, f.ask(t, "treasurer", c.path, c.form).Code)
+	}
+	require.Empty(t, f.did)
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "", "/login", url.Values{"key": {"viewer"}}).Code)
+}
+
+func TestAKeyForOneCampaignSeesThatOne(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	list := f.ask(t, "treasurer:other", "/", nil).Body.String()
+	require.Contains(t, list, "Other")
+	require.NotContains(t, list, "Spring rain")
+	for _, path := range []string{"/campaigns/rain", "/letters/kafka/0/1-1", "/quarantine/7"} {
+		require.Equal(t, http.StatusNotFound, f.ask(t, "treasurer:other", path, nil).Code, path)
+	}
+	require.NotContains(t, f.ask(t, "treasurer:other", "/quarantine", nil).Body.String(), "u1")
+	require.NotContains(t, f.ask(t, "treasurer:other", "/letters", nil).Body.String(), "kafka/0/1-1")
+	require.Contains(t, f.ask(t, "treasurer:other", "/trail?campaign=rain&user=u1", nil).Body.String(), nameOne)
+	for _, c := range changes {
+		before := f.denied
+		if w := f.ask(t, "treasurer:other", c.path, c.form); w.Code < 400 {
+			require.Fail(t, "done for another campaign", c.path)
+		}
+		require.Equal(t, before+1, f.denied, "%s is recorded", c.path)
+	}
+	require.Equal(t, http.StatusBadRequest, f.ask(t, "treasurer:other", "/letters/requeue",
+		url.Values{"all": {"1"}, "why": {"x"}}).Code)
+	require.Empty(t, f.did)
+	require.Equal(t, http.StatusOK, f.ask(t, "treasurer:rain", "/letters?campaign=rain", nil).Code)
+}
+
+func TestLettersAreWorkedOnByFilterAndWithAReason(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	refused := func(form url.Values) {
+		require.Equal(t, http.StatusBadRequest, f.ask(t, "operator", "/letters/requeue", form).Code, form)
+	}
+	refused(url.Values{"id": {"kafka/0/1-1"}})
+	refused(url.Values{"why": {"mended"}})
+	require.Empty(t, f.did)
+	w := f.ask(t, "operator", "/letters/requeue", url.Values{"all": {"1"}, "why": {"mended"},
+		"campaign": {"rain"}})
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Contains(t, f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String(), "dry run: 4 would be")
+	require.Equal(t, []string{"key-operator requeue [] rain true mended"}, f.did)
+}
+
+func TestVerdictOfTheLastAudit(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	require.Contains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "No audit has begun")
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/audits", url.Values{}).Code)
+	f.live.Audit = model.Verdict{Differences: 3, At: audited}
+	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
+	require.Contains(t, page, "The audit found 3 differences")
+	require.Contains(t, page, "a &lt;lost&gt; grant")
+	f.live.Audit = model.Verdict{Differences: 1, At: audited.Add(time.Minute)}
+	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "a &lt;lost&gt; grant",
+		"somebody else has audited since")
+}
+
+func TestThePlanIsHiddenBeforeTheReveal(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	page := f.ask(t, "treasurer", "/campaigns/rain", nil).Body.String()
+	require.NotContains(t, page, "4,711")
+	require.NotContains(t, page, `class="plan"`)
+	f.live.Revealed = true
+	page = f.ask(t, "treasurer", "/campaigns/rain", nil).Body.String()
+	require.Contains(t, page, "4,711")
+	require.Contains(t, page, `class="plan"`)
+}
+
+func TestErrorsOfASource(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	f.err = hongbao.Outagef(hongbao.ClassTransient, "redis is <away>")
+	w := f.ask(t, "viewer", "/campaigns/rain", nil)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "Redis is &lt;away&gt;")
+	f.err = errors.New("broken")
+	require.Equal(t, http.StatusServiceUnavailable, f.ask(t, "viewer", "/", nil).Code)
+}
+
+// Whatever a page needs comes from this server, and the policy allows no code or style inside a page.
+func TestPagesAskNobodyElse(t *testing.T) {
+	t.Parallel()
+	inside := regexp.MustCompile(`(?i)https?:|src="//|href="//|<style|style=|<script>| on[a-z]+=|javascript:`)
+	require.NoError(t, fs.WalkDir(templateFiles, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			text, failed := fs.ReadFile(templateFiles, path)
+			require.NoError(t, failed)
+			require.Empty(t, inside.FindString(string(text)), path)
+		}
+		return err
+	}))
+	f := setup(t, nil)
+	for _, path := range []string{"/static/console.js", "/static/console.css", "/static/uplot/uPlot.iife.min.js",
+		"/static/uplot/LICENSE", "/static/icon.svg"} {
+		require.Equal(t, http.StatusOK, f.ask(t, "", path, nil).Code, path)
+	}
+}
+
+// A campaign that can't exist goes no further than the form.
+func TestMadeUpCampaigns(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	for _, id := range []string{"rain\x00", "Rain", strings.Repeat("r", 300), "\xff"} {
+		for path, form := range map[string]url.Values{
+			"/replays":         {"name": {"again"}, "to": {"kafka"}, "campaign": {id}},
+			"/letters/requeue": {"all": {"1"}, "why": {"mended"}, "campaign": {id}},
+			"/letters/drop":    {"all": {"1"}, "why": {"mended"}, "campaign": {id}},
+		} {
+			w := f.ask(t, "treasurer", path, form)
+			require.Equal(t, http.StatusBadRequest, w.Code, "%s %q", path, id)
+			require.Contains(t, w.Body.String(), "no campaign", "%s %q", path, id)
+		}
+	}
+	require.Empty(t, f.did)
+}
+
+// Audits read everything: one runs at a time, beside the other jobs, and who wants a second gets the first.
+func TestOneAuditAtATime(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	end := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(stop)
+	begin := func(want Job) (*Job, error) {
+		return f.jobs.start(want, func(context.Context, *Job) error {
+			<-end
+			return nil
+		})
+	}
+	first, err := begin(Job{What: "Audit", auditing: true, joins: true})
+	require.NoError(t, err)
+	again, err := begin(Job{What: "Audit", auditing: true, joins: true})
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	for range maxJobs {
+		_, err := begin(Job{What: "Requeue"})
+		require.NoError(t, err)
+	}
+	_, err = begin(Job{What: "Requeue"})
+	require.ErrorIs(t, err, errManyJobs)
+	stop()
+	f.jobs.wg.Wait()
+	again, err = begin(Job{What: "Audit", auditing: true, joins: true})
+	require.NoError(t, err)
+	require.NotSame(t, first, again)
+}
+
+// A campaign on several shards has a line for each; one on a single shard has no such table.
+func TestShardsOfACampaign(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "h-places")
+	f.live.Places = []model.Place{{Shard: 3, State: "open", Packets: 500, Granted: 7, Left: 493},
+		{Shard: 0, State: "missing"}}
+	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
+	require.Contains(t, page, "dealt over 2 shards")
+	for _, cell := range []string{">3<", ">493<", `class="tag bad">Missing<`} {
+		require.Contains(t, page, cell)
+	}
+}
+
+// A trail that found nothing says so only if everybody could be asked.
+func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	const path, denied = "/trail?campaign=rain&user=u1", "Neither Redis nor the ledger knows such a grant."
+	require.NotContains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
+	f.trails = model.Trails{}
+	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
+	f.trails.Notes = []string{"ledger could not be asked: it is away"}
+	page := f.ask(t, "viewer", path, nil).Body.String()
+	require.Contains(t, page, "ledger could not be asked")
+	require.NotContains(t, page, denied)
+}
+
+// A new login ends the session that the browser had: its cookie is gone, so no one could end that session. A login that
+// fails leaves it as it is.
+func TestALoginEndsTheSessionBefore(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	f.ask(t, "operator", "/login", url.Values{"key": {"wrong"}})
+	_, ended := f.keys.ended.Load(sessionOf + "operator")
+	require.False(t, ended)
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/login", url.Values{"key": {"viewer"}}).Code)
+	_, ended = f.keys.ended.Load(sessionOf + "operator")
+	require.True(t, ended)
+	_, ended = f.keys.ended.Load(sessionOf + "viewer")
+	require.False(t, ended, "the new one")
+}
+
+// HEAD is answered as GET is, but for a stream of events, which has no end.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	f := setup(t, func(c *configs.Console, _ *Deps) { c.ReadOnly = true })
+	head := func(role, path string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, path, nil)
+		r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + role})
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, path := range append(slices.Clone(pagePaths), "/login", "/nothing") {
+		require.Equal(t, f.ask(t, "viewer", path, nil).Code, head("viewer", path), path)
+		require.Equal(t, f.ask(t, "nobody", path, nil).Code, head("nobody", path), path)
+	}
+	require.Equal(t, http.StatusMethodNotAllowed, head("viewer", "/events?page=/"))
+}
+
+// A job's page shows its end without being loaded again, to whom it may be shown.
+func TestAJobsPageIsLive(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	going := make(chan struct{})
+	j, err := f.jobs.start(Job{What: "Requeue", By: "key-operator", Campaign: "rain"}, func(context.Context, *Job) error {
+		<-going
+		return nil
+	})
+	require.NoError(t, err)
+	path := fmt.Sprint("/jobs/", j.ID)
+	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), `data-page="`+path+`"`)
+	v, ok := f.viewOf(path, &access.Caller{Key: "key-viewer", Role: access.RoleViewer})
+	require.True(t, ok)
+	look := func() string {
+		now, err := v.load(t.Context())
+		require.NoError(t, err)
+		text, err := f.render(v.live, page{View: now})
+		require.NoError(t, err)
+		return text
+	}
+	require.Contains(t, look(), "It is running.")
+	close(going)
+	<-j.ended
+	require.Contains(t, look(), "Done in")
+	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer:other", path, nil).Code)
+	_, ok = f.viewOf("/jobs/4711", &access.Caller{Role: access.RoleViewer})
+	require.False(t, ok)
+}
+
+// A page of a search is watched by its own path, and what is no page is not found.
+func TestCampaignsAreSearchedByPages(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	first := f.ask(t, "viewer", "/", nil).Body.String()
+	require.Contains(t, first, `data-page="/"`)
+	require.Contains(t, first, `href="/?page=2"`)
+	require.NotContains(t, first, "Page before")
+	second := f.ask(t, "viewer", "/?page=2&q=spring+%25", nil).Body.String()
+	require.Contains(t, second, `data-page="/?page=2&amp;q=spring&#43;%25"`)
+	require.Contains(t, second, `value="spring %"`)
+	require.Contains(t, second, `href="/?q=spring&#43;%25"`)
+	require.NotContains(t, second, "Next page")
+	v, ok := f.viewOf("/?page=2&q=spring+%25", &access.Caller{Role: access.RoleViewer})
+	require.True(t, ok)
+	data, err := v.load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, model.Search{Text: "spring %", Page: 1}, data.(model.Campaigns).Search)
+	scoped, ok := f.viewOf("/", &access.Caller{Role: access.RoleViewer, Campaigns: []string{"rain", "spring-*"}})
+	require.True(t, ok)
+	data, err = scoped.load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, model.Search{Scope: "rain,spring-*"}, data.(model.Campaigns).Search, "the ledger leaves out the others")
+	for _, path := range []string{"/?page=0", "/?page=x", "/?page=10001", "/?q=" + strings.Repeat("x", 101), "/?q=%ff"} {
+		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
+	}
+	for path, s := range map[string]model.Search{"/": {}, "/?page=2": {Page: 1}, "/?q=a": {Text: "a"}} {
+		require.Equal(t, path, s.Path())
+	}
+}

@@ -1,0 +1,125 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+)
+
+// newCampaign is the form of a campaign that is to be created.
+type newCampaign struct {
+	Text, Wrong string
+	// Checked is what would be created; nil if it was not checked, or something is wrong. There: the ledger has it.
+	Checked *hongbao.Campaign
+	There   bool
+}
+
+// errCodesFile refuses what the API refuses too.
+var errCodesFile = hongbao.Errorf(hongbao.ClassPermanent,
+	"codes.file names a file, which only `hongbao campaign create` can read: give codes.pattern")
+
+// create shows the form, checks what it has, or creates that and goes to the campaign.
+func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	unread := r.ParseForm()
+	v := newCampaign{Text: r.PostForm.Get("spec")}
+	answer := page{Title: "New campaign", Caller: who, View: &v}
+	if reads(r) {
+		c.show(w, r, http.StatusOK, "create", answer)
+		return
+	}
+	spec, err := readSpec(v.Text, unread)
+	if err == nil {
+		if err = who.Check(access.CreateCampaign, spec.ID); err != nil {
+			c.actions.Denied(r.Context(), access.CreateCampaign, spec.ID, err)
+		}
+	}
+	check, isNew := r.PostForm.Get("check") != "", false
+	switch {
+	case err != nil:
+	case check:
+		v.There, err = c.actions.CheckCampaign(r.Context(), spec)
+	default:
+		isNew, err = c.actions.CreateCampaign(r.Context(), who, spec)
+	}
+	switch {
+	case err != nil:
+		v.Wrong = c.explainSpec(err)
+		c.show(w, r, createStatus(err), "create", answer)
+	case check:
+		v.Checked = &spec
+		c.show(w, r, http.StatusOK, "create", answer)
+	case spec.Codes != nil:
+		if err = c.storeCodes(w, r, who, &spec); err != nil {
+			v.Wrong = c.explain(fmt.Errorf("the ledger has the campaign and its money, but not its codes: %w; "+
+				"press Create again", err))
+			c.show(w, r, http.StatusServiceUnavailable, "create", answer)
+		}
+	case isNew:
+		http.Redirect(w, r, "/campaigns/"+spec.ID+"?done=created", http.StatusSeeOther)
+	default:
+		http.Redirect(w, r, "/campaigns/"+spec.ID+"?done=there", http.StatusSeeOther)
+	}
+}
+
+// storeCodes stores the codes of a campaign of coupons as a job, or goes on with that.
+func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, spec *hongbao.Campaign) error {
+	return c.beginJob(w, r, who, Job{What: "Codes of " + spec.ID, Campaign: spec.ID, joins: true},
+		func(ctx context.Context, _ *Job) error {
+			if err := c.actions.StoreCodes(ctx, *spec); err != nil {
+				return fmt.Errorf("not all codes are stored, create the campaign again by the same text to go on: %w", err)
+			}
+			return nil
+		})
+}
+
+// explainSpec says all that is wrong with a specification, or why the campaign may not be created.
+func (c *Console) explainSpec(err error) string {
+	var spec *campaign.SpecError
+	switch {
+	case errors.As(err, &spec):
+		return spec.Error()
+	case errors.Is(err, access.ErrNotInScope):
+		return "Your key is not for a campaign of this id."
+	}
+	return c.explain(err)
+}
+
+// readSpec reads a specification as the API does.
+func readSpec(text string, unread error) (hongbao.Campaign, error) {
+	if unread != nil {
+		return hongbao.Campaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"the form can't be read, or is above %d bytes: use `hongbao campaign create` (%w)", maxForm, unread)
+	}
+	spec, err := campaign.Read(strings.NewReader(text))
+	if err == nil && spec.Codes != nil && spec.Codes.File != "" {
+		err = errCodesFile
+	}
+	return spec, err
+}
+
+func createStatus(err error) int {
+	var spec *campaign.SpecError
+	switch {
+	case errors.As(err, &spec), errors.Is(err, errCodesFile):
+		return http.StatusBadRequest
+	case errors.Is(err, access.ErrNotInScope), errors.Is(err, access.ErrMayNotSpend):
+		return http.StatusForbidden
+	}
+	return statusOf(err)
+}
+
+// load loads a campaign, or goes on with that. Who asks meanwhile watches the first one's job.
+func (c *Console) load(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	id, ok := c.campaignOf(w, r, who, access.LoadCampaign)
+	if !ok {
+		return
+	}
+	c.startJob(w, r, who, Job{What: "Load of " + id, Campaign: id, joins: true},
+		func(ctx context.Context, _ *Job) error { return c.actions.LoadCampaign(ctx, who, id) })
+}

@@ -1,0 +1,173 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
+)
+
+const (
+	// checkAgain is how often it is checked that who watches may still do so.
+	checkAgain = 4 * time.Second
+	// writeTime bounds the writing of one event.
+	writeTime = 10 * time.Second
+)
+
+// events streams what changes on the page that the query names.
+func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	if r.Method == http.MethodHead { // the mux takes it for a GET, and a stream has no end
+		w.Header().Set("Allow", http.MethodGet)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	page := r.URL.Query().Get("page")
+	view, ok := c.viewOf(page, who)
+	if !ok {
+		c.fail(w, r, http.StatusNotFound, "There is no such page to watch.")
+		return
+	}
+	room := page
+	if _, isList := parseSearch(page); isList { // callers with different scopes see different pages
+		room += " " + strings.Join(who.Campaigns, ",")
+	}
+	watcher, err := c.poller.watch(room, who.Key, view.load)
+	if err != nil {
+		w.Header().Set("Retry-After", "10")
+		c.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	defer c.poller.leave(watcher)
+	out := stream{w: w, control: http.NewResponseController(w)}
+	if err := out.begin(); err != nil {
+		c.log.Info("a stream of events could not begin", zap.Error(err))
+		return
+	}
+	check := time.NewTicker(checkAgain)
+	defer check.Stop()
+	first, unsure := true, false
+	for err == nil {
+		select {
+		case now, open := <-watcher.c:
+			if !open {
+				_ = out.send("ending", "") // the page connects again by itself, to another server
+				return
+			}
+			if !unsure {
+				err = c.tell(&out, &view, now, who, first)
+				first = false
+			}
+		case <-check.C:
+			again, lost := c.callerOf(r.WithContext(access.For(r.Context(), access.ReadCampaigns)))
+			if errors.Is(lost, access.ErrUnauthorized) || lost == nil && again.May(access.ReadCampaigns) != nil {
+				_ = out.send("over", "")
+				return
+			}
+			if unsure = lost != nil; unsure { // nobody can say whether he may still watch: he gets nothing till then
+				err = out.send("trouble", c.explain(lost))
+				continue
+			}
+			who = &again
+			if view, ok = c.viewOf(page, who); !ok {
+				return
+			}
+			err = out.send("still", "") // the page knows by it that the server works
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// tell sends the live part of a page, and the points of its chart: all of them first, then the last one.
+func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
+	if now.err != nil {
+		return out.send("trouble", c.explain(now.err))
+	}
+	seen := v.filter(now.data, who)
+	html, err := c.render(v.live, page{Caller: who, ReadOnly: c.cfg.ReadOnly, View: seen})
+	event := "live"
+	if partial(seen) {
+		event = "partial"
+	}
+	if err == nil {
+		err = out.send(event, html)
+	}
+	if err != nil || len(now.rates) == 0 {
+		return err
+	}
+	rates := now.rates
+	if !first {
+		rates = rates[len(rates)-1:]
+	}
+	return out.sendJSON("rates", rates)
+}
+
+// partial reports whether a part of what a page shows could not be read. The page says which, and why.
+func partial(data any) bool {
+	unread := func(c model.Campaign) bool { return c.State == model.Unread }
+	switch x := data.(type) {
+	case model.Campaigns:
+		return x.Note != "" || slices.ContainsFunc(x.List, unread)
+	case Audited:
+		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
+	case []model.Sink:
+		return slices.ContainsFunc(x, func(s model.Sink) bool { return len(s.Unread) > 0 })
+	}
+	return false
+}
+
+// stream writes server-sent events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (s *stream) begin() error {
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // of a proxy
+	if err := s.control.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("take away the read deadline: %w", err)
+	}
+	s.w.WriteHeader(http.StatusOK)
+	return s.write("retry: 2000\n\n")
+}
+
+func (s *stream) send(event, data string) error {
+	var b strings.Builder
+	b.WriteString("event: " + event + "\n")
+	for line := range strings.SplitSeq(data, "\n") {
+		b.WriteString("data: " + strings.TrimSuffix(line, "\r") + "\n")
+	}
+	return s.write(b.String() + "\n")
+}
+
+func (s *stream) sendJSON(event string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	return s.send(event, string(text))
+}
+
+func (s *stream) write(text string) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return fmt.Errorf("set the write deadline: %w", err)
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	if err := s.control.Flush(); err != nil {
+		return fmt.Errorf("send an event: %w", err)
+	}
+	return nil
+}

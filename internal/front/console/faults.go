@@ -1,0 +1,38 @@
+package console
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
+)
+
+const faultsPath = "/faults"
+
+// faultRoutes are the page of faults, for a development server only. Who may pause a sink may break it there.
+func (c *Console) faultRoutes(mux *http.ServeMux) {
+	mux.Handle("GET "+faultsPath, c.allow(access.ReadSinks, c.watchable))
+	mux.Handle("POST "+faultsPath+"/{fault}", c.allow(access.PauseSink, c.cause))
+}
+
+// Broken is what the page of faults shows.
+type Broken struct {
+	Buttons []model.Fault
+	Story   []model.Told
+	Sinks   []model.Sink
+}
+
+func (c *Console) broken(ctx context.Context) (any, error) {
+	sinks, err := c.source.Sinks(ctx)
+	return Broken{c.faults.Buttons(), c.faults.Story(), sinks}, err
+}
+
+// cause breaks something.
+func (c *Console) cause(w http.ResponseWriter, r *http.Request, _ *access.Caller) {
+	if err := c.faults.Cause(r.Context(), r.PathValue("fault")); err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	http.Redirect(w, r, faultsPath, http.StatusSeeOther)
+}

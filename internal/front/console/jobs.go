@@ -1,0 +1,164 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+)
+
+const (
+	// patience is how long a page waits for the end of a job; later it shows how far the job is.
+	patience = 3 * time.Second
+	// maxJobs bounds the jobs that run at once, keptJobs those that are shown.
+	maxJobs, keptJobs = 4, 50
+)
+
+// Job is work that a page has begun. It goes on when the page is left, and ends with the server.
+type Job struct {
+	ID       int
+	What, By string
+	Campaign string // what it is about; empty for others
+	Began    time.Time
+	Took     time.Duration // 0 while it runs
+	// Text says what came of it, Error what went wrong. Both may be set: some is done.
+	Text, Error string
+	Letters     *deadletter.Report
+	Audit       *audit.Report
+	// Again is how work on letters that were counted begins, or goes on if it has ended too early; nil for another job.
+	Again *Again
+
+	// joins: while one of this name runs, who wants a second gets the first. Audits run beside maxJobs others.
+	joins, auditing bool
+	ended           chan struct{}
+}
+
+// Again is the form that goes on with letters: it decides those that were counted, or the rest.
+type Again struct {
+	Action access.Action
+	Path   string
+	Order  app.LetterForm
+}
+
+// Running tells a template whether it still runs.
+func (j *Job) Running() bool { return j.Took == 0 }
+
+// jobs are those of this process, the newest first.
+type jobs struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	list  []*Job
+	count int
+	audit *audit.Report // the last one that ended
+}
+
+var errManyJobs = errors.New("four jobs of this console are running: wait for one of them")
+
+func newJobs() *jobs {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &jobs{ctx: ctx, cancel: cancel}
+}
+
+// start begins a job, or gives the one that want joins.
+func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := 0
+	for _, j := range s.list {
+		switch {
+		case j.Running() && want.joins && j.What == want.What:
+			return j, nil
+		case j.Running() && !j.auditing:
+			running++
+		}
+	}
+	if running >= maxJobs && !want.auditing {
+		return nil, errManyJobs
+	}
+	if err := s.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("this server is ending: %w", err)
+	}
+	s.count++
+	j := &want
+	j.ID, j.Began, j.ended = s.count, time.Now(), make(chan struct{})
+	s.list = append([]*Job{j}, s.list[:min(len(s.list), keptJobs-1)]...)
+	s.wg.Go(func() { s.run(j, do) })
+	return j, nil
+}
+
+// run does the work on a copy, so that pages read a job that is whole.
+func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
+	work := *j
+	err := do(s.ctx, &work)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.Text, j.Letters, j.Audit, j.Again = work.Text, work.Letters, work.Audit, work.Again
+	if err != nil {
+		j.Error = err.Error()
+	}
+	j.Took = max(time.Since(j.Began), 1)
+	if j.Audit != nil {
+		s.audit = j.Audit
+	}
+	close(j.ended)
+}
+
+// wait waits a little for the end of a job, and gives it as it is then.
+func (s *jobs) wait(ctx context.Context, j *Job) Job {
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	select {
+	case <-j.ended:
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *j
+}
+
+// all gives the jobs as they are now.
+func (s *jobs) all() []Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Job, len(s.list))
+	for i, j := range s.list {
+		list[i] = *j
+	}
+	return list
+}
+
+// find gives a job as it is now; nil for none. A caller with a scope sees their own, and those about campaigns in it.
+func (s *jobs) find(id string, who *access.Caller) *Job {
+	for _, j := range s.all() {
+		if strconv.Itoa(j.ID) == id && (!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {
+			return &j
+		}
+	}
+	return nil
+}
+
+// lastAudit is the last one that this process ran; nil for none.
+func (s *jobs) lastAudit() *audit.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.audit
+}
+
+// close ends every job and waits for it.
+func (s *jobs) close() {
+	s.mu.Lock() // nothing begins behind wg.Wait
+	s.cancel()
+	s.mu.Unlock()
+	s.wg.Wait()
+}

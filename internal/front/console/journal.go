@@ -1,0 +1,89 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
+)
+
+// journalPage is a page of the journal.
+type journalPage struct {
+	Campaign, Who, Since string
+	Entries              []access.Entry
+	Next                 string // the path of the next page
+}
+
+// journal shows who did what.
+func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	q := r.URL.Query()
+	p := journalPage{Campaign: q.Get("campaign"), Who: strings.TrimSpace(q.Get("who")), Since: q.Get("since")}
+	answer := page{Title: "Journal", Caller: who, View: &p}
+	since, wrong := journalSince(p.Since)
+	switch {
+	case p.Campaign != "" && hongbao.CheckCampaignID(p.Campaign) != nil:
+		answer.Error = badCampaign
+	case wrong != nil:
+		answer.Error = "Since is a day, as 2026-02-17."
+	}
+	if answer.Error != "" {
+		c.show(w, r, http.StatusBadRequest, "journal", answer)
+		return
+	}
+	found, err := c.source.Journal(r.Context(), access.JournalQuery{Campaign: p.Campaign, Who: p.Who, Since: since,
+		After: q.Get("after"), Limit: model.PageLen})
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	p.Entries = found.Entries
+	if found.Next != "" {
+		q.Set("after", string(found.Next))
+		p.Next = "/journal?" + q.Encode()
+	}
+	c.show(w, r, http.StatusOK, "journal", answer)
+}
+
+// journalSince reads the day of the form; zero for none.
+func journalSince(day string) (time.Time, error) {
+	if day == "" {
+		return time.Time{}, nil
+	}
+	return time.Parse(time.DateOnly, day)
+}
+
+// outcomeClass is how the outcome of an entry is coloured. The word stands beside it.
+func outcomeClass(o access.Outcome) string {
+	switch o {
+	case access.OutcomeDone:
+		return "good"
+	case access.OutcomeDenied, access.OutcomeRefused:
+		return "warn"
+	case access.OutcomeFailed, access.OutcomeUnknown:
+		return "bad"
+	}
+	return "calm"
+}
+
+// details writes the details of an entry, one a line.
+func details(all map[string]any) []string {
+	lines := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		text, isText := all[name].(string)
+		if !isText {
+			raw, err := json.Marshal(all[name])
+			if text = string(raw); err != nil {
+				text = fmt.Sprint(all[name])
+			}
+		}
+		lines = append(lines, name+": "+text)
+	}
+	return lines
+}

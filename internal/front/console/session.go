@@ -1,0 +1,134 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+)
+
+// cookieName returns the name of the cookie. It has the deployment's id: a browser sends the cookies of a host to all its
+// ports, and two deployments on one host must not end each other's sessions. With TLS its prefix makes the browser refuse
+// a cookie that another host or a plain page has set.
+func (c *Console) cookieName() string {
+	if c.tls {
+		return "__Host-hongbao-" + c.deployment
+	}
+	return "hongbao-" + c.deployment
+}
+
+// callerOf says who calls: by a header, else by the cookie. A key in a URL is never looked at.
+func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
+	if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return c.authority.Identify(r.Context(), strings.TrimSpace(key))
+	}
+	if cookie, err := r.Cookie(c.cookieName()); err == nil {
+		return c.authority.Session(r.Context(), cookie.Value)
+	}
+	return access.Caller{}, access.ErrUnauthorized
+}
+
+// handler answers a known caller.
+type handler func(w http.ResponseWriter, r *http.Request, who *access.Caller)
+
+// reads reports whether a request changes nothing. net/http leaves out the body of an answer to HEAD.
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// allow lets in only those who may do an action; nobody, if it changes something and the console is read-only.
+func (c *Console) allow(a access.Action, h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
+		switch {
+		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
+			c.fail(w, r, http.StatusUnauthorized, "Your session is over. Log in again.")
+		case errors.Is(err, access.ErrUnauthorized):
+			http.Redirect(w, r, "/login?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		case err != nil:
+			c.failed(w, r, err)
+		case !reads(r) && c.cfg.ReadOnly:
+			c.fail(w, r, http.StatusForbidden, "This console is read-only (console.read_only).")
+		case who.May(access.ReadCampaigns) != nil: // a gateway's key reads receipts, but not here
+			c.fail(w, r, http.StatusForbidden, c.explain(who.May(access.ReadCampaigns)))
+		case who.May(a) != nil:
+			c.actions.Denied(access.As(r.Context(), who.Actor("")), a, "", who.May(a))
+			c.fail(w, r, http.StatusForbidden, c.explain(who.May(a)))
+		default:
+			h(w, r.WithContext(access.As(r.Context(), who.Actor(""))), &who)
+		}
+	})
+}
+
+func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
+	c.show(w, r, http.StatusOK, "login", page{Title: "Log in", View: local(r.URL.Query().Get("to"))})
+}
+
+// login takes an API key and gives a cookie.
+func (c *Console) login(w http.ResponseWriter, r *http.Request) {
+	to := local(r.PostFormValue("to"))
+	key := strings.TrimSpace(r.PostFormValue("key"))
+	who, err := c.authority.Identify(r.Context(), key)
+	switch {
+	case errors.Is(err, access.ErrUnauthorized):
+		c.show(w, r, http.StatusUnauthorized, "login", page{Title: "Log in", View: to,
+			Error: "This key is good for nothing here: it is mistyped, expired or revoked."})
+		return
+	case err != nil:
+		c.failed(w, r, err)
+		return
+	case who.May(access.ReadCampaigns) != nil:
+		c.fail(w, r, http.StatusForbidden, "A key of the role "+string(who.Role)+" does not open the console.")
+		return
+	}
+	session, err := c.authority.StartSession(r.Context(), key, c.cfg.SessionTime)
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.endSession(r) // the browser forgets its cookie, so no one could end that session
+	http.SetCookie(w, c.cookie(session))
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // local leaves a path of this site
+}
+
+// logout ends the session here and in every replica.
+func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
+	c.endSession(r)
+	http.SetCookie(w, c.cookie(""))
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// endSession ends the session that the browser has.
+func (c *Console) endSession(r *http.Request) {
+	cookie, err := r.Cookie(c.cookieName())
+	if err != nil {
+		return
+	}
+	if err := c.authority.EndSession(r.Context(), cookie.Value); err != nil {
+		c.log.Warn("a session could not be ended; it ends by itself", zap.Error(err))
+	}
+}
+
+// cookie is a session cookie: the browser drops it when it ends, the server long before. Without a session it takes the
+// cookie away.
+func (c *Console) cookie(session string) *http.Cookie {
+	age := 0
+	if session == "" {
+		age = -1
+	}
+	//nolint:gosec // Secure where there is TLS; without it the listener is on loopback
+	return &http.Cookie{Name: c.cookieName(), Value: session, Path: "/", MaxAge: age, HttpOnly: true, Secure: c.tls,
+		SameSite: http.SameSiteStrictMode}
+}
+
+// local is a path of this site, to go to after the login.
+func local(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||
+		strings.Contains(to, `\`) {
+		return "/"
+	}
+	return u.RequestURI()
+}

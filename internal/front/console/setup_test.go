@@ -1,0 +1,263 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+)
+
+// books is a Source with one campaign, and Actions that note what they were told.
+type books struct {
+	looks atomic.Int64
+	did   []string
+
+	denied  int
+	live    model.Live
+	err     error
+	refuses error // what creates a campaign
+	trails  model.Trails
+	next    string // of the reports about letters
+	after   string // which the last requeue was given
+}
+
+func (b *books) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {
+	b.looks.Add(1)
+	other := b.live.Campaign
+	other.ID, other.Name = "other", "<b>Other</b>"
+	return model.Campaigns{Search: s, More: s.Page == 0, List: []model.Campaign{b.live.Campaign, other}}, b.err
+}
+
+func (b *books) Campaign(_ context.Context, id string) (*model.Live, error) {
+	b.looks.Add(1)
+	live := b.live
+	switch id {
+	case "rain":
+	case "paused":
+		live.CanPause, live.CanResume = false, true
+	case "new":
+		live.State = "created"
+	default:
+		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
+	}
+	live.ID = id
+	live.Granted += b.looks.Load()
+	return &live, b.err
+}
+
+func (b *books) Sinks(context.Context) ([]model.Sink, error) {
+	return []model.Sink{{Name: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: 2.5, Workers: []model.Worker{{Name: "w1", Alive: true}}}}, nil
+}
+
+func (b *books) letter() deadletter.Letter {
+	return deadletter.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
+		Fields: []string{"c", "rain"}, Grant: &hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1", Amount: 185,
+			Currency: "CNY"}}
+}
+
+func (b *books) Letters(context.Context, deadletter.Filter, string) ([]deadletter.Letter, string, error) {
+	return []deadletter.Letter{b.letter()}, "kafka/0/1-1", nil
+}
+
+func (b *books) Letter(_ context.Context, id string) (deadletter.Letter, error) {
+	if id != b.letter().ID {
+		return deadletter.Letter{}, model.ErrNotFound
+	}
+	return b.letter(), nil
+}
+
+func (b *books) quarantined() ledger.Quarantined {
+	return ledger.Quarantined{ID: 7, Reason: "other_user", Grant: hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1",
+		Amount: 185, Currency: "CNY"}, Has: &hongbao.Grant{User: "u2", Amount: 185}}
+}
+
+func (b *books) Quarantine(context.Context, int64, bool) ([]ledger.Quarantined, error) {
+	return []ledger.Quarantined{b.quarantined()}, nil
+}
+
+func (b *books) Quarantined(_ context.Context, id int64) (ledger.Quarantined, error) {
+	if id != 7 {
+		return ledger.Quarantined{}, model.ErrNotFound
+	}
+	return b.quarantined(), nil
+}
+
+func (b *books) Trail(context.Context, model.Question) (model.Trails, error) {
+	return b.trails, nil
+}
+
+func (b *books) Replays(context.Context) ([]model.Progress, error) {
+	return []model.Progress{{Name: "again", What: "kafka", Done: 5, Of: 10}}, nil
+}
+
+func (b *books) Denied(context.Context, access.Action, string, error) { b.denied++ }
+
+func (b *books) do(who *access.Caller, format string, args ...any) error {
+	b.did = append(b.did, who.Key+" "+fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, error) {
+	return spec.ID == "other", b.refuses
+}
+
+func (b *books) CreateCampaign(_ context.Context, who *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
+	if b.refuses != nil {
+		return false, b.refuses
+	}
+	did := len(b.did)
+	err = b.do(who, "create %s of %d", spec.ID, spec.Total)
+	return !slices.Contains(b.did[:did], b.did[did]), err
+}
+
+func (b *books) StoreCodes(_ context.Context, spec hongbao.Campaign) error {
+	return b.do(&access.Caller{}, "codes of %s", spec.ID)
+}
+
+func (b *books) LoadCampaign(_ context.Context, who *access.Caller, id string) error {
+	return b.do(who, "load %s", id)
+}
+
+func (b *books) TurnCampaign(_ context.Context, who *access.Caller, id string, pause bool) error {
+	return b.do(who, "campaign %s %v", id, pause)
+}
+
+func (b *books) TopUp(_ context.Context, who *access.Caller, o app.TopUpForm) (string, error) {
+	return "Added", b.do(who, "top-up %v", o)
+}
+
+func (b *books) TurnSink(_ context.Context, who *access.Caller, sink string, pause bool) error {
+	return b.do(who, "sink %s %v", sink, pause)
+}
+
+func (b *books) Requeue(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
+	b.after = o.Pick.After
+	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4, Next: answers.Text(b.next)},
+		b.do(who, "requeue %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
+}
+
+func (b *books) Drop(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
+	return &deadletter.Report{Decision: "dropped", DryRun: o.DryRun, Matched: 4, Resolved: 1},
+		b.do(who, "drop %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
+}
+
+func (b *books) Decide(_ context.Context, who *access.Caller, d ledger.Decision) error {
+	return b.do(who, "decide %d %v %s %s", d.ID, d.Pay, d.By, d.Why)
+}
+
+func (b *books) Replay(_ context.Context, who *access.Caller, o app.ReplayForm) (string, error) {
+	return "Replay again", b.do(who, "replay %s %s", o.Name, o.To)
+}
+
+var audited = time.Unix(1_800_000_000, 0)
+
+func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, error) {
+	return &audit.Report{Verdict: audit.Differs, Started: audited, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
+		Where: "ledger", Detail: "a <lost> grant"}}}, b.do(who, "audit")
+}
+
+// keys are an Authority: the text of a key is its role, and a scope behind a colon.
+type keys struct {
+	revoked, away atomic.Bool
+	ended         sync.Map // sessions
+}
+
+const sessionOf = "session-of-"
+
+func (k *keys) StartSession(_ context.Context, key string, lasts time.Duration) (string, error) {
+	if lasts != time.Hour {
+		return "", errors.New("it lasts as long as the knob says")
+	}
+	return sessionOf + key, nil
+}
+
+func (k *keys) Session(ctx context.Context, session string) (access.Caller, error) {
+	return k.Identify(ctx, strings.TrimPrefix(session, sessionOf))
+}
+
+func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
+	if k.away.Load() {
+		return access.Caller{}, hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
+	}
+	role, scope, scoped := strings.Cut(text, ":")
+	for _, r := range access.Roles() {
+		if string(r) == role && !k.revoked.Load() {
+			who := access.Caller{Key: "key-" + role, Role: r}
+			if scoped {
+				who.Campaigns = []string{scope}
+			}
+			return who, nil
+		}
+	}
+	return access.Caller{}, access.ErrUnauthorized
+}
+
+func (k *keys) EndSession(_ context.Context, session string) error {
+	k.ended.Store(session, true)
+	return nil
+}
+
+// fixture is a Console over books and keys.
+type fixture struct {
+	*Console
+	*books
+	keys *keys
+}
+
+func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
+	t.Helper()
+	f := &fixture{books: &books{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
+		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
+	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
+		Stations: []model.Station{{Name: "Receipt in Redis", There: true, Text: "yes"},
+			{Name: "Row of the ledger", Text: "no"}}}}
+	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
+	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
+	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
+	if change != nil {
+		change(&cfg, &deps)
+	}
+	var err error
+	f.Console, err = New(cfg, deps)
+	require.NoError(t, err)
+	t.Cleanup(f.jobs.close)
+	return f
+}
+
+// ask sends a request as the role's browser does. form is nil for GET.
+func (f *fixture) ask(t *testing.T, role, path string, form url.Values) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	if form != nil {
+		r = httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	if role != "" {
+		r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + role})
+	}
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	return w
+}

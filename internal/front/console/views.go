@@ -1,0 +1,163 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+)
+
+// view is a page that changes while it is watched.
+type view struct {
+	title, name, live string // name and live are templates
+	load              loader
+	// filter leaves what the caller may see.
+	filter func(data any, who *access.Caller) any
+}
+
+func everything(data any, _ *access.Caller) any { return data }
+
+// viewOf finds the page of a path; false if there is none, or the caller may not see it.
+func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
+	if s, ok := parseSearch(path); ok {
+		s.Scope = strings.Join(who.Campaigns, ",")
+		return view{"Campaigns", "campaigns", "campaigns-live",
+			func(ctx context.Context) (any, error) { return c.source.Campaigns(ctx, s) }, visible}, true
+	}
+	switch path {
+	case "/sinks":
+		if who.May(access.ReadSinks) != nil {
+			return view{}, false
+		}
+		return view{"Sinks", "sinks", "sinks-live",
+			func(ctx context.Context) (any, error) { return c.source.Sinks(ctx) }, everything}, true
+	case faultsPath:
+		return view{"Faults", "faults", "faults-live", c.broken, everything}, c.faults != nil && who.May(access.ReadSinks) == nil
+	case "/jobs":
+		return view{"Replays and jobs", "jobs", "jobs-live",
+			c.work, everything}, who.May(access.ReadSinks) == nil
+	}
+	if id, ok := strings.CutPrefix(path, "/jobs/"); ok {
+		j := c.jobs.find(id, who)
+		if j == nil {
+			return view{}, false
+		}
+		return view{j.What, "job", "job-live", func(context.Context) (any, error) {
+			if now := c.jobs.find(id, &access.Caller{}); now != nil { // viewOf has checked the scope
+				return now, nil
+			}
+			return j, nil // others have taken its place in the list
+		}, everything}, true
+	}
+	id, ok := strings.CutPrefix(path, "/campaigns/")
+	if !ok || hongbao.CheckCampaignID(id) != nil || !who.Sees(id) {
+		return view{}, false
+	}
+	return view{"Campaign " + id, "campaign", "campaign-live", func(ctx context.Context) (any, error) {
+		return c.source.Campaign(ctx, id)
+	}, c.withAudit}, true
+}
+
+// Work is what runs or ran: the jobs of this process, and the replays of everybody.
+type Work struct {
+	Jobs    []Job
+	Replays []model.Progress
+}
+
+func (c *Console) work(ctx context.Context) (any, error) {
+	replays, err := c.source.Replays(ctx)
+	return Work{c.jobs.all(), replays}, err
+}
+
+// visible leaves the campaigns that the caller may see.
+func visible(data any, who *access.Caller) any {
+	all, ok := data.(model.Campaigns)
+	if ok && who.Scoped() {
+		all.List = slices.DeleteFunc(slices.Clone(all.List), func(x model.Campaign) bool { return !who.Sees(x.ID) })
+	}
+	return all
+}
+
+// Audited is a campaign with what the last audit said about it.
+type Audited struct {
+	*model.Live
+	// Listed: this process ran that audit, so Differences are those of the campaign, and Elsewhere counts the others.
+	Listed      bool
+	Differences []audit.Difference
+	Elsewhere   int
+}
+
+// withAudit adds the differences, if this process knows them.
+func (c *Console) withAudit(data any, _ *access.Caller) any {
+	live, ok := data.(*model.Live)
+	if !ok {
+		return data
+	}
+	out := Audited{Live: live}
+	last := c.jobs.lastAudit()
+	if out.Listed = last != nil && last.Started.Equal(live.Audit.At); !out.Listed {
+		return out
+	}
+	for _, d := range last.Differences {
+		if d.Campaign == live.ID {
+			out.Differences = append(out.Differences, d)
+		} else {
+			out.Elsewhere++
+		}
+	}
+	return out
+}
+
+// watchable answers with a page that changes while it is watched.
+func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	path := r.URL.Path
+	if path == "/" {
+		path = r.URL.RequestURI()
+	}
+	v, ok := c.viewOf(path, who)
+	if !ok {
+		c.fail(w, r, http.StatusNotFound, "There is no such page, or your key is not for this campaign.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), loadTime)
+	defer cancel()
+	data, err := v.load(ctx)
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.show(w, r, http.StatusOK, v.name, page{Title: v.title, Caller: who, View: v.filter(data, who),
+		Done: done(r.URL)})
+}
+
+// said are what a page may say that it did. The text stands here and not in the URL: nobody can make a link that says
+// something else.
+var said = map[string]string{
+	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
+	"created": "The ledger has the campaign and its money. Load it, so that it can rain.",
+	"there":   "The ledger had this campaign already. Nothing was changed.",
+}
+
+func done(u *url.URL) string { return said[u.Query().Get("done")] }
+
+// pageRoutes are the pages that only show.
+func (c *Console) pageRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
+	mux.Handle("GET /campaigns/{id}", c.allow(access.ReadCampaigns, c.watchable))
+	mux.Handle("GET /create", c.allow(access.CreateCampaign, c.create))
+	mux.Handle("GET /sinks", c.allow(access.ReadSinks, c.watchable))
+	mux.Handle("GET /jobs", c.allow(access.ReadSinks, c.watchable))
+	mux.Handle("GET /jobs/{id}", c.allow(access.ReadCampaigns, c.job))
+	mux.Handle("GET /letters", c.allow(access.ReadLetters, c.letters))
+	mux.Handle("GET /letters/{sink}/{shard}/{id}", c.allow(access.ReadLetters, c.letter))
+	mux.Handle("GET /quarantine", c.allow(access.ReadQuarantine, c.quarantine))
+	mux.Handle("GET /quarantine/{id}", c.allow(access.ReadQuarantine, c.quarantined))
+	mux.Handle("GET /trail", c.allow(access.ReadTrails, c.trail))
+	mux.Handle("GET /journal", c.allow(access.ReadJournal, c.journal))
+}

@@ -1,0 +1,284 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+)
+
+var ledgerNeeded = app.Needs{Ledger: true}
+
+func campaignReads() []operation {
+	return []operation{
+		{
+			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
+			description: "Lists the campaigns of the ledger in the order of their ids; next is the after of the next page.",
+			action:      access.ReadCampaigns, needs: ledgerNeeded, answer: app.CampaignPage{},
+			params: []*huma.Param{
+				param("after", "query", "The next of the page before.", web.CampaignID().Schema), limitParam(),
+			},
+			do: func(ctx context.Context, c *call) (any, error) {
+				after, limit := c.fields.campaign("after"), c.fields.limit()
+				if err := c.fields.done(); err != nil {
+					return nil, err
+				}
+				page, err := c.app.ListCampaigns(ctx, after, limit, c.sees())
+				if err == nil {
+					c.app.AddStatus(ctx, page.Campaigns)
+				}
+				return page, err
+			},
+		},
+		{
+			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "How a campaign stands",
+			description: "Gives its specification, the hash of its plan, how it stands in the ledger, and in Redis: null there " +
+				"if it is not loaded. The seed and the amounts that nobody has got are not in it.",
+			action: access.ReadCampaigns, needs: ledgerNeeded, answer: app.Shown{},
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Show(ctx, c.campaign) }),
+		},
+		{
+			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
+			summary:     "How far the end of a campaign is",
+			description: "Tells how a closed campaign stands, and the exact amount of its refund.",
+			action:      access.ReadCampaigns, needs: ledgerNeeded, answer: app.Ending{},
+			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
+			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.app.Standing(ctx, c.campaign) }),
+		},
+		{
+			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "The trail of a user's grants",
+			description: "Follows the grants of a user, or of a packet: receipt, entry in the stream, row of the ledger, " +
+				"record in the topic. unread names what could not be asked. Codes of coupons are not in it.",
+			action: access.ReadTrails, answer: app.Trail{},
+			params: []*huma.Param{
+				userParam("The user; give this or packet."),
+				numberParam("packet", "The packet's number; give this or user.", 1, float64(hongbao.MaxPackets)),
+			},
+			codes: []string{"busy"}, do: trail,
+		},
+	}
+}
+
+// plain is for what takes no fields, in its query or in its body.
+func plain(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
+	return func(ctx context.Context, c *call) (any, error) {
+		if err := c.fields.done(); err != nil {
+			return nil, err
+		}
+		return do(ctx, c)
+	}
+}
+
+func trail(ctx context.Context, c *call) (any, error) {
+	q := app.TrailOf{Campaign: c.campaign, User: c.fields.user(),
+		Packet: c.fields.number("packet", 1, hongbao.MaxPackets)}
+	if (q.User == "") == (q.Packet == 0) {
+		c.fields.fail("give user or packet, one of the two")
+	}
+	if err := c.fields.done(); err != nil {
+		return nil, err
+	}
+	return c.app.Trail(ctx, q)
+}
+
+// empty is the body of a change that needs nothing but its path.
+type empty struct{}
+
+// closeBody is the body of a close.
+type closeBody struct {
+	Early bool `json:"early,omitempty" doc:"Close it before the end of its window."`
+}
+
+// refundBody is the body of a refund.
+type refundBody struct {
+	Amount  int64 `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exactly what is refunded, in minor units: refund_amount of the ending."`
+	Missing int64 `json:"missing,omitempty" minimum:"1" doc:"Exactly missing of the ending: grants that are decided and will not be paid."`
+}
+
+// stateBody is the body of a pause and of a resume.
+type stateBody struct {
+	Why string `json:"why,omitempty" maxLength:"500" doc:"Kept in Redis and in the ledger, as is the caller's key."`
+}
+
+// stateAnswer is the answer of pause and resume.
+type stateAnswer struct {
+	Campaign string `json:"campaign" doc:"The campaign's id."`
+	State    string `json:"state" enum:"open,paused" doc:"What it is now."`
+}
+
+// loadAnswer is the answer of a load.
+type loadAnswer struct {
+	Campaign string `json:"campaign" doc:"The campaign's id."`
+	Packets  int64  `json:"packets" doc:"Packets of its specification, without those of top-ups."`
+	Loading  bool   `json:"loading" doc:"True while it goes on; GET the campaign to see how far it is."`
+}
+
+func campaignChanges() []operation {
+	return []operation{
+		{
+			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
+			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
+				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them. " +
+				"docs/campaigns.md tells of the fields.",
+			action: access.CreateCampaign, needs: ledgerNeeded, body: hongbao.Campaign{}, answer: app.Created{},
+			accepted: app.Created{},
+			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
+			do:       create, raw: true, together: true, after: storeCodes,
+		},
+		{
+			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
+			description: "Opens the campaign once its packets are there. It goes on after an answer 202, as long as this server " +
+				"lives, and where it was when it is asked for again.",
+			action: access.LoadCampaign, needs: ledgerNeeded, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
+			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
+		},
+		topUpOperation(),
+		stateChange("pause", "Make a campaign answer paused until it is resumed", "paused", access.PauseCampaign,
+			(*app.App).Pause),
+		stateChange("resume", "Open a paused campaign again", "open", access.ResumeCampaign, (*app.App).Resume),
+		{
+			method: http.MethodPost, path: "/v1/campaigns/{id}/cancel", id: "cancel-campaign",
+			summary: "End a campaign that was never loaded",
+			description: "All of its money, top-ups included, goes back to the sponsor, and it can't be loaded any more. It is " +
+				"refused once its loading has begun. A second request gives the same answer.",
+			action: access.CancelCampaign, needs: ledgerNeeded, body: empty{}, answer: app.Ending{},
+			codes: []string{"loading_begun"}, together: true,
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Cancel(ctx, c.campaign) }),
+		},
+		{
+			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
+			description: "One whose window is open is closed with early only. A second close gives the same answer.",
+			action:      access.CloseCampaign, needs: ledgerNeeded, body: closeBody{}, answer: app.Ending{},
+			codes: []string{"not_loaded", "campaign_lost"},
+			do: func(ctx context.Context, c *call) (any, error) {
+				early := c.fields.flag("early")
+				if err := c.fields.done(); err != nil {
+					return nil, err
+				}
+				return c.app.Close(ctx, c.campaign, early)
+			},
+		},
+		{
+			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
+			summary: "Give what nobody got back to the sponsor",
+			description: "amount must be exactly refund_amount of the ending. 202 says that grants are still being settled: " +
+				"ask again. A second refund gives the same answer.",
+			action: access.Refund, needs: ledgerNeeded, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
+			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
+				"not_closed", "not_loaded", "campaign_lost"},
+			do: refund,
+		},
+		{
+			method: http.MethodPost, path: "/v1/campaigns/{id}/reveal", id: "reveal",
+			summary:     "Make the seed of a refunded campaign public",
+			description: "Gives the disclosure with which everybody can check the draw (`hongbao campaign verify`).",
+			action:      access.RevealCampaign, needs: ledgerNeeded, body: empty{}, answer: campaign.Disclosure{},
+			codes: []string{"not_refunded"}, together: true,
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
+		},
+	}
+}
+
+// stateChange is pause or resume. It needs no ledger: who pauses must not wait for a database.
+func stateChange(name, summary, state string, action access.Action,
+	do func(a *app.App, ctx context.Context, id, why string) error) operation {
+	return operation{
+		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
+		description: "It works while the ledger is down; the ledger and its journal have it once that is back.",
+		action:      action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
+		alone: true,
+		do: func(ctx context.Context, c *call) (any, error) {
+			why := c.fields.text("why")
+			if err := c.fields.done(); err != nil {
+				return nil, err
+			}
+			return stateAnswer{c.campaign, state}, do(c.app, ctx, c.campaign, why)
+		},
+	}
+}
+
+// create reads the body as `hongbao campaign create` reads its file.
+func create(ctx context.Context, c *call) (any, error) {
+	spec, err := campaign.Read(bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	if spec.Codes != nil && spec.Codes.File != "" {
+		return nil, web.Refuse("specification_invalid",
+			"codes.file names a file, which only `hongbao campaign create` can read: give codes.pattern")
+	}
+	if err := c.who.Check(access.CreateCampaign, spec.ID); err != nil {
+		return nil, err
+	}
+	return c.app.CreateFunded(ctx, spec)
+}
+
+// storeCodes goes on by itself when there are many.
+func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
+	spec, err := campaign.Read(bytes.NewReader(c.body))
+	if err != nil || spec.Codes == nil {
+		return answer, err
+	}
+	return c.long(ctx, answer, &job{name: "codes of " + spec.ID, needs: ledgerNeeded,
+		do: func(ctx context.Context, own *app.App) (any, error) { return answer, own.StoreCodes(ctx, spec, nil) }})
+}
+
+// load goes on by itself when it takes longer than the caller waits.
+func load(ctx context.Context, c *call) (any, error) {
+	shown, err := c.app.Show(ctx, c.campaign) // an unknown one is refused at once
+	if err != nil {
+		return nil, err
+	}
+	return c.long(ctx, loadAnswer{c.campaign, shown.Spec.Packets, true}, &job{name: "load " + c.campaign,
+		needs: ledgerNeeded, do: func(ctx context.Context, own *app.App) (any, error) {
+			spec, err := own.Load(ctx, c.campaign)
+			return loadAnswer{c.campaign, spec.Packets, false}, err
+		}})
+}
+
+// long does work that goes on after the request was answered, if that comes first: with 202 and what is known by then.
+func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
+	x, err := c.tasks.start(j, func(ctx context.Context) (answer any, err error) {
+		ctx = access.As(ctx, c.actor)
+		err = c.Control.app.Within(ctx, j.needs, func(own *app.App) error {
+			answer, err = j.do(ctx, own)
+			return err
+		})
+		return answer, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := x.wait(ctx, c.cfg.Patience)
+	if errors.Is(err, errStillRuns) {
+		return later{begun}, nil
+	}
+	return answer, err
+}
+
+// refund answers 202 while grants are still being settled.
+func refund(ctx context.Context, c *call) (any, error) {
+	o := closing.Order{Campaign: c.campaign, Amount: c.fields.amount("amount"),
+		Missing: c.fields.number("missing", 1, hongbao.MaxPackets)}
+	if err := c.fields.done(); err != nil {
+		return nil, err
+	}
+	ending, err := c.app.Refund(ctx, o)
+	if !errors.Is(err, payment.ErrSettling) {
+		return ending, err
+	}
+	if ending, err = c.app.Standing(ctx, c.campaign); err != nil {
+		return nil, err
+	}
+	return later{ending}, nil
+}

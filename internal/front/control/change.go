@@ -1,0 +1,172 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+const keyHeader = "Idempotency-Key"
+
+// maxBody bounds a body; a specification with all its tiers has less.
+const maxBody = 256 << 10
+
+func idempotencyKey() *huma.Param {
+	return &huma.Param{
+		Name: keyHeader, In: "header", Required: true,
+		Description: "Drawn for each change; with the same key the same request has its first answer for 24 hours, unless " +
+			"that was 202: then it goes on.",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,255}$"},
+	}
+}
+
+// kept is an answer as it stands beside its Idempotency-Key.
+type kept struct {
+	Status int             `json:"status"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// change answers an operation that changes something: once for each Idempotency-Key.
+func (c *call) change(w http.ResponseWriter, o *operation) error {
+	if c.r.URL.RawQuery != "" {
+		return web.Refuse("invalid_parameter", "what changes something takes no query: it stands in the body")
+	}
+	req := access.Request{Caller: c.who.Key, Key: c.r.Header.Get(keyHeader)}
+	if err := req.Check(); err != nil {
+		return problemOf(err)
+	}
+	if err := c.readBody(w, o); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s\n%s", c.r.Method, c.r.URL.EscapedPath(), c.body))
+	req.Hash = hex.EncodeToString(sum[:])
+
+	answer, err := c.once(c.r.Context(), o, req)
+	if err != nil {
+		return c.denied(err)
+	}
+	if o.after != nil {
+		final, err := c.run(c.r.Context(), o.needs, func(ctx context.Context, c *call) (any, error) {
+			return o.after(ctx, c, answer.Answer)
+		})
+		if err != nil {
+			return err
+		}
+		if _, goesOn := final.(later); goesOn {
+			answer.Status = http.StatusAccepted
+		}
+	}
+	web.WriteJSON(w, answer.Status, answer.Answer)
+	return nil
+}
+
+// readBody reads the body as one object, or leaves it to the operation.
+func (c *call) readBody(w http.ResponseWriter, o *operation) (err error) {
+	body := web.Body{Bytes: maxBody, Incomplete: "nothing was changed; send it again"}
+	if c.body, err = web.ReadBody(w, c.r, body); err != nil {
+		return err
+	}
+	if o.raw && len(bytes.TrimSpace(c.body)) > 0 {
+		if !json.Valid(c.body) { // campaign.Read takes YAML too
+			err = web.Refuse("invalid_json", "the body is one JSON object")
+		}
+		return err
+	}
+	object, err := web.ParseObject(c.body, body)
+	c.fields = &fields{o: object}
+	return err
+}
+
+// ledgerWait is how long a change that needs no ledger waits for it.
+const ledgerWait = 2 * time.Second
+
+// once does the operation, or gives the answer that it had.
+func (c *call) once(ctx context.Context, o *operation, req access.Request) (answer kept, err error) {
+	if o.alone {
+		return c.onceAlone(ctx, o, req)
+	}
+	text, _, err := c.Control.app.Once(ctx, req, func(within context.Context) ([]byte, error) {
+		if o.together {
+			return c.effect(within, o)
+		}
+		return c.effect(ctx, o)
+	})
+	return answerOf(text, err)
+}
+
+// onceAlone does the operation also when the ledger is away, or does not answer in time.
+func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) (kept, error) {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := time.AfterFunc(ledgerWait, cancel)
+	defer late.Stop()
+	did := false
+	var text []byte
+	var failed error
+	kept, _, err := c.Control.app.Once(asking, req, func(context.Context) ([]byte, error) {
+		late.Stop() // the work has the request's time
+		defer late.Reset(ledgerWait)
+		did = true
+		text, failed = c.effect(ctx, o)
+		return text, failed
+	})
+	switch away := hongbao.IsOutage(err) || err != nil && asking.Err() != nil && ctx.Err() == nil; {
+	case did: // whether the ledger keeps the answer or not
+		return answerOf(text, failed)
+	case away && !errors.Is(err, access.ErrUnderWay):
+		return answerOf(c.effect(ctx, o))
+	}
+	return answerOf(kept, err)
+}
+
+// unfinished is an answer with status 202. It is none to keep: a repeat goes on, also when the server that did the work
+// has died.
+type unfinished struct{ text []byte }
+
+func (*unfinished) Error() string { return "the work goes on" }
+
+// answerOf reads an answer, whether it is kept or not.
+func answerOf(text []byte, err error) (answer kept, _ error) {
+	var goesOn *unfinished
+	if errors.As(err, &goesOn) {
+		text, err = goesOn.text, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	return answer, problemOf(err)
+}
+
+// effect does the operation, and writes its answer.
+func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
+	answer, err := c.run(ctx, o.needs, o.do)
+	if err != nil {
+		return nil, err
+	}
+	status := http.StatusOK
+	l, goesOn := answer.(later)
+	if goesOn {
+		status, answer = http.StatusAccepted, l.answer
+	}
+	text, err := answers.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("write the answer: %w", err)
+	}
+	if text, err = json.Marshal(kept{status, text}); err == nil && goesOn {
+		return nil, &unfinished{text}
+	}
+	return text, err
+}

@@ -1,0 +1,65 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// Authority says who a caller is. access.Authority is one.
+type Authority interface {
+	Identify(ctx context.Context, keyText string) (access.Caller, error)
+}
+
+// Config of a Control.
+type Config struct {
+	// AnswerTime is how long a request may take.
+	AnswerTime time.Duration
+	// Patience is how long a change waits for work that goes on by itself, before it answers 202.
+	Patience time.Duration
+}
+
+// Control answers the administration API. Its methods may be called at once.
+type Control struct {
+	cfg       Config
+	app       *app.App
+	authority Authority
+	log       *zap.Logger
+	tasks     *tasks
+}
+
+// New makes a Control over an app whose Redis is open. Close ends it.
+func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control, error) {
+	if a == nil || authority == nil || log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
+		return nil, errors.New("control: the app, the authority, the log and every field of Config are required")
+	}
+	return &Control{cfg: cfg, app: a, authority: authority, log: log, tasks: newTasks(log)}, nil
+}
+
+// Close ends the work that goes on after its request, and waits for it. Loads and replays go on where they were when
+// they are asked for again.
+func (c *Control) Close() { c.tasks.close() }
+
+// API is what the control listener answers under /v1/.
+func (c *Control) API() *web.API {
+	api := &web.API{
+		Title: "Hongbao administration", Description: "What the commands of hongbao do. docs/administration.md tells more.",
+		Pages: "docs/api-control.md and /openapi.json list the paths", Listener: "serve.control_listen",
+		Codes: []string{"host_unknown"},
+		Schemes: map[string]*huma.SecurityScheme{
+			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
+		},
+		AnswerTime: c.cfg.AnswerTime, Log: c.log,
+	}
+	for _, o := range operations() {
+		api.Endpoints = append(api.Endpoints, c.endpoint(&o))
+	}
+	return api
+}

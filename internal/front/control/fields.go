@@ -1,0 +1,207 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// maxText bounds a text field, in bytes.
+const maxText = 500
+
+// fields reads what a request brings by name: the fields of its body, or the parameters of its query, which are all
+// texts. It remembers the first that is wrong, so that the caller asks once, at the end.
+type fields struct {
+	o     flatjson.Object
+	query bool
+	known []string
+	err   error
+}
+
+// readQuery reads a query. No parameter may stand twice.
+func readQuery(raw string) (*fields, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, web.Refuse("invalid_parameter", "the query can't be read")
+	}
+	f := &fields{o: make(flatjson.Object, len(values)), query: true}
+	for name, list := range values {
+		if len(list) > 1 {
+			return nil, web.Refuse("invalid_parameter", "a parameter of the query stands more than once")
+		}
+		f.o[name] = list[0]
+	}
+	return f, nil
+}
+
+// fail refuses a field for its value.
+func (f *fields) fail(format string, args ...any) {
+	code := "invalid_value"
+	if f.query {
+		code = "invalid_parameter"
+	}
+	f.failWith(code, format, args...)
+}
+
+func (f *fields) failWith(code, format string, args ...any) {
+	if f.err == nil {
+		f.err = web.Refuse(code, fmt.Sprintf(format, args...))
+	}
+}
+
+// has tells whether a field is there; from now on it is known.
+func (f *fields) has(name string) bool {
+	f.known = append(f.known, name)
+	_, there := f.o[name]
+	return there
+}
+
+// text gives an optional text.
+func (f *fields) text(name string) string {
+	if !f.has(name) {
+		return ""
+	}
+	s, ok := f.o.Text(name)
+	if !ok || s == "" || len(s) > maxText || !utf8.ValidString(s) || strings.ContainsFunc(s, isControl) {
+		f.fail("%s is a text of 1 to %d bytes without control characters", name, maxText)
+	}
+	return s
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// why gives the reason, which is required.
+func (f *fields) why() string {
+	why := f.text("why")
+	if strings.TrimSpace(why) == "" {
+		f.fail("why is required: what you write is kept with the decision")
+	}
+	return why
+}
+
+// flag gives an optional flag.
+func (f *fields) flag(name string) bool {
+	if !f.has(name) {
+		return false
+	}
+	v, ok := f.o[name].(bool)
+	if text, _ := f.o.Text(name); f.query {
+		v, ok = text == "true", text == "true" || text == "false"
+	}
+	if !ok {
+		f.fail("%s is true or false", name)
+	}
+	return v
+}
+
+// one gives an optional text that is one of some.
+func (f *fields) one(name string, of ...string) string {
+	s := f.text(name)
+	if s != "" && !slices.Contains(of, s) {
+		f.fail("%s is one of %s", name, strings.Join(of, ", "))
+	}
+	return s
+}
+
+// campaign gives an optional id of a campaign.
+func (f *fields) campaign(name string) string {
+	s := f.text(name)
+	if s != "" && hongbao.CheckCampaignID(s) != nil {
+		f.fail("%s is 1 to 64 of a-z, 0-9, - and _, beginning with a letter", name)
+	}
+	return s
+}
+
+// user gives an optional id of a user.
+func (f *fields) user() string {
+	s := f.text("user")
+	if s != "" && hongbao.CheckID(s) != nil {
+		f.fail("user is 1 to 128 printable ASCII characters without spaces")
+	}
+	return s
+}
+
+// number gives an optional integer within bounds; 0 if it is absent.
+func (f *fields) number(name string, least, most int64) int64 {
+	if !f.has(name) {
+		return 0
+	}
+	digits, _ := f.o[name].(json.Number)
+	if text, _ := f.o.Text(name); f.query {
+		digits = json.Number(text)
+	}
+	n, err := digits.Int64()
+	if err != nil || n < least || n > most || string(digits) != strconv.FormatInt(n, 10) {
+		f.fail("%s is an integer from %d to %d in plain digits", name, least, most)
+	}
+	return n
+}
+
+// limit gives how many items a page is to have.
+func (f *fields) limit() int {
+	if n := f.number("limit", 1, maxPage); n != 0 {
+		return int(n)
+	}
+	return defaultPage
+}
+
+// amount gives a required amount of money in minor units; 0 is one.
+func (f *fields) amount(name string) hongbao.Amount {
+	if f.has(name) && f.o[name] == json.Number("0") {
+		return 0
+	}
+	n, err := f.o.Integer(name, int64(hongbao.MaxAmount))
+	switch {
+	case errors.Is(err, flatjson.ErrRange):
+		f.failWith("amount_out_of_range", "%s is from 0 to %d", name, hongbao.MaxAmount)
+	case err != nil:
+		f.failWith("amount_not_integer_minor_units", "%s is required, in minor units, as an integer in plain digits", name)
+	}
+	return hongbao.Amount(n)
+}
+
+// time gives an optional time; zero if it is absent.
+func (f *fields) time(name string) time.Time {
+	text := f.text(name)
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.Year() < 2000 || t.Year() > 2100 {
+		f.fail("%s is a time of the years 2000 to 2100, as 2026-02-17T20:00:00Z", name)
+	}
+	return t.UTC()
+}
+
+// done gives the first error. A field that nobody asked for is one: a mistyped filter would pick everything.
+func (f *fields) done() error {
+	for name := range f.o {
+		if slices.Contains(f.known, name) {
+			continue
+		}
+		slices.Sort(f.known)
+		known := strings.Join(f.known, ", ")
+		if f.query {
+			f.fail("the query may have these parameters: %s", known)
+		} else {
+			f.failWith("unknown_field", "the body may have these fields: %s", known)
+		}
+	}
+	return f.err
+}
+
+// Pages of lists.
+const (
+	defaultPage = 50
+	maxPage     = 500
+)

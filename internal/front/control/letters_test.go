@@ -1,0 +1,133 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// buried makes every grant of the only shard's stream a dead letter of sink balance.
+func (d *desk) buried(reason string) {
+	d.t.Helper()
+	rdb := d.cfg.RedisClient()
+	defer func() { require.NoError(d.t, rdb.Close()) }()
+	st, err := store.Of(rdb, d.cfg.Space())
+	require.NoError(d.t, err)
+	k, ctx := st.Shard(0), d.t.Context()
+	_, err = k.CreateGroup(ctx, "balance")
+	require.NoError(d.t, err)
+	_, err = k.ReadNew(ctx, "balance", "digger", 1000, 0)
+	require.NoError(d.t, err)
+	entries, err := k.Entries(ctx, "-", "+")
+	require.NoError(d.t, err)
+	for _, e := range entries {
+		for i := range e.Grants {
+			_, err := k.DeadLetter(ctx, store.Letter{Group: "balance", Consumer: "digger", EntryID: e.ID,
+				Grant: &e.Grants[i], Last: i == len(e.Grants)-1, Class: hongbao.ClassPermanent, Reason: reason, Attempts: 3})
+			require.NoError(d.t, err)
+		}
+	}
+}
+
+// Dead letters are found by what they say, requeued and dropped singly and by filter, with who and why; a key with a
+// scope sees and decides its own only.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	d.campaign("snow", 10, 1_000)
+	for i := range 3 {
+		d.grab("rain", fmt.Sprint("u", i))
+		d.grab("snow", fmt.Sprint("u", i))
+	}
+	d.buried("the account is closed")
+	list := func(key, query string) []deadletter.Letter {
+		var page app.LetterPage
+		d.get(key, "/v1/dead-letters"+query).OK(t, http.StatusOK, &page)
+		return page.Letters
+	}
+	require.Len(t, list("viewer", ""), 6)
+	require.Len(t, list("viewer", "?reason=is+closed&class=permanent&campaign=snow"), 3)
+	require.Empty(t, list("viewer", "?reason=is+open"))
+	require.Len(t, list("viewer/rain*", ""), 3)
+	var page app.LetterPage
+	d.get("viewer", "/v1/dead-letters?limit=4").OK(t, http.StatusOK, &page)
+	require.Len(t, list("viewer", "?after="+string(page.Next)), 2)
+	snow := list("viewer", "?campaign=snow")[0].ID
+	rain := list("viewer", "?campaign=rain")[0].ID
+	d.get("viewer", "/v1/dead-letters/"+snow).OK(t, http.StatusOK, nil)
+	d.get("viewer/rain*", "/v1/dead-letters/"+snow).Refused(t, "unknown_letter")
+
+	body := func(fields string) string { return `{"why":"they opened it again",` + fields + `}` }
+	for fields, code := range map[string]string{
+		`"letter":"` + snow + `"`: "unknown_letter", `"campaign":"snow","dry_run":true`: "unknown_campaign",
+		`"sink":"kafka","dry_run":true`: "unknown_sink", `"letter":"x"`: "unknown_letter", `"class":"odd"`: "invalid_value",
+		`"all":true,"class":"permanent"`: "invalid_value", `"dry_run":true`: "invalid_value", `"odd":1`: "invalid_value",
+		`"all":1`: "invalid_value", `"from":"yesterday"`: "invalid_value", `"user":"a b"`: "invalid_value",
+		`"reason":{}`: "nested_value", `"sink":"balance"`: "invalid_value", `"all":true,"expect":-1`: "invalid_value",
+		`"letter":"` + rain + `","expect":1`: "invalid_value", `"all":true`: "invalid_value",
+		`"campaign":"rain","expect":2`: "refused", `"campaign":"snow","expect":3`: "unknown_campaign",
+		`"campaign":"rain","dry_run":true,"limit":1`: "unknown_field",
+	} {
+		d.post("operator/rain*", "/v1/dead-letters/requeue", body(fields)).Refused(t, code)
+	}
+	d.post("operator", "/v1/dead-letters/requeue", `{"all":true}`).Refused(t, "invalid_value")
+	var report lettersAnswer
+	ask := func(key, what, fields string) lettersAnswer {
+		report = lettersAnswer{}
+		d.post(key, "/v1/dead-letters/"+what, body(fields)).OK(t, http.StatusOK, &report)
+		return report
+	}
+	require.EqualValues(t, 3, ask("operator/rain*", "requeue", `"reason":"is closed","dry_run":true`).Matched)
+	all := list("viewer", "")
+	require.EqualValues(t, 4, ask("operator", "requeue", `"all":true,"dry_run":true,"after":"`+all[1].ID+`"`).Matched)
+	for _, bad := range []string{
+		`"all":true,"after":"x"`, `"letter":"` + snow + `","after":"` + snow + `"`, `"after":"` + snow + `"`,
+	} {
+		d.post("operator", "/v1/dead-letters/requeue", body(bad)).Refused(t, "invalid_value")
+	}
+	d.post("operator", "/v1/dead-letters/requeue", body(`"all":true,"expect":5,"after":"kafka/0/1-1"`)).Refused(t, "refused")
+	require.EqualValues(t, 1, ask("operator/rain*", "requeue", `"letter":"`+rain+`"`).Resolved)
+	require.EqualValues(t, 2, ask("operator/rain*", "requeue", `"reason":"is closed","expect":2`).Resolved)
+	require.Len(t, list("viewer", ""), 3, "those of the other campaign stay")
+	require.EqualValues(t, 1, ask("treasurer", "drop", `"letter":"`+snow+`"`).Resolved)
+	require.EqualValues(t, 2, ask("treasurer", "drop", `"all":true,"expect":2`).Resolved)
+	require.Empty(t, list("viewer", ""))
+	var shown app.Shown
+	d.get("viewer", "/v1/campaigns/rain").OK(t, http.StatusOK, &shown)
+	require.EqualValues(t, 300, shown.Ledger.Granted)
+}
+
+// A decision about many letters that is not done in time says where the next request goes on.
+func TestDeadLettersGoOn(t *testing.T) {
+	t.Parallel()
+	var got deadletter.Pick
+	o := letterChange("requeue", "", "", access.RequeueLetters, func(ctx context.Context, _ *call, pick deadletter.Pick,
+		_ deadletter.Decider, _ bool) (*deadletter.Report, error) {
+		got = pick
+		<-ctx.Done()
+		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
+	})
+	object, err := web.ParseObject([]byte(`{"all":true,"expect":9,"why":"mended","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
+	require.NoError(t, err)
+	c := &call{Control: &Control{cfg: Config{Patience: time.Millisecond}}, fields: &fields{o: object}}
+	answer, err := o.do(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "balance/0/3-0", got.After)
+	text, err := json.Marshal(answer.(later).answer)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"next":"balance/0/5-0"`)
+	require.Contains(t, string(text), `"more":true`)
+}

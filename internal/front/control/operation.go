@@ -1,0 +1,202 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// operation is a line of the table of endpoints.
+type operation struct {
+	method, path, id, summary, description string
+	action                                 access.Action
+	// needs are the servers without which nothing can be answered. Redis is open in any case.
+	needs  app.Needs
+	params []*huma.Param
+	// body is a value of the type of the request's body, nil for one that reads only. answer is that of the answer, and
+	// accepted that of the answer 202, nil for none.
+	body, answer, accepted any
+	// codes are those of the problems besides those that all can answer.
+	codes []string
+	do    func(ctx context.Context, c *call) (any, error)
+
+	// What follows is of those that change something.
+
+	// raw: the body is read by do.
+	raw bool
+	// together: all that do changes is in the ledger, in one transaction with the answer and the journal. Else what do
+	// changes stands before the answer does, and do may come twice.
+	together bool
+	// alone: it needs nothing but Redis. It is done with the ledger away, too, and recorded later.
+	alone bool
+	// after is done behind the transaction, after a repeat as well. It may make the answer a later one.
+	after func(ctx context.Context, c *call, answer any) (any, error)
+}
+
+// operations lists all endpoints.
+func operations() []operation {
+	var all []operation
+	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
+		sinkOperations(), replayOperations(), journalOperations()} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// call is one request of a caller who may make it.
+type call struct {
+	*Control
+	r        *http.Request
+	who      access.Caller
+	actor    access.Actor
+	action   access.Action
+	app      *app.App // for this request
+	campaign string   // that of the path; empty if the path has none
+	fields   *fields  // those of the query of one that reads, and of the body of one that changes something
+	body     []byte   // of one that changes something, as it came
+}
+
+// later is an answer with status 202: the work goes on.
+type later struct{ answer any }
+
+// The codes that each endpoint can answer, and those of each that has a body.
+var (
+	commonCodes = []string{"forbidden", "invalid_parameter", "unavailable", "outcome_unknown", "frozen"}
+	changeCodes = slices.Concat([]string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use"},
+		web.BodyCodes, []string{"invalid_value", "refused"})
+)
+
+// endpoint is the operation for the listener.
+func (c *Control) endpoint(o *operation) web.Endpoint {
+	e := web.Endpoint{
+		Method: o.method, Path: o.path, ID: o.id, Summary: o.summary, Description: o.description,
+		Params: o.params, Security: []string{"key"}, Roles: access.RolesOf(o.action),
+		Body: o.body, Answer: o.answer, Accepted: o.accepted,
+		Codes: slices.Concat(commonCodes, o.codes),
+	}
+	if strings.Contains(o.path, "{id}") {
+		e.Params = append([]*huma.Param{web.CampaignID()}, e.Params...)
+		e.Codes = append(e.Codes, "campaign_invalid", "unknown_campaign")
+	}
+	if o.body != nil {
+		e.Params = append(e.Params, idempotencyKey())
+		e.Codes = slices.Concat(e.Codes, changeCodes)
+	}
+	e.Do = func(w http.ResponseWriter, r *http.Request) error {
+		x, err := c.admit(o, r, w.Header().Get(web.RequestID))
+		if err != nil {
+			return err
+		}
+		if o.body != nil {
+			return x.change(w, o)
+		}
+		return x.read(w, o)
+	}
+	return e
+}
+
+// admit checks who asks, and whether he may, before anything of the request but its path is looked at.
+func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call, error) {
+	who, err := c.authority.Identify(access.For(r.Context(), o.action), web.Bearer(r))
+	if err == nil {
+		err = who.May(o.action)
+	}
+	x := &call{Control: c, who: who, actor: who.Actor(requestID), action: o.action,
+		campaign: r.PathValue("id")}
+	x.r = r.WithContext(access.As(r.Context(), x.actor))
+	if err == nil && x.campaign != "" {
+		if _, err := web.CampaignOf(r); err != nil {
+			return nil, err
+		}
+		err = who.Check(o.action, x.campaign)
+	}
+	if err == nil {
+		return x, nil
+	}
+	return nil, x.denied(problemOf(err))
+}
+
+// denied writes into the journal that the caller may not do what he asked for, if that is what the error says.
+func (c *call) denied(err error) error {
+	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
+		c.Control.app.Denied(c.r.Context(), c.action, c.campaign, err)
+	}
+	return err
+}
+
+// hidden records that the caller asked for something of a campaign that is none of his.
+func (c *call) hidden(campaign string) {
+	c.Control.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
+}
+
+// read answers an operation that changes nothing.
+func (c *call) read(w http.ResponseWriter, o *operation) error {
+	var err error
+	if c.fields, err = readQuery(c.r.URL.RawQuery); err != nil {
+		return err
+	}
+	answer, err := c.run(c.r.Context(), o.needs, o.do)
+	if err != nil {
+		return err
+	}
+	web.WriteJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+// run does something with an app of the request's own.
+func (c *call) run(ctx context.Context, needs app.Needs,
+	do func(ctx context.Context, c *call) (any, error)) (answer any, err error) {
+	err = c.Control.app.Within(ctx, needs, func(own *app.App) error {
+		c.app = own
+		answer, err = do(ctx, c)
+		return err
+	})
+	return answer, problemOf(err)
+}
+
+// sees is nil for a caller who may see all campaigns.
+func (c *call) sees() func(campaign string) bool {
+	if !c.who.Scoped() {
+		return nil
+	}
+	return c.who.Sees
+}
+
+// Parameters of queries.
+
+func param(name, in, description string, schema *huma.Schema) *huma.Param {
+	return &huma.Param{Name: name, In: in, Description: description, Schema: schema, Required: in == "path"}
+}
+
+func textParam(name, description string) *huma.Param {
+	least, most := 1, maxText
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most})
+}
+
+func campaignParam(description string) *huma.Param {
+	return param("campaign", "query", description, web.CampaignID().Schema)
+}
+
+func userParam(description string) *huma.Param {
+	return param("user", "query", description, web.IDSchema())
+}
+
+func flagParam(name, description string) *huma.Param {
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeBoolean})
+}
+
+func numberParam(name, description string, least, most float64) *huma.Param {
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most})
+}
+
+func limitParam() *huma.Param {
+	return numberParam("limit", "Items on a page, 50 if absent.", 1, maxPage)
+}

@@ -1,0 +1,125 @@
+package control
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// The codes that only this package answers.
+var _ = web.AddCodes(map[string]web.Code{
+	"invalid_value":            {Status: http.StatusBadRequest, Title: "A field of the body can't be taken"},
+	"invalid_name":             {Status: http.StatusBadRequest, Title: "This can't be a name"},
+	"specification_invalid":    {Status: http.StatusBadRequest, Title: "The campaign's specification is wrong"},
+	"specification_impossible": {Status: http.StatusUnprocessableEntity, Title: "The campaign's specification can't be met"},
+	"idempotency_key_in_use":   {Status: http.StatusConflict, Title: "The first request with this Idempotency-Key still runs"},
+	"unknown_letter":           {Status: http.StatusNotFound, Title: "There is no such dead letter"},
+	"unknown_quarantine":       {Status: http.StatusNotFound, Title: "There is no such grant in quarantine"},
+	"unknown_sink":             {Status: http.StatusNotFound, Title: "The deployment has no such sink"},
+	"unknown_replay":           {Status: http.StatusNotFound, Title: "There is no such replay"},
+	"campaign_exists":          {Status: http.StatusConflict, Title: "The campaign is there with another specification"},
+	"funded_otherwise":         {Status: http.StatusConflict, Title: "The campaign is funded with another total"},
+	"order_reused":             {Status: http.StatusConflict, Title: "The order's id stands for another top-up"},
+	"top_up_open":              {Status: http.StatusConflict, Title: "The last top-up is not dealt yet"},
+	"loading_begun":            {Status: http.StatusConflict, Title: "The campaign's loading has begun"},
+	"not_loaded":               {Status: http.StatusConflict, Title: "The campaign is not in Redis"},
+	"not_closed":               {Status: http.StatusConflict, Title: "The campaign is not closed"},
+	"not_refunded":             {Status: http.StatusConflict, Title: "The campaign is not refunded"},
+	"campaign_lost":            {Status: http.StatusConflict, Title: "Redis has lost something of the campaign"},
+	"wrong_amount":             {Status: http.StatusConflict, Title: "The amount is not the one that is refunded"},
+	"grants_missing":           {Status: http.StatusConflict, Title: "The ledger does not hold the grants that the close tells of"},
+	"decided_otherwise":        {Status: http.StatusConflict, Title: "Somebody has decided otherwise before"},
+	"not_payable":              {Status: http.StatusConflict, Title: "The grant can't be paid from the reserve"},
+	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was begun with another range or target"},
+	"not_running_here":         {Status: http.StatusConflict, Title: "This server does not run the replay"},
+	"conflict":                 {Status: http.StatusConflict, Title: "What is there contradicts the request"},
+	"refused":                  {Status: http.StatusConflict, Title: "What is there does not allow it"},
+})
+
+// told are the errors that have a code of their own. The first that fits counts.
+var told = []struct {
+	err  error
+	code string
+}{
+	{access.ErrUnauthorized, "unauthorized"}, {access.ErrForbidden, "forbidden"}, {access.ErrWhole, "forbidden"},
+	{access.ErrMayNotSpend, "forbidden"},
+	{access.ErrKeyRequired, "idempotency_key_required"}, {access.ErrKeyReused, "idempotency_key_reused"},
+	{access.ErrUnderWay, "idempotency_key_in_use"}, {access.ErrNotInScope, "unknown_campaign"}, {ledger.ErrNoCampaign, "unknown_campaign"},
+	{ledger.ErrCampaignExists, "campaign_exists"}, {ledger.ErrNotRefunded, "not_refunded"},
+	{ledger.ErrLoadingBegun, "loading_begun"},
+	{ledger.ErrFundedOtherwise, "funded_otherwise"}, {ledger.ErrOrderUsed, "order_reused"},
+	{ledger.ErrTopUpOpen, "top_up_open"},
+	{ledger.ErrNotInQuarantine, "unknown_quarantine"}, {ledger.ErrDecided, "decided_otherwise"}, {ledger.ErrNotPayable, "not_payable"},
+	{deadletter.ErrNoLetter, "unknown_letter"}, {replay.ErrOtherReplay, "replay_differs"},
+	{closing.ErrAmount, "wrong_amount"}, {closing.ErrMissing, "grants_missing"},
+	{app.ErrBusy, "busy"}, {store.ErrFrozen, "frozen"}, {store.ErrLost, "campaign_lost"}, {store.ErrNotClosed, "not_closed"},
+	{store.ErrNotInRedis, "not_loaded"},
+}
+
+// shortly is how long a caller waits after 503.
+const shortly = time.Second
+
+// problemOf gives an error its code. Its text says what was wrong and what to do: who operates a deployment may read
+// it. Of a server that does not answer, web says enough.
+func problemOf(err error) error {
+	var refused *web.Refusal
+	var spec *campaign.SpecError
+	var usage app.UsageError
+	switch {
+	case err == nil || errors.As(err, &refused):
+		return err
+	case errors.As(err, &usage):
+		return &web.Refusal{Code: "invalid_value", Detail: err.Error(), Cause: err}
+	case errors.As(err, &spec):
+		return &web.Refusal{Code: codeOfSpec(spec), Detail: spec.Error(), Cause: err}
+	}
+	for _, t := range told {
+		if !errors.Is(err, t.err) {
+			continue
+		}
+		r := &web.Refusal{Code: t.code, Detail: err.Error(), Cause: err}
+		if web.CodeOf(t.code).Status == http.StatusServiceUnavailable {
+			r.Wait = shortly
+		}
+		return r
+	}
+	switch hongbao.ClassOf(err) {
+	case hongbao.ClassPermanent:
+		return &web.Refusal{Code: "refused", Detail: err.Error(), Cause: err}
+	case hongbao.ClassConflict:
+		return &web.Refusal{Code: "conflict", Detail: err.Error(), Cause: err}
+	case hongbao.ClassTransient, hongbao.ClassBroken:
+		return &web.Refusal{Code: "unavailable", Detail: "send the same request again, with the same Idempotency-Key",
+			Wait: shortly, Cause: err}
+	case hongbao.ClassUnknown:
+	}
+	return &web.Refusal{Code: "outcome_unknown", Detail: "send the same request again, with the same Idempotency-Key",
+		Wait: shortly, Cause: err}
+}
+
+// impossible are the problems of a specification whose fields are right each by itself.
+var impossible = map[string]bool{
+	"budget_too_small": true, "budget_too_large": true, "min_above_max": true, "tiers_packets_mismatch": true,
+	"tiers_total_mismatch": true, "code_space_too_small": true, "currency_required": true, "not_allowed_here": true,
+	"limit_needs_one_shard": true, "shards_above_deployment": true,
+}
+
+func codeOfSpec(e *campaign.SpecError) string {
+	for _, p := range e.Problems {
+		if !impossible[p.Code] {
+			return "specification_invalid"
+		}
+	}
+	return "specification_impossible"
+}

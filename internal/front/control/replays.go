@@ -1,0 +1,281 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+)
+
+// replayBody says what is to be replayed. A shard is a text: 0 is one.
+type replayBody struct {
+	To       string    `json:"to" doc:"balance, kafka, or topic:OTHER."`
+	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
+	User     string    `json:"user,omitempty" doc:"Grants of this user."`
+	From     time.Time `json:"from,omitzero" doc:"Grants decided at or after this time."`
+	Until    time.Time `json:"until,omitzero" doc:"Grants decided before this time."`
+	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Grants of this shard."`
+	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"With last_seq: only these events of the shard."`
+	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"The last of these events."`
+	Dead     string    `json:"dead,omitempty" doc:"The dead letters of this sink, which stay."`
+	Missing  bool      `json:"missing,omitempty" doc:"To kafka: push what its sink has finished and the topic lacks."`
+	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most; without it the sink's own bound."`
+	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
+}
+
+// replaysAnswer lists replays.
+type replaysAnswer struct {
+	Replays []replayState `json:"replays" nullable:"false" doc:"In the order of their names."`
+}
+
+// replayState is how far a replay is, whoever runs it, and whether this server does.
+type replayState struct {
+	app.ReplayState
+	RunsHere bool `json:"runs_here" doc:"This server runs it. Another one, or hongbao replay, may run it too."`
+}
+
+// replayAnswer is what came of a run, or how far it is.
+type replayAnswer struct {
+	State  *replayState   `json:"state,omitempty" doc:"With 202: how far it is; GET the replay to see it go on."`
+	Report *replay.Report `json:"report,omitempty" doc:"With 200: what came of it."`
+}
+
+func replayOperations() []operation {
+	name := param("name", "path", "The replay's name.", &huma.Schema{Type: huma.TypeString,
+		Pattern: "^[a-z0-9_-]{1,57}$"})
+	return []operation{
+		{
+			method: http.MethodGet, path: "/v1/replays", id: "list-replays", summary: "All replays that were ever begun",
+			action: access.ReadSinks, answer: replaysAnswer{},
+			do: plain(func(ctx context.Context, c *call) (any, error) {
+				list, err := c.app.Replays(ctx)
+				out := replaysAnswer{make([]replayState, len(list))}
+				for i := range list {
+					out.Replays[i] = c.stateOf(&list[i])
+				}
+				return c.withUnnoted(out), err
+			}),
+		},
+		{
+			method: http.MethodGet, path: "/v1/replays/{name}", id: "show-replay", summary: "How far a replay is",
+			action: access.ReadSinks, answer: replayState{}, params: []*huma.Param{name}, codes: []string{"unknown_replay"},
+			do: plain(func(ctx context.Context, c *call) (any, error) {
+				return c.replayState(ctx, c.r.PathValue("name"))
+			}),
+		},
+		{
+			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
+			description: "Goes on after an answer 202, as long as this server lives, and where it was when it is asked for " +
+				"again under its name. Begin with dry_run; if that answers 202, the same request again waits for its report.",
+			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
+			params: []*huma.Param{name},
+			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
+			do:     startReplay,
+		},
+		{
+			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
+			description: "Stops it if this server runs it, and its dry runs. What it has delivered it remembers.",
+			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
+			codes: []string{"unknown_replay", "not_running_here"},
+			do:    plain(stopReplay),
+		},
+	}
+}
+
+// taskOf names the task of a replay.
+func taskOf(name string) string { return "replay " + name }
+
+func (c *call) stateOf(s *app.ReplayState) replayState {
+	return replayState{*s, c.tasks.running(taskOf(s.Name)) != nil}
+}
+
+func errUnknownReplay() error {
+	return web.Refuse("unknown_replay", "no replay was begun with this name")
+}
+
+func (c *call) replayState(ctx context.Context, name string) (replayState, error) {
+	if hongbao.CheckCampaignID(replay.DoneSink(name)) != nil {
+		return replayState{}, errUnknownReplay()
+	}
+	s, found, err := c.app.ReplayState(ctx, name)
+	if x := c.tasks.running(taskOf(name)); err == nil && !found && x != nil {
+		return x.unnoted(), nil
+	}
+	if err == nil && !found {
+		err = errUnknownReplay()
+	}
+	return c.stateOf(&s), err
+}
+
+// unnoted is the state of a replay of which Redis has noted nothing yet: with missing, it reads the topic first.
+func (x *task) unnoted() replayState {
+	o := x.replay
+	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter, Begun: x.begun.UTC()},
+		!o.DryRun}
+}
+
+// withUnnoted adds the replays that run here and of which Redis has noted nothing yet.
+func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
+	for _, x := range c.tasks.replays("") {
+		noted := slices.ContainsFunc(list.Replays, func(s replayState) bool { return s.Name == x.replay.Name })
+		if !noted && !x.replay.DryRun {
+			list.Replays = append(list.Replays, x.unnoted())
+		}
+	}
+	slices.SortFunc(list.Replays, func(a, b replayState) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// readReplay reads the body.
+func (c *call) readReplay() (o app.Replay, err error) {
+	f := c.fields
+	o = app.Replay{
+		Name: c.r.PathValue("name"), To: f.text("to"), Dead: f.text("dead"), Missing: f.flag("missing"),
+		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1, app.MaxRate)), Patience: time.Minute,
+		Filter: replay.Filter{Campaign: f.campaign("campaign"), User: f.user(), From: f.time("from"),
+			To: f.time("until")},
+	}
+	if hongbao.CheckCampaignID(replay.DoneSink(o.Name)) != nil {
+		return o, web.Refuse("invalid_name", "the name has up to 57 of a-z, 0-9, - and _")
+	}
+	c.readSeqs(&o.Filter)
+	if !o.Filter.From.IsZero() && !o.Filter.To.IsZero() && !o.Filter.From.Before(o.Filter.To) {
+		f.fail("from is before until")
+	}
+	if err := f.done(); err != nil {
+		return o, err
+	}
+	if err := errors.Join(o.Check(), c.app.CheckListed(o.To)); err != nil {
+		return o, web.Refuse("invalid_value", err.Error())
+	}
+	for _, sink := range []string{o.To, o.Dead} {
+		if sink != "" && !strings.HasPrefix(sink, "topic:") {
+			err = errors.Join(err, c.checkSink(sink))
+		}
+	}
+	return o, errors.Join(err, c.who.Check(access.Replay, o.Filter.Campaign))
+}
+
+// readSeqs reads of which shard, and which of its events.
+func (c *call) readSeqs(w *replay.Filter) {
+	f, shards := c.fields, c.app.Config.Deployment.Shards
+	if text := f.text("shard"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n >= shards || strconv.Itoa(n) != text {
+			f.fail("shard is one of 0 to %d, as a text", shards-1)
+		}
+		w.Shard = &n
+	}
+	most := int64(hongbao.MaxAmount)
+	w.Seqs = stream.SeqRange{First: f.number("first_seq", 1, most), Last: f.number("last_seq", 1, most)}
+	switch {
+	case (w.Seqs.First == 0) != (w.Seqs.Last == 0), w.Seqs.First > w.Seqs.Last:
+		f.fail("first_seq and last_seq go together, and the first is not above the last")
+	case w.Seqs.First > 0 && w.Shard == nil && shards > 1:
+		f.fail("first_seq and last_seq need shard: each shard counts for itself")
+	}
+}
+
+func startReplay(ctx context.Context, c *call) (any, error) {
+	o, err := c.readReplay()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkName(ctx, o.Name); err != nil {
+		return nil, err
+	}
+	order, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
+	}
+	j := job{name: taskOf(o.Name), order: string(order), replay: &o}
+	if o.DryRun { // beside one that runs, and beside those of other orders and callers
+		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
+		j.name += " dry run " + hex.EncodeToString(sum[:])
+	}
+	j.do = func(ctx context.Context, own *app.App) (any, error) {
+		report, err := own.Replay(ctx, o)
+		var found app.FoundError
+		if report != nil && errors.As(err, &found) { // the report says it
+			err = nil
+		}
+		return replayAnswer{Report: report}, err
+	}
+	answer, err := c.long(ctx, replayAnswer{}, &j)
+	if _, goesOn := answer.(later); err != nil || !goesOn || o.DryRun {
+		return answer, err
+	}
+	state, err := c.replayState(ctx, o.Name)
+	var refused *web.Refusal
+	if errors.As(err, &refused) { // it ended meanwhile, and has begun nothing
+		return answer, nil
+	}
+	return later{replayAnswer{State: &state}}, err
+}
+
+// owns reports whether the caller's scope has all that a replay is about. What it has not is recorded.
+func (c *call) owns(f *replay.Filter) bool {
+	if c.who.Check(access.Replay, f.Campaign) == nil {
+		return true
+	}
+	c.hidden(f.Campaign)
+	return false
+}
+
+// checkName refuses the name of a replay outside of the caller's scope, without a word about that replay.
+func (c *call) checkName(ctx context.Context, name string) error {
+	s, found, err := c.app.ReplayState(ctx, name)
+	if err == nil && found && !c.owns(&s.Filter) {
+		return web.Refuse("replay_differs", "this name is taken: give the replay another one")
+	}
+	return err
+}
+
+// stopReplay stops the replay of a name and its dry runs, as far as they run here and the caller may. A replay outside
+// of the caller's scope is as unknown as one that does not exist.
+func stopReplay(ctx context.Context, c *call) (any, error) {
+	name := c.r.PathValue("name")
+	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !c.owns(&x.replay.Filter) })
+	if len(stopped) == 0 {
+		s, err := c.replayState(ctx, name)
+		switch {
+		case err != nil:
+		case !c.owns(&s.Filter):
+			err = errUnknownReplay()
+		default:
+			err = web.Refuse("not_running_here", "it has ended, or another server or `hongbao replay` runs it")
+		}
+		return nil, err
+	}
+	for _, x := range stopped {
+		x.stop()
+	}
+	for _, x := range stopped {
+		if _, err := x.wait(ctx, c.cfg.Patience); errors.Is(err, errStillRuns) {
+			return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s still ends", name)
+		}
+	}
+	s, found, err := c.app.ReplayState(ctx, name)
+	if err != nil || found {
+		return c.stateOf(&s), err
+	}
+	last := stopped[0].unnoted()
+	last.RunsHere = false
+	return last, nil
+}

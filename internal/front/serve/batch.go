@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// Bounds of a batch. A call to Redis has as many grabs.
+const (
+	maxBatch      = 128
+	maxBatchBytes = 128 << 10
+)
+
+// Keys says who a caller with an API key is. access.Authority does.
+type Keys interface {
+	Identify(ctx context.Context, keyText string) (access.Caller, error)
+}
+
+// BatchGrab is one grab of a batch. A grab that breaks this gets a problem as its result; the others are decided.
+type BatchGrab struct {
+	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Who grabs."`
+	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"One for all repeats of this grab."`
+	Facts     string `json:"facts,omitempty" doc:"What limits count by, as device=d1 channel=app."`
+}
+
+// batchRequest is the body of a batch.
+type batchRequest struct {
+	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"One or more of each user."`
+}
+
+// BatchResult is what one grab of a batch gets: an answer, or a problem.
+type BatchResult struct {
+	Answer     *GrabAnswer  `json:"answer,omitempty" doc:"Of a grab that was decided."`
+	Problem    *web.Problem `json:"problem,omitempty" doc:"Of one that was not."`
+	RetryAfter int          `json:"retry_after,omitempty" doc:"Of a problem: send this grab again after so many seconds."`
+}
+
+// BatchAnswer has a result for each grab of a batch, in the same order.
+type BatchAnswer struct {
+	Results []BatchResult `json:"results" nullable:"false" doc:"One for each grab, in the same order."`
+}
+
+// grabBatch is POST /v1/campaigns/{id}/grabs:batch. What is wrong with one grab does not touch the others. All are
+// asked for at once, so that the producer puts them into one call.
+func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
+	id, key, err := s.byKey(r, access.Grab)
+	if err != nil {
+		return err
+	}
+	if err := noQuery(r); err != nil {
+		return err
+	}
+	o, err := web.ReadObject(w, r, web.Body{Bytes: maxBatchBytes, List: "grabs", Items: maxBatch,
+		TooMany: "grabs_invalid", Incomplete: "nothing was grabbed; send it again"})
+	if err != nil {
+		return err
+	}
+	items, _ := o["grabs"].([]flatjson.Object)
+	switch {
+	case len(o) > 1 || len(o) == 1 && o["grabs"] == nil:
+		return web.Refuse("unknown_field", "the body has grabs only")
+	case len(items) == 0:
+		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
+	}
+	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has taken one
+		return rateLimited(wait)
+	}
+	results, answerID := make([]BatchResult, len(items)), w.Header().Get(web.RequestID)
+	var all sync.WaitGroup
+	for i, item := range items {
+		all.Go(func() {
+			answer, err := s.grabItem(r.Context(), id, item)
+			if err == nil {
+				results[i].Answer = answer
+				return
+			}
+			p, wait := web.Explain(r, answerID, s.log, zap.DebugLevel, err)
+			results[i] = BatchResult{Problem: &p, RetryAfter: wait}
+		})
+	}
+	all.Wait()
+	web.WriteJSON(w, http.StatusOK, &BatchAnswer{results})
+	return nil
+}
+
+// grabItem decides one grab of a batch.
+func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Object) (*GrabAnswer, error) {
+	for name := range o {
+		if name != "user" && name != "request_id" && name != "facts" {
+			return nil, web.Refuse("unknown_field", "a grab has user, request_id and facts only")
+		}
+	}
+	g := hongbao.Grab{Campaign: campaign}
+	var err error
+	if g.User, err = userOf(o.Text("user")); err != nil {
+		return nil, err
+	}
+	if o["request_id"] == nil {
+		return nil, web.Refuse("request_id_required", "send a request_id: a grab that is sent again gets its own answer")
+	}
+	if g.RequestID, err = requestID(o); err != nil {
+		return nil, err
+	}
+	facts, isText := o.Text("facts")
+	if o["facts"] != nil && !isText {
+		return nil, web.Refuse("facts_invalid", "write them as a text, device=d1 channel=app")
+	}
+	if facts != "" {
+		g.Facts = map[string]string{}
+	}
+	if err = readFacts(facts, s.gatewayFacts, g.Facts); err != nil {
+		return nil, err
+	}
+	if wait := s.limits.take(g.User, 1, time.Now()); wait > 0 {
+		return nil, rateLimited(wait)
+	}
+	answer, err := s.decide(ctx, &g)
+	return &answer, err
+}
+
+func userOf(user string, ok bool) (string, error) {
+	if !ok || hongbao.CheckID(user) != nil {
+		return "", web.Refuse("user_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+	}
+	return user, nil
+}
+
+// byKey returns the campaign of a request with an API key that may take the action there, and the key. A refused
+// request counts for the key's rate, too: it is recorded in the ledger.
+func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id string, err error) {
+	key := web.Bearer(r)
+	if key == "" || s.deps.Keys == nil {
+		return "", "", unauthorized(nil)
+	}
+	who, err := s.deps.Keys.Identify(access.For(r.Context(), action), key)
+	if errors.Is(err, access.ErrUnauthorized) {
+		return "", "", unauthorized(err)
+	}
+	if err != nil {
+		return "", "", &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
+	}
+	if wait := s.keys.take(who.Key, 1, time.Now()); wait > 0 {
+		return "", "", rateLimited(wait)
+	}
+	if campaign, err = web.CampaignOf(r); err != nil {
+		return "", "", err
+	}
+	err = who.Check(action, campaign)
+	if err != nil {
+		s.deps.Denied(access.As(r.Context(), who.Actor("")), action, campaign, err)
+	}
+	switch {
+	case errors.Is(err, access.ErrNotInScope):
+		return "", "", web.Refuse("unknown_campaign", "see the id")
+	case err != nil:
+		return "", "", web.Refuse("forbidden", "use a key whose role may do this")
+	}
+	return campaign, who.Key, nil
+}
+
+// userReceipts is GET /v1/campaigns/{id}/grabs?user=. The codes of coupons are for their user only.
+func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
+	id, _, err := s.byKey(r, access.ReadGrants)
+	if err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	if len(query) != 1 || len(query["user"]) != 1 {
+		return web.Refuse("user_invalid", "want ?user= with one user, and nothing else")
+	}
+	user, err := userOf(query["user"][0], true)
+	if err != nil {
+		return err
+	}
+	out, err := s.deps.Reader.Receipts(r.Context(), id, user)
+	if err != nil {
+		return unread(err)
+	}
+	for i := range out.Receipts {
+		out.Receipts[i].Code = ""
+	}
+	web.WriteJSON(w, http.StatusOK, &out)
+	return nil
+}

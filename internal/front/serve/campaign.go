@@ -1,0 +1,218 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Receipts is what a user holds in a campaign.
+type Receipts struct {
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	User     string    `json:"user" doc:"Whose receipts these are."`
+	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
+	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All that the user holds there."`
+	// Incomplete: the ledger answered, and it has not all yet.
+	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
+}
+
+// ownReceipts is GET /v1/campaigns/{id}/grabs/me.
+func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller) error {
+	id, err := web.CampaignOf(r)
+	if err != nil {
+		return err
+	}
+	out, err := s.deps.Reader.Receipts(r.Context(), id, who.user)
+	if err != nil {
+		return unread(err)
+	}
+	web.WriteJSON(w, http.StatusOK, &out)
+	return nil
+}
+
+// CampaignAnswer is what a campaign shows to everybody.
+type CampaignAnswer struct {
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	Name     string    `json:"name" doc:"Its name for people."`
+	Kind     string    `json:"kind" enum:"red_packet,coupon" doc:"What its packets are."`
+	Currency string    `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`
+	Status   string    `json:"status" enum:"not_started,open,sold_out,paused,frozen,ended" doc:"What a grab would meet."`
+	Starts   time.Time `json:"starts" doc:"When grabs begin."`
+	Ends     time.Time `json:"ends" doc:"When grabs end."`
+	Time     time.Time `json:"time" doc:"The server's clock, by which grabs are decided."`
+	// StartsIn and EndsIn are 0 once that is past.
+	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until it starts, 0 if it has."`
+	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until it ends, 0 if it has."`
+}
+
+// campaign is GET /v1/campaigns/{id}.
+func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
+	id, err := web.CampaignOf(r)
+	if err == nil {
+		err = noQuery(r)
+	}
+	if err != nil {
+		return err
+	}
+	window, err := s.windows.get(r.Context(), id)
+	if err != nil {
+		return unread(err)
+	}
+	now := window.Now.Truncate(time.Millisecond) // as it is shown: the countdown agrees with it
+	web.WriteJSON(w, http.StatusOK, CampaignAnswer{
+		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: window.Status(),
+		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: now.UTC(),
+		StartsIn: max(0, window.From.Sub(now).Milliseconds()),
+		EndsIn:   max(0, window.To.Sub(now).Milliseconds()),
+	})
+	return nil
+}
+
+// unread is the answer to a question that a server behind this one did not answer.
+func unread(err error) error {
+	switch {
+	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
+		return &web.Refusal{Code: "frozen", Detail: "ask again", Wait: retryAfter, Cause: err}
+	case errors.Is(err, store.ErrNotDurable):
+		return &web.Refusal{Code: "not_durable", Detail: "ask again", Wait: retryAfter, Cause: err}
+	case errors.Is(err, ErrArchived):
+		return &web.Refusal{Code: "archived", Detail: "ask who runs this", Cause: err}
+	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, store.ErrNotInRedis):
+		return &web.Refusal{Code: "unknown_campaign", Detail: "see the id"}
+	}
+	return &web.Refusal{Code: "unavailable", Detail: "ask again", Wait: retryAfter, Cause: err}
+}
+
+// Bounds of what is remembered of campaigns.
+const (
+	windowAge  = time.Second
+	maxWindows = 10_000
+	// maxAsking is how many campaigns are asked for at once, and again of those that were found before: strangers who
+	// make ids up leave connections to the grabs, and to the campaigns that there are.
+	maxAsking = 8
+	// lateAge is how long what was found is shown while there is no room to ask.
+	lateAge = 5 * time.Second
+	// foundAge is how long it is remembered that there is a campaign.
+	foundAge = time.Minute
+)
+
+var errAsking = errors.New("too many campaigns are being asked for")
+
+// windows remembers for a moment what campaigns show, so that a crowd that looks at one costs Redis nothing.
+type windows struct {
+	reader Reader
+	asking singleflight.Group
+	room   chan struct{} // one for each campaign that was found before and is being asked for
+	new    chan struct{} // one for each other
+
+	mu      sync.Mutex
+	known   map[string]seen
+	cleaned time.Time // when it was last looked through for what is old
+}
+
+// seen is what was read, and when. A campaign that is not there has the error.
+type seen struct {
+	window store.Window
+	err    error
+	at     time.Time
+}
+
+// found says that there is such a campaign.
+func (s *seen) found() bool { return s.err == nil && !s.at.IsZero() }
+
+// lasts is how long it is remembered.
+func (s *seen) lasts() time.Duration {
+	if s.found() {
+		return foundAge
+	}
+	return windowAge
+}
+
+func newWindows(reader Reader) *windows {
+	return &windows{reader: reader, known: map[string]seen{}, room: make(chan struct{}, maxAsking),
+		new: make(chan struct{}, maxAsking)}
+}
+
+// get gives what a campaign shows, with the time that it is now.
+func (v *windows) get(ctx context.Context, campaign string) (store.Window, error) {
+	has, fresh := v.remembered(campaign)
+	if !fresh {
+		var err error
+		if has, err = v.read(ctx, campaign); err != nil {
+			return store.Window{}, err
+		}
+	}
+	has.window.Now = has.window.Now.Add(time.Since(has.at))
+	return has.window, has.err
+}
+
+// read asks for a campaign, once for all who want it now. Its error says that ctx has ended.
+func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
+	select {
+	case r := <-v.asking.DoChan(campaign, func() (any, error) {
+		return v.ask(context.WithoutCancel(ctx), campaign), nil
+	}):
+		has, _ = r.Val.(seen)
+		return has, nil
+	case <-ctx.Done():
+		return has, ctx.Err()
+	}
+}
+
+// remembered gives what was read of the campaign, and whether that is still good.
+func (v *windows) remembered(campaign string) (has seen, fresh bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	has, ok := v.known[campaign]
+	return has, ok && time.Since(has.at) <= windowAge
+}
+
+func (v *windows) ask(ctx context.Context, campaign string) seen {
+	has, _ := v.remembered(campaign)
+	room := v.new
+	if has.found() {
+		room = v.room
+	}
+	select {
+	case room <- struct{}{}:
+		defer func() { <-room }()
+	default:
+		if has.found() && time.Since(has.at) <= lateAge {
+			return has
+		}
+		return seen{err: errAsking}
+	}
+	has = seen{}
+	has.window, has.err = v.reader.Window(ctx, campaign)
+	has.at = time.Now()
+	if has.err != nil && !errors.Is(has.err, store.ErrNotInRedis) {
+		return has
+	}
+	v.remember(campaign, has)
+	return has
+}
+
+// remember makes room, if need be, by what is old. Of an id that was made up it takes none away.
+func (v *windows) remember(campaign string, has seen) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if now := time.Now(); len(v.known) >= maxWindows && (has.found() || now.Sub(v.cleaned) > windowAge) {
+		v.cleaned = now
+		maps.DeleteFunc(v.known, func(_ string, old seen) bool {
+			return has.found() && !old.found() || time.Since(old.at) > old.lasts()
+		})
+	}
+	if _, known := v.known[campaign]; known || len(v.known) < maxWindows {
+		v.known[strings.Clone(campaign)] = has // campaign is part of a request's head
+	}
+}

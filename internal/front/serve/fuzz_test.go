@@ -1,0 +1,113 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+)
+
+// Each of 10,000 odd requests gets an answer below 500, a refusal is a problem with a code of the table, and nothing is
+// grabbed but what was answered 200.
+func TestFuzzedRequests(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	h, r := s.public, rand.New(rand.NewPCG(1, 2))
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	own, signed := "Bearer "+hs().sign(t, "u1"), grabLetter()
+	credentials := []string{"Bearer " + hs().sign(t, "u2"), "Bearer " + viewerText}
+	for _, bad := range badTokens(t) {
+		credentials = append(credentials, "Bearer "+bad)
+	}
+	const batch = `{"grabs":[{"user":"u3","request_id":"r1","facts":"dev=d1"}]}`
+	bodies := []string{good, "{}", batch}
+	for name, c := range badBodies {
+		if name != "50 MB" {
+			bodies = append(bodies, c.body)
+		}
+	}
+	answers, taken := map[int]int{}, map[string]bool{} // by status; the ways that were answered 200
+	for range 10_000 {
+		path := pick("/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs/me",
+			"/v1/campaigns/granted", "/openapi.json", "/v1/campaigns/granted/grabs:batch")
+		if r.IntN(4) == 0 {
+			path = "/" + webtest.Garble(r, path[1:])
+		}
+		req, err := http.NewRequestWithContext(t.Context(), pick("POST", "POST", "POST", "GET", "PUT", "post", "HEAD"),
+			"http://x/", strings.NewReader(pick(good, batch, pick(bodies...), webtest.Garble(r, pick(bodies...)))))
+		require.NoError(t, err)
+		req.URL = &url.URL{Path: path, RawQuery: pick("", "", "", "user=u2", webtest.Garble(r, "user=u2"))}
+		req.RequestURI = signed.path
+		signed.at = time.Now()
+		signature := fmt.Sprintf("Hongbao-HMAC %s:%d:%s", signed.kid, signed.at.Unix(), signed.sign())
+		with := pick(own, "Bearer "+gatewayText, signature)
+		if r.IntN(3) == 0 {
+			with = pick(credentials...)
+		}
+		req.Header["Authorization"] = []string{pick(with, webtest.Garble(r, with))}
+		req.Header["Hongbao-User"], req.Header["Hongbao-Facts"] = []string{signed.user}, []string{signed.facts}
+		req.Header["Content-Type"] = []string{webtest.Garble(r, "application/json")}
+		w, before := httptest.NewRecorder(), len(s.grabbed())
+		h.ServeHTTP(w, req)
+		answers[w.Code]++
+		require.Less(t, w.Code, http.StatusInternalServerError, "%s %q", req.Method, path)
+		if w.Code == http.StatusOK {
+			scheme, _, _ := strings.Cut(with, " ")
+			taken[req.Method+" "+scheme+" "+path] = true
+			for _, g := range s.grabbed()[before:] {
+				require.True(t, g.User == "u1" || g.User == "u2" || path == batchPath, "%s for %s", path, g.User)
+			}
+			continue
+		}
+		var p web.Problem
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+		require.Equal(t, web.CodeOf(p.Code).Status, w.Code, "%q", p.Code)
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		require.Len(t, s.grabbed(), before, "a refusal grabs nothing")
+	}
+	for _, status := range []int{200, 400, 401, 404, 405, 415} {
+		require.Positive(t, answers[status], "%d: %v", status, answers)
+	}
+	for _, way := range []string{
+		"POST Bearer /v1/campaigns/granted/grabs", "POST Hongbao-HMAC /v1/campaigns/granted/grabs",
+		"POST Bearer " + batchPath, "GET Bearer /v1/campaigns/granted/grabs",
+		"GET Bearer /v1/campaigns/granted/grabs/me", "GET Bearer /v1/campaigns/granted",
+	} {
+		require.True(t, taken[way], "none came through: %s", way)
+	}
+}
+
+// A body that is read the short way says what it says when it is parsed.
+func TestPlainGrab(t *testing.T) {
+	t.Parallel()
+	bodies, plain := []string{good, `{"request_id":"a:,{}"}`}, 0
+	for name, c := range badBodies {
+		if name != "50 MB" {
+			bodies = append(bodies, c.body)
+		}
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 50_000 {
+		body := []byte(webtest.Garble(r, bodies[r.IntN(len(bodies))]))
+		id, ok := plainGrab(body)
+		if !ok {
+			continue
+		}
+		plain++
+		o, err := flatjson.Parse(body, "", 0)
+		require.NoError(t, err)
+		require.Equal(t, flatjson.Object{"request_id": id}, o)
+	}
+	require.Positive(t, plain)
+}

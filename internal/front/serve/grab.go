@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// retryAfter is when an undecided grab is worth another try: the producer has tried for a while already.
+const retryAfter = time.Second
+
+// grabRequest is the body of a grab.
+type grabRequest struct {
+	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
+}
+
+// Receipt is a packet that a user holds.
+type Receipt struct {
+	Packet    int64     `json:"packet" doc:"Number of the packet in the campaign."`
+	Amount    int64     `json:"amount" doc:"Minor units of the currency: cents, fen."`
+	Event     string    `json:"event" doc:"Shard and seq of the grant, as the topic has them."`
+	Time      time.Time `json:"time" doc:"When it was granted."`
+	RequestID string    `json:"request_id,omitempty" doc:"The request id of the grab."`
+	Code      string    `json:"code,omitempty" doc:"The coupon's code."`
+}
+
+// ReceiptsOf gives receipts as they are answered.
+func ReceiptsOf(list []hongbao.Receipt) []Receipt {
+	out := make([]Receipt, len(list))
+	for i := range list {
+		r := &list[i]
+		out[i] = Receipt{r.Packet, int64(r.Amount), eventID(r.Shard, r.Seq), r.Time.UTC(), r.RequestID, r.Code}
+	}
+	return out
+}
+
+// eventID is how the topic names a grant.
+func eventID(shard int, seq int64) string {
+	var room [32]byte
+	text := append(strconv.AppendInt(room[:0], int64(shard), 10), '-')
+	return string(strconv.AppendInt(text, seq, 10))
+}
+
+// LimitHit says which limit refused a grab.
+type LimitHit struct {
+	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
+	Per    string    `json:"per" enum:"campaign,day,hour" doc:"How long it counts."`
+	Max    int64     `json:"max" doc:"Packets at most."`
+	Resets time.Time `json:"resets,omitzero" doc:"When it counts anew; absent for a limit per campaign."`
+}
+
+// GrabAnswer is what a decided grab gets.
+type GrabAnswer struct {
+	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused" doc:"What was decided; docs/http.md tells what each means."`
+	Currency  string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
+	Receipts  []Receipt `json:"receipts,omitempty" nullable:"false" doc:"Of granted: the one; of already_granted: all."`
+	Limit     *LimitHit `json:"limit,omitempty" doc:"Of limit_reached."`
+	Starts    time.Time `json:"starts,omitzero" doc:"When the campaign opens; of not_started."`
+	Time      time.Time `json:"time" doc:"When it was decided."`
+	RequestID string    `json:"request_id,omitempty" doc:"The grab's, drawn by the server if the grab had none."`
+}
+
+// grab is POST /v1/campaigns/{id}/grabs.
+func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error {
+	id, err := web.CampaignOf(r)
+	if err != nil {
+		return err
+	}
+	body, data := s.grabBody(), who.body
+	if !who.signed {
+		if data, err = web.ReadBody(w, r, body); err != nil {
+			return err
+		}
+	}
+	g := hongbao.Grab{Campaign: id, User: who.user, Facts: who.facts}
+	if g.RequestID, err = readGrab(data, body); err != nil {
+		return err
+	}
+	if who.signed && g.RequestID == "" {
+		return web.Refuse("request_id_required", "send a request_id: a signed grab that is sent again gets its own answer")
+	}
+	out, err := s.decide(r.Context(), &g)
+	if err != nil {
+		return err
+	}
+	web.WriteText(w, http.StatusOK, writeGrab(&out))
+	return nil
+}
+
+func (s *Server) grabBody() web.Body {
+	return web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"}
+}
+
+// readGrab gives the request id of a grab's body, "" for none.
+func readGrab(data []byte, body web.Body) (id string, err error) {
+	if id, ok := plainGrab(data); ok {
+		return id, nil
+	}
+	o, err := web.ParseObject(data, body)
+	if err != nil {
+		return "", err
+	}
+	for name := range o {
+		if name != "request_id" {
+			return "", web.Refuse("unknown_field", "the body has request_id only; user and facts come with the credentials")
+		}
+		if id, err = requestID(o); err != nil {
+			return "", err
+		}
+	}
+	return id, nil
+}
+
+// plainGrab reads a body as nearly all send it: without a blank, and with a good id in which nothing is escaped.
+func plainGrab(data []byte) (id string, ok bool) {
+	id, starts := strings.CutPrefix(string(data), `{"request_id":"`)
+	id, ends := strings.CutSuffix(id, `"}`)
+	return id, starts && ends && !strings.ContainsAny(id, `"\`) && hongbao.CheckID(id) == nil
+}
+
+func requestID(o flatjson.Object) (string, error) {
+	id, _ := o.Text("request_id")
+	if hongbao.CheckID(id) != nil {
+		return "", web.Refuse("request_id_invalid", `want 1 to 128 printable ASCII characters without spaces, and not "-"`)
+	}
+	return id, nil
+}
+
+// decide grabs, and gives what the caller is told.
+func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error) {
+	answer, err := s.deps.Grabber.Grab(ctx, g)
+	if err != nil {
+		return GrabAnswer{}, grabProblem(g, err)
+	}
+	return s.answer(ctx, g, &answer)
+}
+
+// grabProblem says what is wrong with a grab that could not be decided. Of a grab that passes its own check the
+// producer refuses two things for good: that it has no request id, and, once it has one, that a fact is missing.
+func grabProblem(g *hongbao.Grab, err error) error {
+	if hongbao.ClassOf(err) != hongbao.ClassPermanent {
+		return err
+	}
+	if g.RequestID == "" {
+		return &web.Refusal{Code: "request_id_required", Detail: "send a request_id, a new one for each packet", Cause: err}
+	}
+	return &web.Refusal{
+		Code: "fact_missing", Detail: "who vouches for the user must send it where serve.facts says", Cause: err,
+	}
+}
+
+// answer gives what was decided as the caller is told it.
+func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (GrabAnswer, error) {
+	switch {
+	case a.Outcome == hongbao.OutcomeUnknownCampaign:
+		return GrabAnswer{}, web.Refuse(string(a.Outcome), "see the id")
+	case !a.Outcome.Final():
+		return GrabAnswer{}, &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
+	}
+	out := GrabAnswer{Outcome: string(a.Outcome), Time: a.Time.UTC(), RequestID: g.RequestID}
+	if a.Outcome == hongbao.OutcomeEnded {
+		held, err := s.paid(ctx, g)
+		if err != nil {
+			return GrabAnswer{}, err
+		}
+		if len(held.Receipts) > 0 {
+			out.Outcome = string(hongbao.OutcomeAlreadyGranted)
+			out.Receipts, out.Currency = held.Receipts, held.Currency
+			return out, nil
+		}
+	}
+	if len(a.Receipts) > 0 {
+		out.Receipts, out.Currency = ReceiptsOf(a.Receipts), a.Currency
+	}
+	if l := a.Limit; l != nil {
+		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}
+	}
+	out.Starts = utc(a.Starts)
+	return out, nil
+}
+
+// utc leaves no time at all as it is.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}

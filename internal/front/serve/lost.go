@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+const (
+	// maxPaid is how many users of campaigns that Redis lost are looked up at once, and paidWait is how long a grab waits
+	// for its turn.
+	maxPaid  = 16
+	paidWait = 500 * time.Millisecond
+)
+
+var errPaid = errors.New("too many users of lost campaigns are being looked up")
+
+// paid returns what a user holds in an ended campaign of which Redis lost something, by Redis and the ledger; none for
+// any other campaign. The answer "ended" is final, so it must not be given to a user whom the ledger has paid: while the
+// ledger does not answer, the grab is undecided.
+func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (Receipts, error) {
+	window, err := s.windows.get(ctx, g.Campaign)
+	if err != nil {
+		return Receipts{}, unread(err)
+	}
+	if !window.Lost {
+		return Receipts{}, nil
+	}
+	turn := time.NewTimer(paidWait)
+	defer turn.Stop()
+	select {
+	case s.paying <- struct{}{}:
+		defer func() { <-s.paying }()
+	case <-turn.C:
+		return Receipts{}, &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: errPaid}
+	case <-ctx.Done():
+		return Receipts{}, ctx.Err()
+	}
+	out, err := s.deps.Reader.Receipts(ctx, g.Campaign, g.User)
+	if errors.Is(err, ErrArchived) {
+		return Receipts{}, nil
+	}
+	if err != nil {
+		return Receipts{}, unread(err)
+	}
+	return out, nil
+}

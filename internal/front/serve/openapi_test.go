@@ -1,0 +1,153 @@
+package serve
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// docs/openapi.yaml is made of the endpoints and their types.
+func TestDocumentIsCommitted(t *testing.T) {
+	t.Parallel()
+	webtest.Committed(t, (&Server{}).API(), "../../../docs/openapi.yaml")
+}
+
+// checker compares answers with the document.
+type checker struct {
+	*webtest.Document
+	seen map[string]bool // codes
+}
+
+// check makes sure that an answer is documented at its path, with its status, its type, and, for a problem, its code.
+func (c *checker) check(t *testing.T, e *web.Endpoint, r *reply) {
+	t.Helper()
+	require.NoError(t, c.Check(e.Method, e.Path, r), "%s", r.Text)
+	if code := r.Code(); code != "" {
+		c.seen[code] = true
+	}
+}
+
+// Every answer is documented, and every code is met.
+func TestAnswersMatchTheDocument(t *testing.T) {
+	t.Parallel()
+	doc, err := webtest.DocumentOf((&Server{}).API())
+	require.NoError(t, err)
+	c := &checker{Document: doc, seen: map[string]bool{}}
+	s := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 1_000 }})
+	all := map[string]*web.Endpoint{}
+	for _, e := range s.endpoints() {
+		all[e.ID] = &e
+	}
+	require.Len(t, all, 5, "each is asked below")
+	c.checkGrabs(t, s, all["grab"], all["own-receipts"])
+	c.checkBatches(t, s, all["grab-batch"])
+	c.checkReads(t, s, all)
+	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete", "host_unknown"} {
+		c.seen[code] = true // of no path, no method, no whole request, `hongbao dev`
+	}
+	require.Equal(t, public(), slices.Sorted(maps.Keys(c.seen)), "every code was met")
+
+	r := s.call(t, "GET", "/openapi.json", "", header("Authorization", ""))
+	require.Equal(t, http.StatusOK, r.Status)
+	require.Equal(t, "3.1.0", r.Body["openapi"])
+	var invalid *jsonschema.ValidationError
+	require.ErrorAs(t, c.Valid("GrabAnswer", `{"outcome":"won","time":"now"}`), &invalid, "the schemas can say no")
+}
+
+func (c *checker) checkGrabs(t *testing.T, s *server, grab, own *web.Endpoint) {
+	t.Helper()
+	for _, id := range append(outcomes(), "transient", "unknown", "Bad") {
+		c.check(t, grab, s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", good))
+	}
+	c.check(t, grab, s.call(t, "POST", "/v1/campaigns/granted/grabs?dry_run=true", good))
+	for _, id := range []string{"counts", "several"} {
+		c.check(t, grab, s.call(t, "POST", "/v1/campaigns/"+id+"/grabs", "{}"))
+	}
+	for _, b := range badBodies {
+		c.check(t, grab, s.call(t, "POST", "/v1/campaigns/granted/grabs", b.body, b.tweaks()...))
+	}
+	for _, change := range []func(*letter){
+		func(*letter) {}, func(l *letter) { l.user = "u 1" }, func(l *letter) { l.facts = "x=1" },
+	} {
+		l := grabLetter()
+		change(&l)
+		c.check(t, grab, s.call(t, l.method, l.path, l.body, signedBy(l)))
+		l.method, l.path, l.body = "GET", "/v1/campaigns/granted/grabs/me", ""
+		c.check(t, own, s.call(t, l.method, l.path, l.body, signedBy(l)))
+	}
+}
+
+func (c *checker) checkBatches(t *testing.T, s *server, batch *web.Endpoint) {
+	t.Helper()
+	for _, b := range badBodies {
+		c.check(t, batch, s.call(t, "POST", batchPath, b.body, append(b.tweaks(), as(gatewayText))...))
+	}
+	for _, body := range []string{"{}", `{"grabs":[{"user":"u1","request_id":"r1"},{"user":"u 1"}]}`} {
+		for _, id := range []string{"granted", "unknown_campaign", "Bad", "other"} {
+			c.check(t, batch, s.call(t, "POST", "/v1/campaigns/"+id+"/grabs:batch", body, as(gatewayText)))
+		}
+	}
+	c.check(t, batch, s.call(t, "POST", batchPath, good, as(viewerText)))
+}
+
+func (c *checker) checkReads(t *testing.T, s *server, all map[string]*web.Endpoint) {
+	t.Helper()
+	own, list := all["own-receipts"], all["user-receipts"]
+	for _, id := range []string{"granted", "absent", "Bad"} {
+		c.check(t, own, s.call(t, "GET", "/v1/campaigns/"+id+"/grabs/me", ""))
+		c.check(t, all["campaign"], s.call(t, "GET", "/v1/campaigns/"+id, ""))
+		c.check(t, list, s.call(t, "GET", "/v1/campaigns/"+id+"/grabs?user=u1", "", as(wholeText)))
+	}
+	c.check(t, list, s.call(t, "GET", "/v1/campaigns/granted/grabs", "", as(wholeText)))
+	for _, e := range all {
+		if len(e.Security) > 0 {
+			c.check(t, e, s.call(t, e.Method, strings.Replace(e.Path, "{id}", "granted", 1), good, as("x")))
+		}
+	}
+	for _, err := range []error{store.ErrFrozen, store.ErrNotDurable, ErrArchived} {
+		s := setup(t, options{fake: &fake{err: err}})
+		c.check(t, own, s.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
+		c.check(t, list, s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(wholeText)))
+	}
+	limited := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 1 }})
+	limited.call(t, "GET", "/v1/campaigns/granted/grabs/me", "")
+	c.check(t, own, limited.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
+}
+
+func outcomes() (all []string) {
+	for _, o := range hongbao.Outcomes() {
+		all = append(all, string(o))
+	}
+	return all
+}
+
+// public are the codes of the public listener.
+func public() []string { return webtest.Codes((&Server{}).API()) }
+
+// Each code that only this listener answers belongs to an endpoint.
+func TestCodesAreUsed(t *testing.T) {
+	t.Parallel()
+	all := public()
+	for code := range codes {
+		require.Contains(t, all, code)
+	}
+}
+
+// docs/http.md has each code with its status.
+func TestPageHasTheCodes(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/http.md")
+	require.NoError(t, err)
+	webtest.OnPage(t, string(page), public())
+}

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// codes are those that only this package answers.
+var codes = web.AddCodes(map[string]web.Code{
+	"request_id_invalid": {Status: http.StatusBadRequest, Title: "This can't be a request id"},
+	"request_id_required": {Status: http.StatusBadRequest,
+		Title: "A user may have several packets of this campaign, so each grab needs a request id"},
+	"fact_missing": {Status: http.StatusForbidden,
+		Title: "A fact is missing that the campaign's limits count by"},
+	"user_invalid":  {Status: http.StatusBadRequest, Title: "This can't be the id of a user"},
+	"facts_invalid": {Status: http.StatusBadRequest, Title: "These can't be the facts of a grab"},
+	"grabs_invalid": {Status: http.StatusBadRequest, Title: "The body has no list of 1 to 128 grabs"},
+	"not_durable": {Status: http.StatusServiceUnavailable,
+		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
+})
+
+// API is what the public listener answers, once Run has read the key sets.
+func (s *Server) API() *web.API {
+	a := &web.API{
+		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
+		Pages: "docs/api.md and /openapi.json list the paths", Listener: "serve.listen", Codes: []string{"host_unknown"},
+		Schemes: map[string]*huma.SecurityScheme{
+			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's token."},
+			"key":   {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
+			"signature": {Type: "http", Scheme: "Hongbao-HMAC",
+				Description: "A gateway's signature; docs/http.md shows how to sign."},
+		},
+		Endpoints: s.endpoints(), AnswerTime: s.cfg.AnswerTime(), Log: s.log,
+	}
+	if s.addresses != nil {
+		a.Admit = s.addresses.admit
+	}
+	return a
+}
+
+func (s *Server) endpoints() []web.Endpoint {
+	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "signature"}, []string{"key"}
+	return []web.Endpoint{
+		{
+			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs", ID: "grab", Summary: "Grab a packet",
+			Description: "Decides a grab of the token's or the signature's user. Every decided outcome is 200. After 503, " +
+				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
+				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
+				"signature.",
+			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Crowd: true, Do: s.asUser(s.grab),
+			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid",
+				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen", "refilling",
+				"unavailable", "outcome_unknown", "rate_limited"}),
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs:batch", ID: "grab-batch",
+			Summary: "Grab for up to 128 users",
+			Description: "Decides the grabs of a gateway's users. There is a result for each, in the same order; what is " +
+				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
+			Params: id, Security: key, Roles: access.RolesOf(access.Grab), Body: batchRequest{}, Answer: BatchAnswer{},
+			Do: s.grabBatch,
+			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
+				"unavailable", "rate_limited"}),
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
+			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
+			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
+				Schema: web.IDSchema()}),
+			Security: key, Roles: access.RolesOf(access.ReadGrants), Answer: Receipts{}, Do: s.userReceipts,
+			Codes: []string{"campaign_invalid", "user_invalid", "unknown_campaign", "archived", "forbidden", "frozen",
+				"not_durable", "unavailable", "rate_limited"},
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
+			Description: "Lists what the token's or the signature's user holds in a campaign, with the codes of coupons.",
+			Params:      id, Security: user, Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
+			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "unknown_campaign", "archived", "frozen",
+				"not_durable", "unavailable", "rate_limited"},
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}", ID: "campaign", Summary: "Status and countdown of a campaign",
+			Description: "Says whether grabs are decided now, and by the server's own clock when that begins and ends. " +
+				"It is up to a second old.",
+			Params: id, Answer: CampaignAnswer{}, Do: s.campaign,
+			Codes: []string{"invalid_parameter", "campaign_invalid", "unknown_campaign", "frozen", "unavailable", "rate_limited"},
+		},
+	}
+}
+
+// asUser checks whose request it is, and his rate, before anything is done.
+func (s *Server) asUser(
+	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
+) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool holds nothing else
+		defer who.release()
+		if err := s.identify(w, r, who); err != nil {
+			return err
+		}
+		if wait := s.limits.take(who.user, 1, time.Now()); wait > 0 {
+			return rateLimited(wait)
+		}
+		if err := noQuery(r); err != nil {
+			return err
+		}
+		return do(w, r, who)
+	}
+}
+
+// noQuery refuses a query where none belongs: a caller who writes one expects that it does something.
+func noQuery(r *http.Request) error {
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		return web.Refuse("invalid_parameter", "this path takes no query")
+	}
+	return nil
+}
+
+// identify notes which user a token or a signature is for.
+func (s *Server) identify(w http.ResponseWriter, r *http.Request, who *caller) error {
+	switch scheme, text := web.Credentials(r); {
+	case scheme == "bearer" && s.verifier != nil:
+		return s.verifier.identify(r, text, who)
+	case scheme == signedScheme:
+		return s.gateways.identify(w, r, text, s.grabBody(), who)
+	}
+	return unauthorized(nil)
+}
+
+func rateLimited(wait time.Duration) error {
+	return &web.Refusal{Code: "rate_limited", Detail: "come back after Retry-After seconds", Wait: wait}
+}

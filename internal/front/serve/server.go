@@ -1,0 +1,316 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls. It keeps nothing of g
+// once it has answered.
+type Grabber interface {
+	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
+}
+
+// ErrArchived says that a campaign's receipts are in a file, and nowhere that a server looks.
+var ErrArchived = errors.New("the campaign's receipts are archived")
+
+// Reader reads campaigns. Receipts says with ErrArchived that it can't tell any more. Both methods say with
+// store.ErrNotInRedis that nobody knows the campaign.
+type Reader interface {
+	// Window reads what a campaign shows to everybody.
+	Window(ctx context.Context, campaign string) (store.Window, error)
+	// Receipts reads what a user holds, from where.
+	Receipts(ctx context.Context, campaign, user string) (Receipts, error)
+}
+
+// Deps are what a Server works with.
+type Deps struct {
+	Grabber Grabber
+	Reader  Reader
+	// KeyFile reads the file of Config.Keys; nil if that is a URL, or empty. open says who else can read the file; empty
+	// for nobody.
+	KeyFile func() (text []byte, open string, err error)
+	// GatewayKeyFile reads the file of Config.GatewayKeys; nil if that is empty.
+	GatewayKeyFile func() (text []byte, open string, err error)
+	// Keys knows the API keys; nil: there are none.
+	Keys Keys
+	// Denied records that an API key was refused what it may not do.
+	Denied func(ctx context.Context, a access.Action, campaign string, why error)
+	// Control is what the control listener serves; nil: the listener is not opened. Requests that last, as streams do,
+	// end by themselves when the context of Run does.
+	Control http.Handler
+	// Wrap, if not nil, makes what the public listener serves of the server's own handler.
+	Wrap func(http.Handler) http.Handler
+	// Guard, if not nil, stands in front of what every listener serves.
+	Guard func(http.Handler) http.Handler
+	// Metrics is what the ops listener serves as /metrics; nil for nothing. Pprof has it serve /debug/pprof as well.
+	Metrics http.Handler
+	Pprof   bool
+	// Connections, if not nil, gets each change of the number of a listener's open connections.
+	Connections func(listener string, by int)
+	Log         *zap.Logger
+}
+
+// Addresses are those that a Server listens on. Control is nil without that listener.
+type Addresses struct{ Public, Control, Ops net.Addr }
+
+// Server answers grabs over HTTP. Its methods may be called at once; Run is called once.
+type Server struct {
+	cfg       Config
+	deps      Deps
+	windows   *windows
+	verifier  *verifier // nil: nobody comes with a token
+	keyURL    *urlSet   // nil: serve.keys is a file, or empty
+	gateways  *gateways
+	paying    chan struct{} // one for each user of a lost campaign who is looked up
+	limits    *limits       // of users
+	keys      *limits       // of API keys
+	addresses *addresses    // nil: an address may make any number of requests
+	log       *zap.Logger   // bounded
+	// gatewayFacts are the facts that gateways with an API key send, by their names there.
+	gatewayFacts map[string]string
+
+	public   http.Handler
+	inner    http.Handler // of the ops listener
+	draining atomic.Bool
+}
+
+// sendAgain is what callers do whose requests are cut off.
+const sendAgain = "a grab that is sent again with its request id gets its answer"
+
+// New checks the configuration. It opens nothing.
+func New(cfg Config, deps Deps) (*Server, error) {
+	err := cfg.Check()
+	if deps.Grabber == nil || deps.Reader == nil || deps.Log == nil ||
+		(deps.KeyFile == nil) != (cfg.Keys == "" || cfg.KeysURL() != "") ||
+		(deps.GatewayKeyFile == nil) != (cfg.GatewayKeys == "") {
+		err = errors.Join(err, errors.New("Grabber, Reader and Log are required, and KeyFile and GatewayKeyFile if Keys and "+
+			"GatewayKeys name a file"))
+	}
+	if deps.Keys != nil && deps.Denied == nil {
+		err = errors.Join(err, errors.New("Denied is required with Keys"))
+	}
+	if !cfg.tokens() && cfg.GatewayKeys == "" && deps.Keys == nil {
+		err = errors.Join(err, errors.New("nobody could grab: set serve.keys, serve.issuer and serve.audience for users "+
+			"with tokens, serve.gateway_keys for gateways that sign, or ledger.dsn for gateways with API keys"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if deps.Connections == nil {
+		deps.Connections = func(string, int) {}
+	}
+	s := &Server{
+		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
+		keys: newLimits(cfg.KeyRate, cfg.KeyBurst), paying: make(chan struct{}, maxPaid),
+		log: web.Sampled(deps.Log),
+	}
+	if cfg.AddressRate > 0 {
+		trusted, err := cfg.proxies()
+		if err != nil {
+			return nil, err
+		}
+		s.addresses = &addresses{newLimits(cfg.AddressRate, cfg.AddressBurst), trusted}
+	}
+	s.inner = web.OpsHandler(s.ready, deps.Metrics, deps.Pprof)
+	public, err := s.API().Handler()
+	if err != nil {
+		return nil, err
+	}
+	s.public = web.CORS(public, cfg.CORSOrigins)
+	if deps.Wrap != nil {
+		s.public = deps.Wrap(s.public)
+	}
+	s.public = s.sendAway(s.public)
+	return s, err
+}
+
+// sendAway has answers end their connections while the server drains: a caller's next request goes to another server,
+// and does not meet a connection that this one is closing.
+func (s *Server) sendAway(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Run serves until ctx ends. Then it says that it is not ready, takes requests for the drain delay, and returns when
+// those under way are answered or the drain time is over. ready, if not nil, is called once all listeners are open.
+func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := s.openKeys(); err != nil {
+		return err
+	}
+	all, at, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	if s.keyURL != nil {
+		var fetching sync.WaitGroup
+		fetching.Go(func() { s.keyURL.run(own) })
+		defer fetching.Wait()
+		defer cancel()
+	}
+	if ready != nil {
+		ready(at)
+	}
+	failed, ended := make(chan struct{}, len(all)), make(chan error, len(all))
+	stop, stopAll := context.WithCancel(own)
+	defer stopAll()
+	for _, l := range all {
+		go func() { ended <- s.serve(own, stop, l, failed) }()
+	}
+	s.wait(ctx, failed)
+	stopAll()
+	var errs error
+	for range all {
+		errs = errors.Join(errs, <-ended)
+	}
+	return errs
+}
+
+// listening is a listener that is open, and what it serves.
+type listening struct {
+	net.Listener
+	handler http.Handler
+}
+
+// listen opens every listener, or none.
+func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err error) {
+	trusted, err := s.cfg.proxies()
+	open := func(address, name string, most int, t *tls.Config, h http.Handler) net.Addr {
+		if err != nil {
+			return nil
+		}
+		var l net.Listener
+		if l, err = web.Listen(ctx, address, "serve."+name); err != nil {
+			return nil
+		}
+		bound := l.Addr()
+		l = &counted{Listener: l, most: most, trusted: trusted, log: s.log, by: map[netip.Prefix]int{},
+			changed: func(by int) { s.deps.Connections(name, by) }}
+		if l = netutil.LimitListener(l, s.cfg.Connections); t != nil {
+			l = tls.NewListener(l, t)
+		}
+		if s.deps.Guard != nil {
+			h = s.deps.Guard(h)
+		}
+		all = append(all, listening{l, h})
+		return bound
+	}
+	at.Public = open(s.cfg.Listen, "listen", s.cfg.AddressConnections, s.cfg.TLS, s.public)
+	if s.deps.Control != nil && s.cfg.ControlListen != "" {
+		at.Control = open(s.cfg.ControlListen, "control_listen", 0, s.cfg.ControlTLS, s.deps.Control)
+	}
+	at.Ops = open(s.cfg.OpsListen, "ops_listen", 0, nil, s.inner)
+	if err != nil {
+		for _, l := range all {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return all, at, err
+}
+
+// serve serves one listener until stop ends or the listener fails, and says so to the others.
+func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
+	server := web.Start(ctx, l, l.handler, s.cfg.Limits(), log.New(httpLog{s.log}, "", 0))
+	var err error
+	select {
+	case err = <-server.Ended:
+		failed <- struct{}{}
+	case <-stop.Done():
+	}
+	return errors.Join(err, server.Stop(s.cfg.DrainTimeout, sendAgain))
+}
+
+// openKeys reads the key sets that are files for the first time.
+func (s *Server) openKeys() error {
+	facts, err := s.cfg.factSources()
+	if err != nil {
+		return err
+	}
+	s.gatewayFacts, s.gateways = facts[fromGateway], &gateways{facts: facts[fromSigned]}
+	if s.deps.GatewayKeyFile != nil {
+		if s.gateways.keys, err = newFileKeys(s.deps.GatewayKeyFile, true, s.log.With(knobField("serve.gateway_keys"))); err != nil {
+			return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.gateway_keys: %w", err)
+		}
+	}
+	var keys keySet
+	log := s.log.With(knobField("serve.keys"))
+	switch {
+	case !s.cfg.tokens():
+		return nil
+	case s.deps.KeyFile != nil:
+		keys, err = newFileKeys(s.deps.KeyFile, false, log)
+	default:
+		s.keyURL = newURLSet(s.cfg.KeysURL(), http.DefaultTransport, log)
+		keys = s.keyURL
+	}
+	if err != nil {
+		return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.keys: %w", err)
+	}
+	s.verifier = newVerifier(&s.cfg, facts[fromClaim], keys)
+	return nil
+}
+
+// What /readyz says of a server that is not ready.
+var (
+	errDraining = errors.New("draining")
+	errKeys     = errors.New("waiting for the first key set: see that serve.keys answers")
+)
+
+// ready is the answer of /readyz.
+func (s *Server) ready() error {
+	if s.draining.Load() {
+		return errDraining
+	}
+	if s.keyURL != nil && !s.keyURL.ready() {
+		return errKeys
+	}
+	return nil
+}
+
+// wait waits until ctx has ended and the drain delay after it is over, or until a listener fails.
+func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
+	select {
+	case <-failed:
+		return
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	delay := time.NewTimer(s.cfg.DrainDelay)
+	defer delay.Stop()
+	select {
+	case <-failed:
+	case <-delay.C:
+	}
+}
+
+// httpLog takes what net/http has to say. Its message is constant, so the sampler bounds it however texts differ.
+type httpLog struct{ *zap.Logger }
+
+// Write implements io.Writer.
+func (l httpLog) Write(text []byte) (int, error) {
+	l.Info("net/http on a connection", zap.ByteString("text", bytes.TrimSpace(text)))
+	return len(text), nil
+}

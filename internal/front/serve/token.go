@@ -1,0 +1,179 @@
+package serve
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// algorithms are those that a token may be signed by.
+var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
+
+// caller is who makes a request, and the facts that the campaign's limits count by.
+type caller struct {
+	user  string
+	facts map[string]string
+	// body is that of a signed request, which was read to verify it.
+	body []byte
+	// signed says that a gateway has signed the request.
+	signed bool
+	// claims are those of his token, and room is for its parts.
+	claims claims
+	room   []byte
+}
+
+// callers are kept for the next requests, with their room.
+var callers = sync.Pool{New: func() any { return &caller{facts: map[string]string{}} }}
+
+// release gives a caller back; what was read of his token stays where it is used.
+func (c *caller) release() {
+	clear(c.facts)
+	clear(c.claims)
+	*c = caller{facts: c.facts, claims: c.claims[:0], room: c.room}
+	callers.Put(c)
+}
+
+// maxHeads bounds the heads of tokens that are remembered: all tokens that one key has signed have the same.
+const maxHeads = 64
+
+// verifier tells who a request comes from.
+type verifier struct {
+	keys      keySet
+	claims    *jwt.Validator
+	userClaim string
+	facts     map[string]string // by claim
+
+	mu    sync.RWMutex
+	heads map[string]head // of good tokens, by their text
+}
+
+// head is what the head of a token says: which key has signed it, and how.
+type head struct {
+	kid    string
+	method jwt.SigningMethod
+}
+
+// check tells whether the key has signed the text.
+func (h head) check(text string, signature []byte, key any) error {
+	s, ok := key.(*sharedKey)
+	if !ok {
+		return h.method.Verify(text, signature, key)
+	}
+	if !s.signed(text, signature) {
+		return jwt.ErrSignatureInvalid
+	}
+	return nil
+}
+
+func newVerifier(cfg *Config, facts map[string]string, keys keySet) *verifier {
+	return &verifier{
+		keys: keys, userClaim: cfg.UserClaim, facts: facts, heads: map[string]head{},
+		claims: jwt.NewValidator(jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(cfg.Leeway)),
+	}
+}
+
+// identify notes whose token it is. Whatever is wrong with it gets the same answer.
+func (v *verifier) identify(r *http.Request, text string, who *caller) error {
+	err := v.verify(r.Context(), text, who)
+	if errors.Is(err, errNoKeys) {
+		return &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
+	}
+	if err != nil {
+		return unauthorized(err)
+	}
+	who.user, _ = who.claims.text(v.userClaim)
+	if err := hongbao.CheckID(who.user); err != nil {
+		return unauthorized(err)
+	}
+	for claim, fact := range v.facts {
+		value, _ := who.claims.text(claim)
+		if hongbao.CheckID(value) != nil {
+			continue // a campaign that counts by it refuses the grab
+		}
+		who.facts[fact] = value
+	}
+	return nil
+}
+
+// verify reads the claims of a good token. It reads nothing of them before the signature is verified.
+func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
+	first, rest, _ := strings.Cut(token, ".")
+	payload, last, _ := strings.Cut(rest, ".")
+	h, known := v.headOf(first)
+	if !known {
+		var err error
+		if h, err = readHead(first); err != nil {
+			return err
+		}
+	}
+	key, err := v.keys.find(ctx, h.kid, h.method.Alg())
+	if err != nil {
+		return err
+	}
+	if who.room, err = segment.AppendDecode(who.room[:0], []byte(last)); err != nil {
+		return fmt.Errorf("the signature: %w", err)
+	}
+	if err := h.check(token[:len(first)+1+len(payload)], who.room, key); err != nil {
+		return fmt.Errorf("the signature: %w", err)
+	}
+	if !known {
+		v.remember(first, h)
+	}
+	if err := who.read(payload); err != nil {
+		return err
+	}
+	return v.claims.Validate(&who.claims)
+}
+
+func (v *verifier) headOf(text string) (head, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	h, ok := v.heads[text]
+	return h, ok
+}
+
+func (v *verifier) remember(text string, h head) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.heads) >= maxHeads {
+		clear(v.heads)
+	}
+	v.heads[strings.Clone(text)] = h // text is part of a token
+}
+
+// segment is how the parts of a token are written.
+var segment = base64.RawURLEncoding.Strict()
+
+// readHead reads the first part of a token.
+func readHead(text string) (h head, err error) {
+	var part caller
+	if err := part.read(text); err != nil {
+		return h, err
+	}
+	alg, errAlg := part.claims.text("alg")
+	kid, errKid := part.claims.text("kid")
+	if err := errors.Join(errAlg, errKid); err != nil {
+		return h, err
+	}
+	if _, critical := part.claims.get("crit"); critical || kid == "" || !slices.Contains(algorithms, alg) {
+		return h, errors.New("the token has no kid, another algorithm, or an extension that must be understood")
+	}
+	return head{kid, jwt.GetSigningMethod(alg)}, nil
+}
+
+func unauthorized(cause error) error {
+	return &web.Refusal{Code: "unauthorized", Detail: "send a token, a signature or an API key that is good here; " +
+		"docs/http.md tells how", Cause: cause}
+}

@@ -1,0 +1,237 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// The requests of a crowd have a deadline each, though a connection has but one timer for them. One that is overdue is
+// answered, told to the log, and the last of its connection. A connection that was closed leaves nothing.
+func TestCrowdIsOverdue(t *testing.T) {
+	t.Parallel()
+	var wait atomic.Int64
+	a, logs := shop(func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case <-r.Context().Done():
+			return hongbao.Outagef(hongbao.ClassTransient, "the shop is slow: %w", r.Context().Err())
+		case <-time.After(time.Duration(wait.Load())):
+			WriteText(w, http.StatusOK, []byte("{}"))
+			return nil
+		}
+	})
+	a.AnswerTime = time.Second
+	s := serveCrowd(t, a)
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	post := func() told { return post(t, client, s) }
+	wait.Store(int64(300 * time.Millisecond))
+	for range 5 { // longer than the deadline, all together
+		res := post()
+		require.Equal(t, http.StatusOK, res.status)
+		require.False(t, res.last)
+		require.Empty(t, res.head["Cache-Control"])
+		require.Empty(t, res.head[RequestID])
+	}
+	require.Equal(t, 1, s.connections(), "all came by one connection")
+	wait.Store(int64(time.Minute))
+	start := time.Now()
+	res := post()
+	require.GreaterOrEqual(t, time.Since(start), time.Second)
+	require.Equal(t, http.StatusServiceUnavailable, res.status)
+	require.True(t, res.last)
+	require.NotEmpty(t, res.head.Get(RequestID))
+	failed := logs.FilterMessage("a request failed")
+	require.Equal(t, 1, failed.FilterField(zap.String("request_id", res.head.Get(RequestID))).Len())
+	wait.Store(0)
+	require.Equal(t, http.StatusOK, post().status)
+	client.CloseIdleConnections()
+	testkit.Eventually(t, 30*time.Second, func() bool { return s.connections() == 0 }, "connections are let go of")
+	require.NoError(t, s.Stop(time.Minute, ""))
+}
+
+// A caller who hangs up ends the context of his request, and that is no failure.
+func TestCrowdHangsUp(t *testing.T) {
+	t.Parallel()
+	asked, ended := make(chan struct{}), make(chan error, 1)
+	a, logs := shop(func(_ http.ResponseWriter, r *http.Request) error {
+		_, _ = io.ReadAll(r.Body)
+		close(asked)
+		<-r.Context().Done()
+		ended <- context.Cause(r.Context())
+		return hongbao.Outagef(hongbao.ClassTransient, "the shop is slow: %w", r.Context().Err())
+	})
+	s := serveCrowd(t, a)
+	ctx, hangUp := context.WithCancel(t.Context())
+	go func() { <-asked; hangUp() }()
+	_, err := http.DefaultClient.Do(request(ctx, t, s)) //nolint:bodyclose // there is no answer
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.NoError(t, s.Stop(time.Minute, ""))
+	require.Zero(t, logs.FilterMessage("a request failed").Len())
+	testkit.Eventually(t, 30*time.Second, func() bool { return s.connections() == 0 }, "the connection is let go of")
+}
+
+// An answer that was made though its request was overdue is no failure; the next request of its connection has a context
+// that has not ended, and is the last one there.
+func TestCrowdIsOverdueAndAnswered(t *testing.T) {
+	t.Parallel()
+	var slow atomic.Bool
+	slow.Store(true)
+	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
+		if slow.Load() {
+			<-r.Context().Done()
+		}
+		state := "lives"
+		if r.Context().Err() != nil {
+			state = "ended"
+		}
+		WriteJSON(w, http.StatusOK, thing{state})
+		return nil
+	})
+	a.AnswerTime = 100 * time.Millisecond
+	s := serveCrowd(t, a)
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	res := post(t, client, s)
+	require.Contains(t, res.text, "ended")
+	require.False(t, res.last, "its head had no way to say so")
+	slow.Store(false)
+	res = post(t, client, s)
+	require.Contains(t, res.text, "lives")
+	require.True(t, res.last)
+	res = post(t, client, s)
+	require.Contains(t, res.text, "lives")
+	require.False(t, res.last)
+	client.CloseIdleConnections()
+	require.NoError(t, s.Stop(time.Minute, ""))
+}
+
+// A crowd posts.
+func TestCrowdPosts(t *testing.T) {
+	t.Parallel()
+	a, _ := shop(nil)
+	a.Endpoints[0].Crowd = true
+	_, err := a.Handler()
+	require.ErrorContains(t, err, "GET /v1/things")
+}
+
+// serveCrowd serves an API whose POST is a crowd's.
+func serveCrowd(t *testing.T, a *API) *Server {
+	t.Helper()
+	a.Endpoints[1].Crowd = true
+	h, err := a.Handler()
+	require.NoError(t, err)
+	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
+	require.NoError(t, err)
+	return Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute,
+		WriteTimeout: time.Minute, IdleTimeout: time.Minute, HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+}
+
+// request is one of the crowd.
+func request(ctx context.Context, t *testing.T, s *Server) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.at.String()+"/v1/things", strings.NewReader("{}"))
+	require.NoError(t, err)
+	return r
+}
+
+// told is an answer. last says that the server closes the connection behind it.
+type told struct {
+	status int
+	last   bool
+	head   http.Header
+	text   string
+}
+
+func post(t *testing.T, client *http.Client, s *Server) told {
+	t.Helper()
+	res, err := client.Do(request(t.Context(), t, s))
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	return told{res.StatusCode, res.Close, res.Header, string(text)}
+}
+
+// connections is how many are known.
+func (s *Server) connections() (n int) {
+	s.open.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
+// A body that is too large ends its connection, also behind a handler that wraps net/http's own writer: the rest of the
+// body is read by nobody.
+func TestTooLargeIsTheLast(t *testing.T) {
+	t.Parallel()
+	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
+		_, err := ReadBody(struct{ http.ResponseWriter }{w}, r, Body{Bytes: 1})
+		return err
+	})
+	s := serveCrowd(t, a)
+	r := request(t.Context(), t, s)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+	require.True(t, res.Close)
+	require.NoError(t, s.Stop(time.Minute, ""))
+}
+
+// A request ends when its own time is over, whenever the connection's timer was set. One that is answered in the moment in
+// which it is due leaves a connection that is known to be over, or one that lives.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = time.Second
+		var s Server
+		c, _ := net.Pipe()
+		ctx := s.opened(t.Context(), c)
+		p, ok := ctx.Value(patienceKey{}).(*patience)
+		require.True(t, ok)
+		for i := range 20 {
+			p.begin(most)
+			retry.Pause(t.Context(), most-time.Duration(i)*time.Millisecond-1)
+			p.end()
+			require.NoError(t, ctx.Err())
+			require.False(t, p.over())
+			retry.Pause(t.Context(), time.Duration(i)*77*time.Millisecond)
+		}
+		start := time.Now()
+		p.begin(most)
+		<-ctx.Done()
+		require.Equal(t, most, time.Since(start))
+		require.ErrorIs(t, context.Cause(ctx), errOverdue)
+		p.end()
+		require.True(t, p.over())
+
+		ctx = s.opened(t.Context(), c)
+		p, ok = ctx.Value(patienceKey{}).(*patience)
+		require.True(t, ok)
+		for range 20 {
+			p.begin(most)
+			retry.Pause(t.Context(), most)
+			p.end() // beside look
+			synctest.Wait()
+			require.Equal(t, p.over(), ctx.Err() != nil)
+			if p.over() {
+				break
+			}
+		}
+		s.changed(c, http.StateClosed)
+		require.Error(t, ctx.Err())
+	})
+}

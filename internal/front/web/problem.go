@@ -1,0 +1,213 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
+)
+
+// Code is what the code of a problem stands for.
+type Code struct {
+	Status int
+	Title  string
+}
+
+// codes has every code that a problem can have. A code never changes its meaning. Those that only one package answers
+// come by AddCodes.
+var codes = map[string]Code{
+	"not_found":          {http.StatusNotFound, "There is no such path"},
+	"method_not_allowed": {http.StatusMethodNotAllowed, "The path does not take this method"},
+	"host_unknown":       {http.StatusMisdirectedRequest, "The request is for another host"},
+	"unauthorized":       {http.StatusUnauthorized, "The caller's credentials are missing or are not good here"},
+	"forbidden":          {http.StatusForbidden, "The caller's API key is not good for this"},
+	"rate_limited":       {http.StatusTooManyRequests, "The caller makes too many requests"},
+	"content_type":       {http.StatusUnsupportedMediaType, "The body is not application/json"},
+	"content_encoding":   {http.StatusUnsupportedMediaType, "The body is encoded"},
+	"body_too_large":     {http.StatusRequestEntityTooLarge, "The body is too large"},
+	"body_incomplete":    {http.StatusRequestTimeout, "The body did not arrive whole"},
+	"body_required":      {http.StatusBadRequest, "The body is empty"},
+	"invalid_json":       {http.StatusBadRequest, "The body is not one JSON object"},
+	"duplicate_field":    {http.StatusBadRequest, "A name comes twice in the body"},
+	"nested_value":       {http.StatusBadRequest, "The body has an object or a list where none belongs"},
+	"unknown_field":      {http.StatusBadRequest, "The body has a field that does not exist"},
+	"amount_not_integer_minor_units": {http.StatusBadRequest,
+		"The amount is not an integer of minor units in plain digits"},
+	"invalid_parameter":        {http.StatusBadRequest, "A parameter of the query can't be taken"},
+	"amount_out_of_range":      {http.StatusBadRequest, "The amount is out of range"},
+	"idempotency_key_required": {http.StatusBadRequest, "The Idempotency-Key is missing or wrong"},
+	"idempotency_key_reused":   {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
+	"campaign_invalid":         {http.StatusBadRequest, "This can't be the id of a campaign"},
+	"unknown_campaign":         {http.StatusNotFound, "There is no such campaign"},
+	"archived":                 {http.StatusGone, "The campaign's receipts are archived"},
+	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: more comes than is dealt with"},
+	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are on their way"},
+	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
+	"unavailable":              {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
+	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
+}
+
+// AddCodes adds the codes of a package, while the program starts, and gives them back. It panics if one is there
+// already: a code has one meaning on all listeners.
+func AddCodes(own map[string]Code) map[string]Code {
+	for code, what := range own {
+		if has, ok := codes[code]; ok {
+			panic(fmt.Sprintf("the code %q means %q, and %q: name one of the two otherwise", code, has.Title, what.Title))
+		}
+		codes[code] = what
+	}
+	return own
+}
+
+// CodeOf gives the meaning of a code. It panics if there is none: no caller gets a code that no page explains.
+func CodeOf(code string) Code {
+	what, ok := codes[code]
+	if !ok {
+		panic(fmt.Sprintf("the code %q does not exist; there are %v", code, slices.Sorted(maps.Keys(codes))))
+	}
+	return what
+}
+
+// Problem is the body of an answer that refuses, by RFC 9457.
+type Problem struct {
+	Type     string `json:"type" doc:"Always about:blank: the code tells the kinds apart."`
+	Title    string `json:"title" doc:"What the code means."`
+	Status   int    `json:"status" doc:"The HTTP status."`
+	Detail   string `json:"detail" doc:"What to do about it."`
+	Instance string `json:"instance" doc:"The X-Request-Id of this answer, for the server's log."`
+	Code     string `json:"code" doc:"What went wrong: it never changes its meaning."`
+}
+
+// Refusal is the error that becomes a Problem. Its texts hold nothing of the request.
+type Refusal struct {
+	Code, Detail string
+	Wait         time.Duration // for Retry-After; 0 for none
+	Cause        error         // for the log only
+}
+
+func (e *Refusal) Error() string { return e.Code + ": " + e.Detail }
+func (e *Refusal) Unwrap() error { return e.Cause }
+
+// Refuse refuses a request for what the request itself is.
+func Refuse(code, detail string) error { return &Refusal{Code: code, Detail: detail} }
+
+// refusalOf gives what an error says to the caller. Where the error is none of this package, its class does.
+func refusalOf(err error) *Refusal {
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		return refused
+	}
+	switch hongbao.ClassOf(err) {
+	case hongbao.ClassTransient, hongbao.ClassBroken:
+		return &Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
+	case hongbao.ClassPermanent, hongbao.ClassConflict, hongbao.ClassUnknown:
+	}
+	return &Refusal{Code: "outcome_unknown", Detail: "send the same request again, with the same request id",
+		Wait: time.Second, Cause: err}
+}
+
+// Fail answers with an error, and logs it as Explain does.
+func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapcore.Level, err error) {
+	h := w.Header()
+	if h[RequestID] == nil {
+		h[RequestID] = []string{newRequestID()}
+	}
+	p, wait := Explain(r, h.Get(RequestID), log, refused, err)
+	if wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(wait))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // nobody wants to read the rest
+		h["Connection"] = closeIt
+	}
+	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
+}
+
+// Explain logs an error, and gives what the caller is told of it, and for how many seconds to wait; 0 for none. id is
+// that of the answer. What the caller got wrong is logged by the level refused.
+func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level, err error) (p Problem, wait int) {
+	e := refusalOf(err)
+	what := CodeOf(e.Code)
+	cause := e.Cause
+	if cause != nil && overdue(r) {
+		cause = fmt.Errorf("%w: %w", errOverdue, cause)
+	}
+	fields := []zap.Field{
+		zap.String("request_id", id), zap.String("method", r.Method), zap.String("path", shortened(r.URL.Path)),
+		zap.Int("status", what.Status), zap.String("problem", e.Code), zap.NamedError("cause", cause),
+	}
+	switch {
+	case what.Status < http.StatusInternalServerError:
+		log.Log(refused, "a request was refused", fields...)
+	case e.Cause != nil && (!errors.Is(e.Cause, context.Canceled) || overdue(r)):
+		log.Warn("a request failed", fields...)
+	default:
+		log.Debug("a request was refused", fields...)
+	}
+	return Problem{
+		Type: "about:blank", Title: what.Title, Status: what.Status, Detail: e.Detail, Instance: id, Code: e.Code,
+	}, int((e.Wait + time.Second - 1) / time.Second)
+}
+
+// maxLogged bounds a path in the log, in bytes. The longest one that means something is shorter.
+const maxLogged = 256
+
+func shortened(path string) string {
+	if len(path) > maxLogged {
+		return strings.ToValidUTF8(path[:maxLogged], "") + "..."
+	}
+	return path
+}
+
+// Sampled bounds a log that anybody can write to by sending requests: ten lines of one message a second.
+func Sampled(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 0)
+	}))
+}
+
+// WriteJSON answers with a value of a type that can always be written as JSON.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	writeAs(w, status, plainJSON, marshal(v))
+}
+
+// WriteText answers with JSON that was written already. It takes text over.
+func WriteText(w http.ResponseWriter, status int, text []byte) { writeAs(w, status, plainJSON, text) }
+
+func marshal(v any) []byte {
+	text, err := answers.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("an answer of type %T can't be written as JSON: %v", v, err))
+	}
+	return text
+}
+
+// bufferedAnswer is how long an answer can be of which net/http tells the length by itself.
+const bufferedAnswer = 2 << 10
+
+// writeAs sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.
+func writeAs(w http.ResponseWriter, status int, kind []string, text []byte) {
+	text = append(text, '\n')
+	h := w.Header()
+	h["Content-Type"] = kind
+	if len(text) >= bufferedAnswer {
+		h.Set("Content-Length", strconv.Itoa(len(text)))
+	}
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	_, _ = w.Write(text)
+}

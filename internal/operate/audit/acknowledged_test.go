@@ -1,0 +1,119 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+)
+
+// acknowledge has a person acknowledge a difference of a report.
+func (w *world) acknowledge(t *testing.T, d *audit.Difference) {
+	t.Helper()
+	a, err := d.Acknowledge()
+	require.NoError(t, err)
+	a.By, a.Why, a.Until = "ann", "subscribers drop the copy", time.Now().Add(time.Hour)
+	w.cfg.Acknowledged = append(w.cfg.Acknowledged, a)
+}
+
+// A difference that a person has acknowledged is shown and not counted. Each further copy counts.
+func TestAcknowledged(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := busy(t)
+	again := func() { w.topic.grants = append(w.topic.grants, *w.published("a", "u0003")) }
+	again()
+	first := w.audit(t, audit.Options{})
+	require.Equal(t, kinds(audit.DuplicateInTopic), first.Found)
+	known := first.Differences[0]
+	require.NotEmpty(t, known.Receipt, "what was looked up is no part of what is acknowledged")
+	w.acknowledge(t, &known)
+
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict)
+	require.Empty(t, r.Found)
+	require.Empty(t, r.Differences)
+	require.Empty(t, r.Remedies)
+	require.Zero(t, r.Total.Duplicates)
+	require.Len(t, r.Acknowledged, 1)
+	require.Equal(t, "ann", r.Acknowledged[0].By)
+	var text strings.Builder
+	require.NoError(t, r.Write(&text))
+	require.Contains(t, text.String(), "Acknowledged by a person: 1.")
+	require.Contains(t, text.String(), "subscribers drop the copy")
+
+	again()
+	r = w.audit(t, audit.Options{})
+	require.Equal(t, kinds(audit.DuplicateInTopic), r.Found, "another copy")
+	require.Len(t, r.Acknowledged, 1)
+	w.acknowledge(t, &r.Differences[0])
+	require.Equal(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict)
+}
+
+// What is acknowledged does not take the place of what is listed, and covers one difference only.
+func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := busy(t)
+	w.cfg.MaxListed = 1
+	for _, u := range []string{"u0003", "u0004"} {
+		w.topic.grants = append(w.topic.grants, *w.published("a", u))
+	}
+	first := w.audit(t, audit.Options{})
+	require.EqualValues(t, 2, first.Found[audit.DuplicateInTopic])
+	w.acknowledge(t, &first.Differences[0])
+	r := w.audit(t, audit.Options{})
+	require.EqualValues(t, 1, r.Found[audit.DuplicateInTopic])
+	require.NotEqual(t, first.Differences[0], r.Differences[0], "the next one is listed")
+	changed := r.Differences[0]
+	changed.Detail += "?"
+	w.acknowledge(t, &changed)
+	require.EqualValues(t, 1, w.audit(t, audit.Options{}).Found[audit.DuplicateInTopic], "other words")
+}
+
+// No acknowledgement covers a packet that the ledger paid twice, and while the ledger does not agree with itself no remedy
+// moves money, acknowledged or not.
+func TestNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := busy(t)
+	again(w.ledger.grants, "b", "u0003")
+	drop(w.ledger.grants, "a", "u0003")
+	w.ledger.problems = []ledger.Difference{{What: "a sum", Want: 1, Got: 2}}
+	for range 2 {
+		r := w.audit(t, audit.Options{})
+		require.Equal(t, kinds(audit.DoubleCredit, audit.LedgerUnbalanced, audit.Lost), r.Found)
+		for i := range r.Differences {
+			d := &r.Differences[i]
+			_, err := d.Acknowledge()
+			require.Equal(t, d.Kind == audit.DoubleCredit, err != nil)
+			if d.Kind == audit.DoubleCredit { // written by hand into the ledger
+				w.cfg.Acknowledged = append(w.cfg.Acknowledged, ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
+					Campaign: d.Campaign, Packet: d.Packet, Event: d.Event, Detail: d.Detail})
+			}
+		}
+	}
+	drop(w.ledger.grants, "b", "u0003")
+	w.ledger.grants["b"] = append(w.ledger.grants["b"], *w.published("b", "u0003"))
+	r := w.audit(t, audit.Options{})
+	for i := range r.Differences {
+		if r.Differences[i].Kind == audit.LedgerUnbalanced {
+			w.acknowledge(t, &r.Differences[i])
+		}
+	}
+	r = w.audit(t, audit.Options{})
+	require.Equal(t, kinds(audit.Lost), r.Found)
+	require.Contains(t, r.Remedies[audit.Lost].Do, "nothing yet")
+	_, err := (&audit.Difference{Kind: "typo"}).Acknowledge()
+	require.ErrorContains(t, err, "no kind")
+}

@@ -1,0 +1,329 @@
+package audit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Run audits once. It only reads. An error means that something could not be read, and says nothing about the money;
+// differences are no error, they are in the report. Many may audit at once.
+func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
+	if err := errors.Join(cfg.check(), opts.check()); err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
+	}
+	r := newRun(&cfg, opts)
+	// The order matters on a live system: what a later step reads can only have more than an earlier one, so that
+	// every grant of an earlier step must be there. Progress stands before the sinks for that reason.
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"wait for quiet", r.waitQuiet},
+		{"read how far the shards are", r.readSeqs(func(s *shard, seq int64) { s.seq, s.report.Seq = seq, seq })},
+		{"read the campaigns", r.readCampaigns},
+		{"read the streams", r.readStreams},
+		{"read how far the groups are", r.readProgress},
+		{"read the dead letters", r.readLetters},
+		{"read the ledger", r.readLedger},
+		{"read the codes", r.readCodes},
+		{"read the topic", r.readTopic},
+		{"ask the remote", r.readRemote},
+		{"read the claims", r.readClaims},
+		{"read how far the shards are now", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
+		{"compare", r.judge},
+		{"look up details", r.describe},
+	} {
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("audit: %s: %w", step.what, err)
+		}
+	}
+	return r.finish(), nil
+}
+
+// run is one audit.
+type run struct {
+	*Config
+	opts   Options
+	seed   maphash.Seed
+	shards []*shard
+	sinks  []*sink
+	report Report
+	// known are the acknowledgements that no difference has met yet, by Difference.id.
+	known map[string]ledger.Acknowledgement
+	// decisions are those about grants in quarantine, by digest, with who and why: the ledger never settles these grants, so
+	// the remote must not have paid them.
+	decisions map[uint64]string
+
+	mu        sync.Mutex // the topic is read by several goroutines; guards all below
+	campaigns map[string]*campaign
+	listed    []*Difference
+	wanted    map[string]map[int64][]*Difference // by campaign and packet: whose receipt is to be looked up
+}
+
+// sink is a destination with its group.
+type sink struct {
+	group string
+	from  source
+	gone  Kind // what a finished grant is that the sink does not have
+	at    []progress
+	// dead are its dead letters, by shard and seq. dropped are those that a person dropped, with who and why.
+	dead, dropped []map[int64]string
+}
+
+// shard is what the audit knows of one shard.
+type shard struct {
+	store.Keys
+	on     *store.Shard
+	seq    int64 // when the audit began
+	end    int64 // when it had read everything
+	seen   seqs
+	closes map[string]stream.Entry // of campaigns whose close the stream still has
+	gaps   []stream.SeqRange
+	// skipped are seqs that openings of the shard have skipped: no event has them.
+	skipped []stream.SeqRange
+	// decided are grants, by seq, of campaigns that have left Redis: a person decided that the ledger need not have them.
+	decided map[int64]decided
+	// whole is the second since which the topic has kept everything; 0 if nothing has expired.
+	whole  int64
+	report ShardReport
+}
+
+// decided is a grant that a person decided about.
+type decided struct {
+	digest   uint64
+	campaign string
+	packet   int64
+	time     time.Time
+}
+
+func newRun(cfg *Config, opts Options) *run {
+	r := &run{
+		Config: cfg, opts: opts, seed: maphash.MakeSeed(),
+		campaigns: map[string]*campaign{}, decisions: map[uint64]string{}, wanted: map[string]map[int64][]*Difference{},
+		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
+			Dropped: []Difference{}, Campaigns: []CampaignReport{}, Acknowledged: []Acknowledged{}},
+		known: map[string]ledger.Acknowledgement{},
+	}
+	for _, a := range cfg.Acknowledged {
+		r.known[a.ID()] = a
+	}
+	n := cfg.Store.Len()
+	for i := range n {
+		r.shards = append(r.shards, &shard{
+			Keys: cfg.Store.Shard(i).Keys, on: cfg.Store.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
+			report: ShardReport{Shard: i, Finished: map[string]int64{}},
+		})
+	}
+	if cfg.Ledger != nil {
+		r.sinks = append(r.sinks, newSink(cfg.LedgerGroup, inLedger, Lost, n))
+	}
+	if cfg.Remote != nil && cfg.Remote.Ask == nil {
+		r.leaveOut("the remote balance system: it settles, but can't be asked (remote.queryable)")
+	}
+	if cfg.Ledger == nil {
+		r.leaveOut("the ledger: none is configured")
+	}
+	if cfg.Topic != nil {
+		r.sinks = append(r.sinks, newSink(cfg.TopicGroup, inTopic, MissingInTopic, n))
+	} else {
+		r.leaveOut("the topic: none is configured")
+	}
+	if cfg.Plan == nil {
+		r.leaveOut("the planned amounts: no plan is configured")
+	}
+	for _, id := range opts.Campaigns {
+		r.campaign(id) // so that the audit names one that is nowhere
+	}
+	if r.partial() {
+		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
+	}
+	return r
+}
+
+func newSink(group string, from source, gone Kind, shards int) *sink {
+	s := &sink{group: group, from: from, gone: gone, at: make([]progress, shards)}
+	for range shards {
+		s.dead = append(s.dead, map[int64]string{})
+		s.dropped = append(s.dropped, map[int64]string{})
+	}
+	return s
+}
+
+func (r *run) leaveOut(what string) { r.report.LeftOut = append(r.report.LeftOut, what) }
+
+// partial tells whether only some campaigns are audited.
+func (r *run) partial() bool { return len(r.opts.Campaigns) > 0 }
+
+func (r *run) wants(campaign string) bool {
+	return !r.partial() || slices.Contains(r.opts.Campaigns, campaign)
+}
+
+// campaign gives what is known of a campaign; nil if it is not audited.
+func (r *run) campaign(id string) *campaign {
+	c := r.campaigns[id]
+	if c == nil && r.wants(id) {
+		c = &campaign{id: id, on: map[int]*snapshot{}, found: map[Kind]int64{}}
+		r.campaigns[id] = c
+	}
+	return c
+}
+
+func (r *run) sorted() []*campaign {
+	return slices.SortedFunc(maps.Values(r.campaigns), func(a, b *campaign) int { return strings.Compare(a.id, b.id) })
+}
+
+// found notes a difference. It gives nil if enough of that kind are named already, or if a person has acknowledged it.
+func (r *run) found(d Difference) *Difference {
+	if r.isAcknowledged(&d) {
+		return nil
+	}
+	r.report.Found[d.Kind]++
+	if c := r.campaigns[d.Campaign]; c != nil {
+		c.found[d.Kind]++
+	}
+	if r.report.Found[d.Kind] > int64(r.MaxListed) {
+		return nil
+	}
+	r.listed = append(r.listed, &d)
+	return &d
+}
+
+// differs notes a difference of a whole campaign.
+func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any) {
+	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
+}
+
+// foundOf notes a difference of one packet whose receipt is to be looked up for its detail.
+func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
+	d.Campaign, d.Packet = c.id, packet
+	if d.Event == "" {
+		d.Event = event(int(f.shard), f.seq)
+	}
+	named := r.found(d)
+	if named == nil || !f.has(inReceipts) {
+		return
+	}
+	if r.wanted[c.id] == nil {
+		r.wanted[c.id] = map[int64][]*Difference{}
+	}
+	r.wanted[c.id][packet] = append(r.wanted[c.id][packet], named)
+}
+
+func event(shard int, seq int64) string { return (&hongbao.Grant{Shard: shard, Seq: seq}).EventID() }
+
+// digest stands for what all places must agree on, besides campaign and packet.
+func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) uint64 {
+	b := make([]byte, 0, 24+hongbao.MaxIDLength)
+	b = binary.LittleEndian.AppendUint64(b, uint64(amount))
+	b = binary.LittleEndian.AppendUint64(b, uint64(shard))
+	b = binary.LittleEndian.AppendUint64(b, uint64(seq))
+	return maphash.Bytes(r.seed, append(b, user...))
+}
+
+// decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant; after
+// that nothing else might.
+func (r *run) decided(g *hongbao.Grant) {
+	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
+		return
+	}
+	if c := r.campaigns[g.Campaign]; c == nil || !c.inRedisOn(g.Shard) {
+		r.shards[g.Shard].decided[g.Seq] = decided{r.digest(g.User, g.Amount, g.Shard, g.Seq), g.Campaign, g.Packet, g.Time}
+	}
+}
+
+// observe takes in a grant that the stream or a sink tells of.
+func (r *run) observe(from source, g *hongbao.Grant) { r.observeAt(from, g, nil) }
+
+// record is the place of a record in the topic.
+type record struct {
+	partition int
+	offset    int64
+}
+
+// observeAt is observe for a grant of the topic, whose place it gets.
+func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.campaign(g.Campaign)
+	if c == nil {
+		return
+	}
+	if c.sealed {
+		r.published(c, from, g)
+		return
+	}
+	if g.Packet < 1 || g.Seq < 1 || g.Shard < 0 || g.Shard >= len(r.shards) {
+		r.found(Difference{Kind: Unfounded, Where: sourceNames[from], Campaign: g.Campaign, Packet: g.Packet,
+			Event: g.EventID(), Detail: fmt.Sprintf("packets and seqs begin at 1, shards are 0 to %d: %s", len(r.shards)-1,
+				describeGrant(g))})
+		return
+	}
+	f, digest := c.facts.at(g.Packet), r.digest(g.User, g.Amount, g.Shard, g.Seq)
+	switch {
+	case f.from&whoGotIt == 0:
+		f.digest, f.shard, f.seq, f.time = digest, int16(g.Shard), g.Seq, uint32(g.Time.Unix())
+		r.noteSeq(c, from, g)
+	case f.digest != digest && (f.has(inReceipts) || !c.inRedisOn(g.Shard)):
+		c.altered++
+		r.foundOf(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
+			Detail: "the " + sourceNames[from] + " has " + describeGrant(g)})
+	}
+	if f.has(from) {
+		r.again(c, f, from, g, at)
+	}
+	f.from |= from
+	if from == inLedger {
+		c.counts.Settled++
+		c.counts.SettledAmount += g.Amount
+	}
+	if from == inTopic {
+		r.publishedCode(c, g)
+	}
+	r.published(c, from, g)
+}
+
+// published counts a record of the topic.
+func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
+	if from != inTopic || g.Shard < 0 || g.Shard >= len(r.shards) {
+		return
+	}
+	c.counts.Published++
+}
+
+// noteSeq notes the seq of a grant without a receipt, so that it is not named as a gap besides. Only where the ledger
+// is all that is left of a campaign it says something about doubles.
+func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
+	isNew := r.shards[g.Shard].seen.add(g.Seq)
+	if !isNew && from == inLedger && !c.inRedisOn(g.Shard) && !r.partial() {
+		r.found(Difference{Kind: DuplicateSeq, Where: "ledger", Campaign: c.id, Packet: g.Packet, Event: g.EventID(),
+			Detail: "another grant has this seq too: " + describeGrant(g)})
+	}
+}
+
+var twice = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
+
+func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant, at *record) {
+	place := "" // tells several copies apart
+	if at != nil {
+		place = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
+	}
+	r.foundOf(c, g.Packet, f, Difference{Kind: twice[from], Where: sourceNames[from], Event: g.EventID(),
+		Detail: "the " + sourceNames[from] + " has the packet once more" + place + ": " + describeGrant(g)})
+}
+
+func describeGrant(g *hongbao.Grant) string {
+	return fmt.Sprintf("user %q, amount %d, event %s", g.User, g.Amount, g.EventID())
+}

@@ -1,0 +1,123 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Ledger is what the audit asks of the ledger. *ledger.Ledger is one.
+type Ledger interface {
+	// EachTotals calls fn for every campaign until fn fails.
+	EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error
+	// EachGrant calls fn for every grant of a campaign until fn fails. A grant must come as often as it was paid.
+	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
+	// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard.
+	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
+	// QuarantineAll gives up to limit grants in quarantine after a number, resolved or not.
+	QuarantineAll(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	// CheckConservation and CheckCredits compare the ledger with itself, and what a balance system has booked in it.
+	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
+	CheckCredits(ctx context.Context) ([]ledger.Difference, error)
+}
+
+// Topic is the topic that the publisher writes to.
+type Topic interface {
+	// Each calls fn for every grant in the topic up to its present end, until fn fails. fn may be called by several
+	// goroutines at once.
+	Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
+}
+
+// TopicScan is what Each passed over.
+type TopicScan struct {
+	// Since says since when each partition has kept everything; nil if nothing has expired. Grants that were decided before
+	// may have expired: they are not judged.
+	Since []time.Time
+	// Foreign counts records that are not this deployment's.
+	Foreign int64
+	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first
+	// error, with its place.
+	Malformed      int64
+	FirstMalformed error
+}
+
+// Plan knows the planned amounts.
+type Plan interface {
+	// Amount is what a packet holds by the campaign's plan; false if there is no such packet.
+	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
+}
+
+// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the
+// report says so.
+type Config struct {
+	Store *store.Store
+	// Ledger and the name of its consumer group.
+	Ledger      Ledger
+	LedgerGroup string
+	// Remote, if a balance system of somebody else pays what the ledger records. LedgerGroup is the name of its consumer
+	// group.
+	Remote *Remote
+	// Topic and the name of its consumer group.
+	Topic      Topic
+	TopicGroup string
+	Plan       Plan
+	// Codes gives the ledger's codes of up to n packets after a number, in their order; nil for no comparison with them.
+	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
+	// Acknowledged are the differences that a person has acknowledged and that are not over.
+	Acknowledged []ledger.Acknowledgement
+	// MaxListed bounds how many differences of one kind are named; all are counted. 1 to 100,000.
+	MaxListed int
+}
+
+func (c *Config) check() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	need(c.Store != nil, "Store is required")
+	need(c.Remote == nil || c.Remote.Concurrency >= 1 && c.Remote.Concurrency <= 10_000,
+		"the remote's Concurrency is out of bounds: want 1 to 10,000")
+	need(c.Remote == nil || c.Ledger != nil, "a Remote without a Ledger: what it credits is recorded there")
+	err := hongbao.CheckCampaignID(c.LedgerGroup)
+	need(c.Ledger == nil || err == nil, "LedgerGroup %q: %w", c.LedgerGroup, err)
+	err = hongbao.CheckCampaignID(c.TopicGroup)
+	need(c.Topic == nil || err == nil, "TopicGroup %q: %w", c.TopicGroup, err)
+	need(c.Ledger == nil || c.Topic == nil || c.LedgerGroup != c.TopicGroup,
+		"LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup)
+	need(c.MaxListed >= 1 && c.MaxListed <= 100_000, "MaxListed is %d: want 1 to 100,000", c.MaxListed)
+	return errors.Join(errs...)
+}
+
+// MaxWait bounds Options.Wait.
+const MaxWait = 24 * time.Hour
+
+// Options of one audit.
+type Options struct {
+	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. When it is over
+	// the audit goes on with what is in flight.
+	Wait time.Duration
+	// Campaigns are those to audit, sealed or not; none means all. With some the checks of whole shards (seqs without a
+	// gap, the stream) are left out.
+	Campaigns []string
+}
+
+func (o *Options) check() error {
+	var errs []error
+	if o.Wait < 0 || o.Wait > MaxWait {
+		errs = append(errs, fmt.Errorf("Wait is %s: want 0 to 24h", o.Wait))
+	}
+	for _, id := range o.Campaigns {
+		if err := hongbao.CheckCampaignID(id); err != nil {
+			errs = append(errs, fmt.Errorf("campaign %.80q: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}

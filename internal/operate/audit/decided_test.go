@@ -1,0 +1,83 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink
+// has the grant.
+func TestResolvedLetters(t *testing.T) {
+	t.Parallel()
+	for what, differs := range map[string]bool{store.Dropped: false, store.Requeued: true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			w.bury(t, "the account is closed")
+			k := w.keys("a")
+			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			decided, err := k.ResolveLetter(t.Context(), &store.Decision{
+				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
+			})
+			require.NoError(t, err)
+			require.True(t, decided)
+			r := w.audit(t, audit.Options{})
+			require.Zero(t, r.Found[audit.DeadLetter])
+			var text strings.Builder
+			require.NoError(t, r.Write(&text))
+			if differs {
+				require.Equal(t, map[audit.Kind]int64{audit.Lost: 1}, r.Found)
+				require.Empty(t, r.Dropped)
+				return
+			}
+			require.Equal(t, audit.Agrees, r.Verdict, "%v", r.Differences)
+			require.Equal(t, int64(1), r.Total.Dropped)
+			require.Len(t, r.Dropped, 1)
+			require.Contains(t, r.Dropped[0].Detail, "was dropped by ann")
+			require.Contains(t, text.String(), `Not delivered by a person's decision: 1`)
+			require.Contains(t, text.String(), `"paid\nby hand"`)
+		})
+	}
+}
+
+// What a person decided not to pay is explained for ever: also when its campaign was refunded and has left Redis, and
+// the stream is trimmed.
+func TestDecidedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for what, decide := range map[string]func(t *testing.T, w *world){
+		"void in quarantine": func(_ *testing.T, w *world) {
+			w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "amount_not_planned", Grant: *w.settled("a", "u0003"),
+				Resolution: "void: forged"}}
+			drop(w.ledger.grants, "a", "u0003")
+		},
+		"a dropped letter": func(t *testing.T, w *world) {
+			w.bury(t, "the account is closed")
+			k := w.keys("a")
+			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			_, err = k.ResolveLetter(t.Context(),
+				&store.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped, By: "ann", Why: "closed"})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := busy(t)
+			decide(t, w)
+			r := w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+			w.leave(t, "a")
+			r = w.audit(t, audit.Options{})
+			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package audit
+
+import (
+	"maps"
+	"math/bits"
+	"slices"
+
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// pageLen is how many numbers one page of a table holds.
+const pageLen = 1024
+
+// table is a sparse array: a number that Redis or a sink made up costs one page, not an array up to it.
+type table[T any] struct {
+	pages map[int64]*[pageLen]T
+}
+
+// at gives the place of n >= 0, and makes it if need be.
+func (t *table[T]) at(n int64) *T {
+	page := t.pages[n/pageLen]
+	if page == nil {
+		if t.pages == nil {
+			t.pages = map[int64]*[pageLen]T{}
+		}
+		page = new([pageLen]T)
+		t.pages[n/pageLen] = page
+	}
+	return &page[n%pageLen]
+}
+
+// find gives the place of n, nil if its page was never made.
+func (t *table[T]) find(n int64) *T {
+	if page := t.pages[n/pageLen]; page != nil && n >= 0 {
+		return &page[n%pageLen]
+	}
+	return nil
+}
+
+// each visits every place of every page that was made, in order.
+func (t *table[T]) each(fn func(n int64, v *T)) {
+	for _, p := range slices.Sorted(maps.Keys(t.pages)) {
+		for i := range t.pages[p] {
+			fn(p*pageLen+int64(i), &t.pages[p][i])
+		}
+	}
+}
+
+// source is a place that tells of a packet.
+type source uint8
+
+const (
+	inStock source = 1 << iota
+	inReceipts
+	inStream
+	inLedger
+	inTopic
+	inQuarantine
+	inRemote
+	isWorthless // it has no value, so the remote need not have it
+)
+
+// whoGotIt are the sources that say who got the packet; the stock does not.
+const whoGotIt = inReceipts | inStream | inLedger | inRemote | inTopic
+
+var sourceNames = map[source]string{
+	inStock: "stock", inReceipts: "receipts", inStream: "stream", inLedger: "ledger", inRemote: "remote", inTopic: "topic",
+}
+
+// fact is what is known of one packet.
+type fact struct {
+	digest uint64 // of user, amount, shard and seq, as the first source told them
+	seq    int64
+	time   uint32 // when it was decided, in seconds: until 2106
+	shard  int16
+	from   source
+}
+
+func (f *fact) has(s source) bool { return f.from&s != 0 }
+
+// seqs is a set of seqs.
+type seqs struct{ words table[uint64] }
+
+// add puts seq >= 0 into the set and tells whether it is new there.
+func (s *seqs) add(seq int64) bool {
+	w := s.words.at(seq / 64)
+	bit := uint64(1) << (seq % 64)
+	was := *w & bit
+	*w |= bit
+	return was == 0
+}
+
+// addAll puts runs of seqs into the set.
+func (s *seqs) addAll(runs []stream.SeqRange) {
+	for _, r := range runs {
+		for seq := r.First; seq <= r.Last; seq++ {
+			s.add(seq)
+		}
+	}
+}
+
+func (s *seqs) has(seq int64) bool {
+	w := s.words.find(seq / 64)
+	return w != nil && *w&(1<<(seq%64)) != 0
+}
+
+// holes are the runs within 1..last that are not in the set.
+func (s *seqs) holes(last int64) []stream.SeqRange {
+	var out []stream.SeqRange
+	next := int64(1)
+	s.words.each(func(n int64, w *uint64) {
+		for rest := *w; rest != 0; rest &= rest - 1 {
+			seq := n*64 + int64(bits.TrailingZeros64(rest))
+			if seq > next && next <= last {
+				out = append(out, stream.SeqRange{First: next, Last: min(seq-1, last)})
+			}
+			next = max(next, seq+1)
+		}
+	})
+	if next <= last {
+		out = append(out, stream.SeqRange{First: next, Last: last})
+	}
+	return out
+}

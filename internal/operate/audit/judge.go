@@ -1,0 +1,297 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// judge compares everything that was read. It asks Redis again only for campaigns that seem to be missing there.
+func (r *run) judge(ctx context.Context) error {
+	for _, c := range r.sorted() {
+		r.judgeCloses(c)
+		c.facts.each(func(packet int64, f *fact) {
+			if f.from != 0 {
+				r.judgePacket(c, packet, f)
+			}
+		})
+		r.judgeMissing(c)
+		r.judgeCounts(c)
+		if err := r.judgePresence(ctx, c); err != nil {
+			return err
+		}
+	}
+	if !r.partial() {
+		for _, s := range r.shards {
+			r.judgeSeqs(s)
+		}
+	}
+	return nil
+}
+
+// seqOn is the seq up to which the audit judges grants of a campaign on a shard.
+func (r *run) seqOn(c *campaign, shard int16) int64 {
+	if snap := c.on[int(shard)]; snap != nil {
+		return snap.seq
+	}
+	return r.shards[shard].seq
+}
+
+func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
+	newer := f.from&whoGotIt != 0 && f.seq > r.seqOn(c, f.shard)
+	beyond := f.seq > r.shards[f.shard].end
+	switch {
+	case f.from&whoGotIt == 0: // in the stock only
+	case newer && !beyond:
+		c.counts.Newer++
+	case f.has(inReceipts):
+		r.judgeReceipt(c, packet, f, beyond)
+	case !c.inRedisOn(int(f.shard)) && !f.has(inLedger) && r.shards[f.shard].decided[f.seq].digest == f.digest:
+		if _, dropped := r.sinks[0].dropped[f.shard][f.seq]; !dropped {
+			f.from |= inQuarantine
+		}
+		r.judgeSinks(c, packet, f)
+	case c.lost() && !f.has(inLedger) && !f.has(inStream): // Redis and the ledger had lost it, and the loss was accepted
+		r.dropped(c, packet, f, r.sinks[0], c.ended())
+	case c.lost():
+		r.judgeSinks(c, packet, f)
+	case c.inRedisOn(int(f.shard)) || !f.has(inLedger) && r.Ledger != nil:
+		if c.inRedis() && !f.has(inStock) {
+			c.strays++
+		}
+		r.foundOf(c, packet, f, Difference{Kind: Unfounded, Where: f.where(), Detail: "no receipt has it"})
+	case f.has(inLedger):
+		r.judgeSinks(c, packet, f)
+	}
+}
+
+// where lists the places that tell of a grant.
+func (f *fact) where() string {
+	var names []string
+	for _, s := range []source{inStream, inLedger, inRemote, inTopic} {
+		if f.has(s) {
+			names = append(names, sourceNames[s])
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
+	if f.has(inStock) {
+		c.strays++
+		r.foundOf(c, packet, f, Difference{Kind: PacketTwice, Where: "stock", Detail: "it is in the stock and was granted"})
+	}
+	s := r.shards[f.shard]
+	if beyond {
+		c.strays++
+		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Meta(),
+			Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
+	}
+	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
+		r.foundOf(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
+			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed))})
+	}
+	r.judgeSinks(c, packet, f)
+}
+
+// judgeSinks tells for a grant that exists what became of it in every sink.
+func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
+	flying := false
+	r.judgeRemote(c, packet, f)
+	for _, k := range r.sinks {
+		if f.has(k.from) || k.from == inLedger && f.has(inQuarantine) {
+			continue
+		}
+		if detail, ok := k.dead[f.shard][f.seq]; ok {
+			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: detail})
+			continue
+		}
+		if why, ok := k.dropped[f.shard][f.seq]; ok {
+			r.dropped(c, packet, f, k, why)
+			continue
+		}
+		if k.from == inTopic && int64(f.time) < r.shards[f.shard].whole {
+			c.counts.Expired++
+			continue
+		}
+		if k.at[f.shard].done(f.seq) {
+			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
+				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
+			continue
+		}
+		flying = true
+		if k.from != inTopic {
+			c.counts.Unsettled++
+		} else {
+			c.counts.Unpublished++
+		}
+	}
+	if flying {
+		c.counts.InFlight++
+	}
+}
+
+// dropped notes a grant that a person decided not to deliver: it is named, and no difference.
+// One that the remote has paid all the same is a difference.
+func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
+	if k.from == inLedger && f.has(inRemote) {
+		r.paidRemotely(c, packet, f, why)
+		return
+	}
+	c.counts.Dropped++
+	if len(r.report.Dropped) < r.MaxListed {
+		r.report.Dropped = append(r.report.Dropped, Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
+			Packet: packet, Event: event(int(f.shard), f.seq), Detail: why})
+	}
+}
+
+// judgeMissing names the packets that are nowhere. A place that has not got the campaign is named as a whole, not packet
+// by packet.
+func (r *run) judgeMissing(c *campaign) {
+	packets, _ := c.settled()
+	places := r.Store.Places(c.id, min(c.places, len(r.shards)))
+	for p := int64(1); p <= packets; p++ {
+		if f := c.facts.find(p); f != nil && f.from != 0 || c.gone[places[(p-1)%int64(len(places))].Index()] {
+			continue
+		}
+		c.strays++
+		r.found(Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
+			Detail: "neither the stock nor any receipt, stream, ledger or topic has it"})
+	}
+}
+
+// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were named
+// already explain as much as they are.
+func (r *run) judgeCounts(c *campaign) {
+	if !c.inRedis() {
+		return
+	}
+	drift := func(format string, args ...any) { r.differs(c, CounterDrift, "campaign", format, args...) }
+	n := &c.counts
+	loading := false
+	for _, s := range c.on {
+		s.derive()
+		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
+		n.Granted, n.GrantedAmount = n.Granted+s.granted, n.GrantedAmount+s.grantedAmount
+		n.Left, n.LeftAmount = n.Left+s.loaded-s.granted, n.LeftAmount+s.loadedAmount-s.grantedAmount
+		loading = loading || s.loading()
+	}
+	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
+		r.judgePlace(c, shard, c.on[shard])
+	}
+	if !loading && c.places > 1 {
+		c.judgeShares(drift)
+	}
+}
+
+// judgePlace compares the counts of one place.
+func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
+	drift := func(format string, args ...any) {
+		r.differs(c, CounterDrift, "campaign"+c.where(shard), format, args...)
+	}
+	if e, ok := r.shards[shard].closes[c.id]; ok && s.over() &&
+		(e.Close.Granted != s.granted || e.Close.GrantedAmount != s.grantedAmount) {
+		drift("the close says %d granted with amount %d, the campaign says %d with %d",
+			e.Close.Granted, e.Close.GrantedAmount, s.granted, s.grantedAmount)
+	}
+	if s.loading() {
+		if s.loaded != s.stocked {
+			drift("while loading: %d packets loaded, %d in the stock", s.loaded, s.stocked)
+		}
+		return
+	}
+	if s.refilling() {
+		if s.loaded < s.base || s.loaded > s.share {
+			drift("%d packets before generation %d and %d with it, but %d are loaded", s.base, s.generation, s.share, s.loaded)
+		} else if abs(s.base-s.receipts-s.stocked) > c.strays {
+			drift("%d packets before generation %d, but %d receipts and %d in the stock", s.base, s.generation, s.receipts,
+				s.stocked)
+		}
+		return
+	}
+	left, leftAmount := s.loaded-s.granted, s.loadedAmount-s.grantedAmount
+	if s.loaded != s.share || s.loadedAmount != s.shareAmount {
+		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", s.share, s.granted, left,
+			s.loaded, s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount)
+		return
+	}
+	if abs(s.granted-s.receipts)+abs(left-s.stocked) > c.strays {
+		drift("granted %d, but %d receipts; left %d, but %d in the stock", s.granted, s.receipts, left, s.stocked)
+	}
+	if c.strays == 0 && c.altered == 0 && (s.grantedAmount != s.receiptSum || leftAmount != s.stockSum) {
+		drift("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
+			s.grantedAmount, s.receiptSum, leftAmount, s.stockSum)
+	}
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+// judgePresence names campaigns that only one of Redis and ledger has.
+func (r *run) judgePresence(ctx context.Context, c *campaign) error {
+	l := c.ledger
+	switch {
+	case l == nil && !c.inRedis() && r.partial():
+		r.differs(c, CampaignMissing, "Redis, ledger", "neither has such a campaign: is the name right?")
+	case r.Ledger == nil:
+	case l == nil && c.inRedis():
+		r.differs(c, CampaignMissing, "ledger", "it is in Redis, but the ledger does not have it")
+	case l == nil:
+	case c.inRedis():
+		if err := r.judgeFunding(ctx, c); err != nil {
+			return err
+		}
+		if err := r.judgePlaces(ctx, c); err != nil {
+			return err
+		}
+		return r.judgeRefund(ctx, c)
+	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
+		for _, s := range r.shards {
+			n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result()
+			if err != nil {
+				return store.Classify(err)
+			}
+			if n > 0 {
+				return nil // it was loaded while the audit was reading
+			}
+		}
+		r.differs(c, CampaignMissing, "Redis",
+			"the ledger has settled %d of its grants and not refunded it, but it is not in Redis", l.Grants)
+	}
+	return nil
+}
+
+// judgeSeqs names the seqs of a shard that stand for nothing, and events that the stream has lost.
+func (r *run) judgeSeqs(s *shard) {
+	for _, gap := range s.gaps {
+		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
+			r.found(Difference{Kind: StreamGap, Where: s.Events(), Event: event(s.Index(), gap.First),
+				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last,
+					k.group)})
+		}
+	}
+	for seq := range s.decided {
+		s.seen.add(seq)
+	}
+	s.seen.addAll(s.skipped)
+	for _, h := range s.seen.holes(s.seq) {
+		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
+			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
+				s.seq)})
+	}
+}
+
+// unfinished gives a sink that has not finished some of the seqs, nil if there is none: then the stream need not keep
+// them, and workers take them out one by one when they stand behind an unfinished one.
+func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
+	for _, k := range r.sinks {
+		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {
+			return k
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// progress is how far a group has come on a shard: everything up to finished, and what the done bits say up to upto.
+type progress struct {
+	exists         bool
+	finished, upto int64
+	bits           store.Bitset
+}
+
+func (p *progress) done(seq int64) bool {
+	return seq <= p.finished || seq <= p.upto && p.bits.Has(seq)
+}
+
+// anyUndone tells whether the group has not finished some of the seqs.
+func (p *progress) anyUndone(first, last int64) bool {
+	for seq := max(first, p.finished+1); seq <= last; seq++ {
+		if !p.done(seq) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitQuiet waits until every group has finished everything, or the time is over.
+func (r *run) waitQuiet(ctx context.Context) error {
+	over := time.Now().Add(r.opts.Wait)
+	return retry.Poll(ctx, 50*time.Millisecond, func() (_ bool, err error) {
+		r.report.Quiet, err = r.quiet(ctx)
+		return r.report.Quiet || !time.Now().Before(over), err
+	})
+}
+
+func (r *run) quiet(ctx context.Context) (bool, error) {
+	for _, s := range r.shards {
+		for _, k := range r.sinks {
+			p, seq, err := r.progressOf(ctx, s, k.group)
+			if err != nil || p.finished < seq {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// readProgress reads how far every group is, before its sink is read: what is finished here must be there.
+func (r *run) readProgress(ctx context.Context) error {
+	for _, k := range r.sinks {
+		for i, s := range r.shards {
+			p, seq, err := r.progressOf(ctx, s, k.group)
+			if err != nil {
+				return err
+			}
+			if !p.exists && seq > 0 {
+				r.found(Difference{Kind: GroupMissing, Where: s.Events(),
+					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", i, seq, k.group)})
+			}
+			if p.upto = seq; p.finished < seq {
+				p.bits, err = s.on.Done(ctx, k.group, stream.SeqRange{First: p.finished + 1, Last: seq})
+				if err != nil {
+					return err
+				}
+			}
+			k.at[i] = p
+			s.report.Finished[k.group] = p.finished
+		}
+	}
+	return nil
+}
+
+// progressOf asks how far a group is. Whatever moves meanwhile, the answer is never too high. seq is the shard's, read
+// first.
+func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progress, seq int64, err error) {
+	if seq, err = s.on.LastSeq(ctx); err != nil {
+		return p, 0, err
+	}
+	p.finished, p.exists, err = s.on.GroupFinished(ctx, group, seq)
+	return p, seq, err
+}

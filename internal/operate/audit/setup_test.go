@@ -1,0 +1,298 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const (
+	ledgerGroup = "balance"
+	topicGroup  = "kafka"
+	packets     = 100
+	total       = 5_000
+)
+
+// world is a deployment of two shards with campaigns a and b, of which some packets are granted and brought to a ledger
+// and a topic in memory.
+type world struct {
+	rdb    *redis.Client
+	store  *store.Store
+	ledger *memLedger
+	topic  *memTopic
+	plans  plans
+	cfg    audit.Config
+	places int // over how many shards the campaigns are dealt
+}
+
+// memLedger is a ledger that keeps what it is given, twice if told twice.
+type memLedger struct {
+	grants      map[string][]hongbao.Grant
+	closed      map[string]stream.Entry // the closes of refunded campaigns
+	quarantined []ledger.Quarantined
+	problems    []ledger.Difference
+	spoil       func(*ledger.Totals)
+	adding      hongbao.Amount // by a top-up that is not dealt
+	sealed      map[string]map[int][]stream.SeqRange
+}
+
+func (l *memLedger) EachGrant(_ context.Context, id string, fn func(hongbao.Grant) error) error {
+	for _, g := range l.grants[id] {
+		if err := fn(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error) error {
+	for id, grants := range l.grants {
+		e, closed := l.closed[id]
+		c := ledger.Totals{Campaign: id, Funded: total, Grants: int64(len(grants)), Closed: closed}
+		if closed {
+			c.Closes = []payment.Close{{Shard: e.Shard, Seq: e.Seq}}
+		}
+		for _, g := range grants {
+			c.Granted += g.Amount
+		}
+		c.Pool, c.Adding = c.Funded-c.Granted, l.adding
+		if c.Closed {
+			c.Refunded, c.Pool = c.Pool, 0
+		}
+		if l.spoil != nil {
+			l.spoil(&c)
+		}
+		if err := fn(&c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *memLedger) CheckConservation(context.Context) ([]ledger.Difference, error) {
+	return l.problems, nil
+}
+
+func (l *memLedger) CheckCredits(context.Context) ([]ledger.Difference, error) { return nil, nil }
+
+func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.SeqRange, error) {
+	return l.sealed[id], nil
+}
+
+func (l *memLedger) QuarantineAll(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
+	if after > 0 {
+		return nil, nil
+	}
+	return l.quarantined, nil
+}
+
+type memTopic struct {
+	grants []hongbao.Grant
+	scan   audit.TopicScan
+}
+
+func (t *memTopic) Each(_ context.Context, fn func(int, int64, hongbao.Grant) error) (audit.TopicScan, error) {
+	for i, g := range t.grants {
+		if err := fn(g.Shard, int64(i), g); err != nil {
+			return t.scan, err
+		}
+	}
+	return t.scan, nil
+}
+
+type plans map[string]*campaign.Plan
+
+func (p plans) Amount(_ context.Context, id string, packet int64) (hongbao.Amount, bool, error) {
+	if p[id] == nil {
+		return 0, false, fmt.Errorf("no plan of %s", id)
+	}
+	a, ok := p[id].Amount(packet)
+	return a, ok, nil
+}
+
+// newWorld loads the campaigns; nothing is granted yet.
+func newWorld(t *testing.T) *world { return newWorldOn(t, 1) }
+
+func newWorldOn(t *testing.T, places int) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	rdb := testkit.Redis(t).Client(t)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
+	require.NoError(t, err)
+	w := &world{
+		rdb: rdb, store: st, topic: &memTopic{}, plans: plans{}, places: places,
+		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},
+	}
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	for i := range st.Len() {
+		for _, group := range []string{ledgerGroup, topicGroup} {
+			_, err := st.Shard(i).CreateGroup(t.Context(), group)
+			require.NoError(t, err)
+		}
+	}
+	w.load(t, "a")
+	w.load(t, "b")
+	w.cfg = audit.Config{
+		Store: st, Ledger: w.ledger, LedgerGroup: ledgerGroup, Topic: w.topic, TopicGroup: topicGroup,
+		MaxListed: 50,
+	}
+	return w
+}
+
+func (w *world) load(t *testing.T, id string) {
+	t.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	c := campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
+		To:       now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast, Shards: w.places,
+	})
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	st, err := load.New(w.store, load.Config{Chunk: 1000})
+	require.NoError(t, err)
+	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	w.plans[id] = plan
+	w.ledger.grants[id] = nil
+}
+
+// keys are those of the campaign's home.
+func (w *world) keys(id string) *store.Shard { return w.store.Home(id) }
+
+// other is the campaign's second place.
+func (w *world) other(id string) *store.Shard { return w.store.Places(id, w.places)[1] }
+
+// placeOf is where user i grabs: every fourth one at the second place, if there is one.
+func (w *world) placeOf(id string, i int) *store.Shard {
+	if i%4 == 2 && w.places > 1 {
+		return w.other(id)
+	}
+	return w.keys(id)
+}
+
+// grab grants packets to users first..first+n-1, ten users a call.
+func (w *world) grab(t *testing.T, id string, first, n int) {
+	t.Helper()
+	for at := 0; at < n; at += 10 {
+		calls := map[*store.Shard]*store.GrabCall{}
+		for i := first + at; i < first+min(at+10, n); i++ {
+			k := w.placeOf(id, i)
+			if calls[k] == nil {
+				calls[k] = &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
+			}
+			calls[k].Grabs = append(calls[k].Grabs, &hongbao.Grab{Campaign: id, User: user(i), RequestID: fmt.Sprint("r", i)})
+		}
+		for k, call := range calls {
+			answers, err := k.Grab(t.Context(), call, nil)
+			require.NoError(t, err)
+			for _, a := range answers {
+				require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+			}
+		}
+	}
+}
+
+func user(i int) string { return fmt.Sprintf("u%04d", i) }
+
+// read hands all new entries to a group.
+func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
+	t.Helper()
+	raw, err := w.store.Shard(shard).ReadNew(t.Context(), group, "w1", 10_000, 0)
+	require.NoError(t, err)
+	var out []stream.Entry
+	for _, r := range raw {
+		e, err := stream.ParseEntry(shard, r.ID, r.Values)
+		require.NoError(t, err)
+		out = append(out, e)
+	}
+	return out
+}
+
+// settle brings everything new to the ledger, publish to the topic.
+func (w *world) settle(t *testing.T) {
+	w.bring(t, ledgerGroup, func(g hongbao.Grant) { w.ledger.grants[g.Campaign] = append(w.ledger.grants[g.Campaign], g) })
+}
+
+func (w *world) publish(t *testing.T) {
+	w.bring(t, topicGroup, func(g hongbao.Grant) { w.topic.grants = append(w.topic.grants, g) })
+}
+
+func (w *world) bring(t *testing.T, group string, put func(hongbao.Grant)) {
+	t.Helper()
+	for i := range w.store.Len() {
+		for _, e := range w.read(t, i, group) {
+			for _, g := range e.Grants {
+				put(g)
+			}
+			w.ack(t, i, group, &e)
+		}
+	}
+}
+
+func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
+	t.Helper()
+	_, err := w.store.Shard(shard).Ack(t.Context(), group,
+		[]stream.SeqRange{{First: e.Seq, Last: e.Seq + e.Events() - 1}}, []string{e.ID})
+	require.NoError(t, err)
+}
+
+// busy is a world in which 40 packets of a and 20 of b are granted, settled and published.
+func busy(t *testing.T) *world { return busyOn(t, 1) }
+
+func busyOn(t *testing.T, places int) *world {
+	w := newWorldOn(t, places)
+	w.grab(t, "a", 0, 30)
+	w.grab(t, "b", 0, 20)
+	w.grab(t, "a", 100, 10)
+	w.settle(t)
+	w.publish(t)
+	return w
+}
+
+func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
+	t.Helper()
+	r, err := audit.Run(t.Context(), w.cfg, opts)
+	require.NoError(t, err)
+	return r
+}
+
+// receipt is what Redis keeps of a user.
+func (w *world) receipt(t *testing.T, id, user string) string {
+	t.Helper()
+	text, err := w.rdb.HGet(t.Context(), w.keys(id).Keys.Receipts(id), user).Result()
+	require.NoError(t, err)
+	return text
+}
+
+// settled gives the place of a user's grant in the ledger.
+func (w *world) settled(id, user string) *hongbao.Grant {
+	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id],
+		func(g hongbao.Grant) bool { return g.User == user })]
+}
+
+// published gives the place of a user's grant in the topic.
+func (w *world) published(id, user string) *hongbao.Grant {
+	return &w.topic.grants[slices.IndexFunc(w.topic.grants,
+		func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]
+}

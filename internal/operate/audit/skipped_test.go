@@ -1,0 +1,25 @@
+package audit_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+)
+
+// Seqs that an opening of the shard has skipped are no gap; those beside them are.
+func TestSkippedSeqsAreNoGap(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	meta := w.keys("a").Keys.Meta()
+	seq, err := w.rdb.HGet(t.Context(), meta, "seq").Int64()
+	require.NoError(t, err)
+	do(t, w.rdb.HSet(t.Context(), meta, "seq", seq+50, "skipped", fmt.Sprintf("%d-%d", seq+1, seq+50)))
+	r := w.audit(t, audit.Options{})
+	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
+	do(t, w.rdb.HSet(t.Context(), meta, "skipped", fmt.Sprintf("%d-%d", seq+1, seq+49)))
+	r = w.audit(t, audit.Options{})
+	require.EqualValues(t, 1, r.Found[audit.SeqGap])
+}

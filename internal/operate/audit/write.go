@@ -1,0 +1,166 @@
+package audit
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/money"
+)
+
+// Write prints the report for a person: the counts as a table, then every difference that is named in one line, and
+// for each kind what to do. What came from outside is escaped.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339),
+		r.Seconds)
+	for i := range r.Campaigns {
+		if c := &r.Campaigns[i]; c.Ended != "" {
+			fmt.Fprintf(&b, "Campaign %s: %s.\n", oneLine(c.Campaign), oneLine(c.Ended))
+		}
+	}
+	for _, what := range r.LeftOut {
+		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
+	}
+	if n := r.Total.InFlight; n > 0 || !r.Quiet {
+		fmt.Fprintf(&b, "%d grants in flight, not judged (%d to the ledger, %d to the topic).\n", n, r.Total.Unsettled,
+			r.Total.Unpublished)
+	}
+	if r.Total.Newer > 0 {
+		fmt.Fprintf(&b, "%d grants made while the audit was reading, not judged.\n", r.Total.Newer)
+	}
+	if r.Total.Expired > 0 {
+		fmt.Fprintf(&b, "%d grants have expired from the topic, not judged there.\n", r.Total.Expired)
+	}
+	if r.Total.Foreign+r.Total.OpenClaims > 0 {
+		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)
+	}
+	b.WriteByte('\n')
+	r.table(&b)
+	r.differences(&b)
+	r.acknowledged(&b)
+	r.dropped(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) table(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "campaign\tfunded\tgranted\tleft\t|\tsettled\trefunded\topen\t|\tpackets\tgranted\tleft\tsettled\tpublished\t")
+	row := func(name, currency string, c *Counts) {
+		text := func(a hongbao.Amount) string { return oneLine(money.Text(a, currency)) }
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t|\t%s\t%s\t%s\t|\t%d\t%d\t%d\t%d\t%d\t\n", oneLine(name), text(c.Funded),
+			text(c.GrantedAmount),
+			text(c.LeftAmount), text(c.SettledAmount), text(c.Refunded), text(c.Open), c.Packets, c.Granted, c.Left, c.Settled,
+			c.Published)
+	}
+	totals := map[string]*Counts{} // by currency: those of two have no sum
+	for i := range r.Campaigns {
+		c := &r.Campaigns[i]
+		name := c.Campaign
+		if c.Sealed {
+			name += " (sealed)"
+		} else if !c.InRedis {
+			name += " (not in Redis)"
+		}
+		if c.Ended != "" {
+			name += " (ended from the ledger)"
+		}
+		row(name, c.Currency, &c.Counts)
+		if totals[c.Currency] == nil {
+			totals[c.Currency] = &Counts{}
+		}
+		totals[c.Currency].add(&c.Counts)
+	}
+	if len(totals) == 0 {
+		totals[""] = &Counts{}
+	}
+	for _, currency := range slices.Sorted(maps.Keys(totals)) {
+		row("total", currency, totals[currency])
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+}
+
+func (r *Report) differences(b *strings.Builder) {
+	at := 0
+	for i := range remedies {
+		k := remedies[i].kind
+		n := r.Found[k]
+		if n == 0 {
+			continue
+		}
+		remedy := r.Remedies[k]
+		fmt.Fprintf(b, "\n%s: %d. It means: %s. What to do: %s.\n", k, n, remedy.Means, remedy.Do)
+		named := int64(0)
+		for ; at < len(r.Differences) && r.Differences[at].Kind == k; at++ {
+			fmt.Fprintf(b, "  %s\n", r.Differences[at].String())
+			named++
+		}
+		if named < n {
+			fmt.Fprintf(b, "  and %d more\n", n-named)
+		}
+	}
+}
+
+func (r *Report) acknowledged(b *strings.Builder) {
+	if len(r.Acknowledged) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nAcknowledged by a person: %d. Not counted until the time in the line.\n", len(r.Acknowledged))
+	for i := range r.Acknowledged {
+		fmt.Fprintf(b, "  %s\n", r.Acknowledged[i].String())
+	}
+}
+
+func (r *Report) dropped(b *strings.Builder) {
+	if r.Total.Dropped == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. No difference.\n", r.Total.Dropped)
+	for i := range r.Dropped {
+		fmt.Fprintf(b, "  %s\n", r.Dropped[i].String())
+	}
+	if n := r.Total.Dropped - int64(len(r.Dropped)); n > 0 {
+		fmt.Fprintf(b, "  and %d more\n", n)
+	}
+}
+
+// String is the difference in one line, whatever its parts hold.
+func (d *Difference) String() string {
+	var b strings.Builder
+	b.WriteString(string(d.Kind))
+	if d.Campaign != "" {
+		b.WriteString(" campaign " + d.Campaign)
+	}
+	if d.Packet != 0 {
+		b.WriteString(" packet " + strconv.FormatInt(d.Packet, 10))
+	}
+	if d.Event != "" {
+		b.WriteString(" event " + d.Event)
+	}
+	b.WriteString(" (" + d.Where + "): " + d.Detail)
+	if d.Receipt != "" {
+		b.WriteString("; " + d.Receipt)
+	}
+	return oneLine(b.String())
+}
+
+// oneLine escapes what is no printable ASCII. What was quoted before keeps its look.
+func oneLine(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r >= ' ' && r <= '~' {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}

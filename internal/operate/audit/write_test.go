@@ -1,0 +1,43 @@
+package audit_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+)
+
+// A person reads amounts in the currency's units, and no sum of yuan and yen.
+func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
+	t.Parallel()
+	r := audit.Report{Campaigns: []audit.CampaignReport{
+		{Campaign: "rain", Currency: "CNY", InRedis: true, Counts: audit.Counts{Funded: 100_000, GrantedAmount: 185}},
+		{Campaign: "snow", Currency: "CNY", InRedis: true, Counts: audit.Counts{Funded: 5}},
+		{Campaign: "sakura", Currency: "JPY", InRedis: true, Counts: audit.Counts{Funded: 700}},
+		{Campaign: "coupons", InRedis: true, Counts: audit.Counts{Packets: 3}},
+	}}
+	var b strings.Builder
+	require.NoError(t, r.Write(&b))
+	text := regexp.MustCompile(" +").ReplaceAllString(b.String(), " ")
+	for _, row := range []string{
+		"rain 1000.00 CNY 1.85 CNY 0.00 CNY |", "snow 0.05 CNY 0.00 CNY", "sakura 700 JPY 0 JPY",
+		"coupons 0 0 0 | 0 0 0 | 3 0 0 0 0",
+		"total 0 0 0 | 0 0 0 | 3 0 0 0 0", "total 1000.05 CNY 1.85 CNY", "total 700 JPY 0 JPY",
+	} {
+		require.Contains(t, text, "\n "+row)
+	}
+}
+
+// The ledger says which currency a campaign has; Redis does where there is no ledger.
+func TestReportHasTheCurrency(t *testing.T) {
+	t.Parallel()
+	w := busy(t)
+	w.ledger.spoil = func(c *ledger.Totals) { c.Currency = "EUR" }
+	require.Equal(t, "EUR", w.audit(t, audit.Options{}).Campaigns[0].Currency)
+	w.cfg.Ledger = nil
+	require.Equal(t, "CNY", w.audit(t, audit.Options{}).Campaigns[0].Currency)
+}

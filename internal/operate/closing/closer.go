@@ -1,0 +1,263 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Ledger is what closing asks of the ledger.
+type Ledger interface {
+	// Refund posts the refund that belongs to the close entries of a campaign's places, once: a repeat gives what is
+	// there. missing is how many of the entries' grants the ledger will never hold. ErrSettling while it holds fewer than
+	// the rest.
+	Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error)
+	// Campaign gives a campaign as the ledger has it; false if it does not have it.
+	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
+	// RefundOf gives the refund of a campaign; false if there is none.
+	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
+	// Quarantine lists the grants that wait in quarantine.
+	deadletter.Quarantine
+}
+
+// Locker runs fn while nobody else runs one under the same name. fn's context ends when the lock is lost.
+type Locker interface {
+	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
+}
+
+// Config of a Closer. Every field must be set.
+type Config struct {
+	Store  *store.Store
+	Ledger Ledger
+	Locks  Locker
+	// Group is the ledger's consumer group.
+	Group string
+	Log   *zap.Logger
+	// How often a refund that has to wait is tried.
+	Poll time.Duration `default:"200ms" want:"10ms to 1m"`
+}
+
+// Closer closes and refunds campaigns. It may be used at once, by many processes.
+type Closer struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Closer, error) {
+	errs := knob.Check(&cfg)
+	if cfg.Store == nil || cfg.Ledger == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Store, Ledger, Locks and Log are required"))
+	}
+	if err := hongbao.CheckCampaignID(cfg.Group); err != nil {
+		errs = append(errs, fmt.Errorf("Group %q: %w", cfg.Group, err))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("closing: %w", errors.Join(errs...))
+	}
+	return &Closer{cfg: cfg}, nil
+}
+
+// Standing is how far the end of a campaign is.
+type Standing struct {
+	// Places are those of the campaign, in their order; none once it has left Redis.
+	Places []Place
+	// Held is what the ledger holds; set once the ledger's group has come to the close of each place.
+	Held stream.Closing
+	// Refund is nil while there is none.
+	Refund *payment.Refund
+}
+
+// Place is how far the end is on one of the campaign's shards.
+type Place struct {
+	Close stream.Entry
+	// Finished is how far the ledger's group is on the shard, at most up to the close.
+	Finished int64
+}
+
+// Settled tells that the ledger's group has finished every grant up to the close.
+func (p *Place) Settled() bool { return p.Finished >= p.Close.Seq }
+
+// Closed is the sum of all places at their closes.
+func (s *Standing) Closed() (all stream.Closing) {
+	for i := range s.Places {
+		all = all.Plus(s.Places[i].Close.Close)
+	}
+	return all
+}
+
+// Settled tells that the ledger's group has finished every grant up to the close of each place.
+func (s *Standing) Settled() bool {
+	return s.Refund != nil || !slices.ContainsFunc(s.Places, func(p Place) bool { return !p.Settled() })
+}
+
+// Missing is how many grants up to the closes the ledger does not hold although its group has finished them all: they
+// are dead letters, or in quarantine. Below 0, it holds more than the closes tell of.
+func (s *Standing) Missing() int64 {
+	if s.Refund != nil || !s.Settled() {
+		return 0
+	}
+	return s.Closed().Granted - s.Held.Granted
+}
+
+// Amount is the amount of the refund: while the campaign settles by the closes, then by the ledger.
+func (s *Standing) Amount() hongbao.Amount {
+	switch {
+	case s.Refund != nil:
+		return s.Refund.Amount
+	case s.Settled():
+		return s.Held.LeftAmount
+	}
+	return s.Closed().LeftAmount
+}
+
+// closes are the close entries of all places.
+func (s *Standing) closes() []stream.Entry {
+	list := make([]stream.Entry, len(s.Places))
+	for i := range s.Places {
+		list[i] = s.Places[i].Close
+	}
+	return list
+}
+
+// Order is what is asked of Refund.
+type Order struct {
+	Campaign string
+	// Amount must be exactly what is refunded: it shows that the caller knows which campaign he means.
+	Amount hongbao.Amount
+	// Missing must be exactly Standing.Missing: a person says that these grants are decided and will not be paid from the
+	// pool.
+	Missing int64
+	// Wait is how long a refund that is settling is tried again, 0 for not at all.
+	Wait time.Duration
+}
+
+// Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every
+// grant up to the close the error is ErrSettling.
+func (c *Closer) Refund(ctx context.Context, o Order) (r payment.Refund, err error) {
+	waiting, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	_ = retry.Poll(waiting, c.cfg.Poll, func() (bool, error) {
+		r, err = c.tryRefund(ctx, &o)
+		return !errors.Is(err, payment.ErrSettling), nil
+	})
+	switch {
+	case !errors.Is(err, payment.ErrSettling), o.Wait == 0:
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
+	default:
+		c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
+			zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait),
+			zap.Error(err))
+	}
+	return r, err
+}
+
+// tryRefund goes through all steps once. It holds the lock only while the ledger posts, not while the campaign waits for
+// its settlers.
+func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err error) {
+	s, err := c.Standing(ctx, o.Campaign)
+	if err == nil {
+		err = c.agree(o, &s)
+	}
+	if err == nil && s.Refund == nil && o.Missing > 0 {
+		err = c.decided(ctx, o, &s)
+	}
+	if err != nil {
+		return r, fmt.Errorf("refund campaign %s: %w", o.Campaign, err)
+	}
+	if s.Refund != nil {
+		r = *s.Refund
+	} else if r, err = c.post(ctx, o, &s); err != nil {
+		return r, err
+	}
+	return r, ledger.AfterCommit(ctx, func(ctx context.Context) error {
+		if err := c.note(ctx, o.Campaign); err != nil {
+			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
+				o.Campaign, err)
+		}
+		return nil
+	})
+}
+
+// Why an order is refused. ErrMissing is a Conflict, ErrAmount is Permanent.
+var (
+	ErrMissing = errors.New("the ledger and the close differ")
+	ErrAmount  = errors.New("wrong amount")
+)
+
+// agree compares what was ordered with how far the campaign is.
+func (c *Closer) agree(o *Order, s *Standing) error {
+	if n := -s.Missing(); n > 0 {
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close tells of; "+
+			"nothing was moved. Somebody wrote to Redis or to the ledger: `hongbao audit --campaign %s` names what was paid without a "+
+			"receipt", ErrMissing, n, o.Campaign)
+	}
+	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: group %s has finished everything up to the close, and %d "+
+			"grants are missing in the ledger, not %d; nothing was moved. They are dead letters or in quarantine: `hongbao audit "+
+			"--campaign %s` names them. Decide them first; if they are not to be paid, refund with --missing %d --amount %d",
+			ErrMissing, c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
+	}
+	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"%w: the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", ErrAmount, has, o.Amount)
+	}
+	if !s.Settled() {
+		return hongbao.Errorf(hongbao.ClassTransient,
+			"%w: group %s has not come to the close on each shard: %s", payment.ErrSettling, c.cfg.Group, s.unsettled())
+	}
+	return nil
+}
+
+// decided refuses an order while a grant that is missing may still be paid.
+func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
+	places := make([]*store.Shard, len(s.Places))
+	for i := range s.Places {
+		places[i] = c.cfg.Store.Shard(s.Places[i].Close.Shard)
+	}
+	u, err := deadletter.New(c.cfg.Store).Undecided(ctx, c.cfg.Group, o.Campaign, places, c.cfg.Ledger)
+	if err == nil && u.Letters+u.Quarantine > 0 {
+		err = hongbao.Errorf(hongbao.ClassConflict, "%w: %d grants are missing in the ledger, and may still be paid: %d of "+
+			"them are dead letters (`hongbao dead list --campaign %s`), %d wait in quarantine (`hongbao quarantine list`); "+
+			"nothing was moved. Decide each of them first", ErrMissing, o.Missing, u.Letters, o.Campaign, u.Quarantine)
+	}
+	return err
+}
+
+// unsettled names the shards on which the ledger's group has not come to the close.
+func (s *Standing) unsettled() string {
+	var list []string
+	for i := range s.Places {
+		if p := &s.Places[i]; !p.Settled() {
+			list = append(list, fmt.Sprintf("it has finished shard %d up to event %d, the close is event %d", p.Close.Shard,
+				p.Finished, p.Close.Seq))
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// post has the ledger post the refund, under a lock of the campaign's name, which lies where the campaign does.
+func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
+	err = c.cfg.Locks.Do(ctx, o.Campaign, func(ctx context.Context) error {
+		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)
+		return err
+	})
+	if err == nil {
+		c.cfg.Log.Info("refunded", zap.String("campaign", o.Campaign), zap.Int64("amount", int64(r.Amount)),
+			zap.Int64("packets", r.Packets),
+			zap.Int64("missing", o.Missing))
+	}
+	return r, err
+}

@@ -1,0 +1,141 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Close closes the campaign, for ever: on each of its places, all at once. Before the end of its window it is refused
+// unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
+//
+// A place that does not answer, or whose clock is behind so that the window is not over there, does not keep the others
+// open. The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
+// unless another place is lost: then nobody can deal them any more.
+func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
+	stored, err := c.stored(ctx, id)
+	if err != nil {
+		return Standing{}, err
+	}
+	places := c.cfg.Store.Places(id, stored.Spec.Places())
+	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) {
+		return k.Close(ctx, id, early, stored.Packets)
+	})
+	lost := slices.ContainsFunc(errs, func(err error) bool {
+		return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrNotInRedis)
+	})
+	for j, k := range places {
+		if lost && errors.Is(errs[j], store.ErrRefilling) {
+			closes[j], errs[j] = k.Close(ctx, id, early, 0)
+		}
+	}
+	return c.standing(ctx, id, places, closes, errs)
+}
+
+// Standing tells how far the end of a campaign is, and changes nothing. store.ErrNotClosed if it was not closed on
+// each of its places.
+func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
+	places, err := c.places(ctx, id)
+	if err != nil {
+		return Standing{}, err
+	}
+	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) { return k.CloseOf(ctx, id) })
+	return c.standing(ctx, id, places, closes, errs)
+}
+
+// places are the shards on which a campaign lives. The ledger knows, also when Redis has lost the campaign.
+func (c *Closer) places(ctx context.Context, id string) ([]*store.Shard, error) {
+	stored, err := c.stored(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return c.cfg.Store.Places(id, stored.Spec.Places()), nil
+}
+
+func (c *Closer) stored(ctx context.Context, id string) (ledger.StoredCampaign, error) {
+	stored, found, err := c.cfg.Ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
+	}
+	return stored, err
+}
+
+// each calls all places at once, and returns the answer and the error of each.
+func each[T any](places []*store.Shard, call func(int, *store.Shard) (T, error)) ([]T, []error) {
+	list := make([]T, len(places))
+	errs := store.Each(len(places), store.AllAtOnce, func(j int) (err error) {
+		list[j], err = call(j, places[j])
+		return err
+	})
+	return list, errs
+}
+
+// standing adds what the ledger and the group tell to the close entries, or to why there is none.
+func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
+	errs []error) (out Standing, err error) {
+	notThere := c.cfg.Store.Campaign(id).Joined(places, errs)
+	if notThere != nil && !allGone(errs) {
+		return out, notThere
+	}
+	refund, found, err := c.cfg.Ledger.RefundOf(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	if found {
+		out.Refund = &refund
+	}
+	if notThere != nil {
+		if !found {
+			return out, notThere
+		}
+		return out, nil
+	}
+	finished, errs := each(places, func(j int, k *store.Shard) (int64, error) {
+		n, _, err := k.GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 without a group
+		return n, err
+	})
+	if err := c.cfg.Store.Campaign(id).Joined(places, errs); err != nil {
+		return out, err
+	}
+	for j := range closes {
+		out.Places = append(out.Places, Place{closes[j], finished[j]})
+	}
+	if out.Settled() { // else nobody asks
+		stored, err := c.stored(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		out.Held = stored.Held()
+	}
+	return out, nil
+}
+
+// allGone tells that the campaign has left Redis, or is leaving it: no place refuses for another reason.
+func allGone(errs []error) bool {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, store.ErrNotInRedis) {
+			return false
+		}
+	}
+	return true
+}
+
+// note notes the refund on each place. One that the campaign has left is done.
+func (c *Closer) note(ctx context.Context, id string) error {
+	places, err := c.places(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.cfg.Store.Campaign(id).Joined(places, store.Each(len(places), store.AllAtOnce, func(j int) error {
+		_, err := places[j].Refunded(ctx, id)
+		if errors.Is(err, store.ErrNotInRedis) {
+			err = nil
+		}
+		return err
+	}))
+}

@@ -1,0 +1,419 @@
+package closing_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// spread is a deployment of five shards, with campaign "rain" of ten packets over three of them: on each one packet is
+// granted.
+type spread struct {
+	*bundle
+	places []*store.Shard
+	faults *faults
+}
+
+func setupSpread(t *testing.T) *spread {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := setupBare(t, testkit.Redis(t), 5)
+	s := &spread{bundle: b, places: b.store.Places("rain", 3), faults: &faults{lives: -1}}
+	b.ledger.shards = 3
+	for j, k := range s.places {
+		share := int64(3)
+		if j == 0 {
+			share = 4
+		}
+		shard := k
+		_, err := shard.CreateGroup(t.Context(), "balance")
+		require.NoError(t, err)
+		_, err = shard.CreateCampaign(t.Context(), &store.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
+			Share: share, ShareAmount: hongbao.Amount(10 * share), Fields: fields})
+		require.NoError(t, err)
+		_, err = shard.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: int64(j) + 1, Step: 3,
+			Amounts: slices.Repeat([]hongbao.Amount{10}, int(share))})
+		require.NoError(t, err)
+		require.NoError(t, shard.SetState(t.Context(), "rain", "open", "loading"))
+		b.grab(k, fmt.Sprintf("u%d", j))
+	}
+	b.rdb = testkit.Redis(t).Client(t)
+	b.rdb.AddHook(s.faults)
+	b.store = b.store.Over(b.rdb)
+	b.k, s.places = b.store.Home("rain"), b.store.Places("rain", 3)
+	b.Closer = b.closer()
+	return s
+}
+
+// settleOn has the group finish everything on a place.
+func (s *spread) settleOn(k *store.Shard) {
+	s.t.Helper()
+	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
+	require.NoError(s.t, err)
+	for _, r := range raw {
+		_, err := k.Ack(s.t.Context(), "balance", nil, []string{r.ID})
+		require.NoError(s.t, err)
+	}
+}
+
+func (s *spread) states() (list []string) {
+	s.t.Helper()
+	for _, k := range s.places {
+		m, err := k.CampaignFields(s.t.Context(), "rain")
+		require.NoError(s.t, err)
+		list = append(list, m["state"])
+	}
+	return list
+}
+
+// faults is a client whose shard is silent, or whose process dies.
+type faults struct {
+	mu     sync.Mutex
+	silent string // what the keys of the shard begin with
+	lives  int    // scripts before it dies; below 0: it lives
+}
+
+func (f *faults) set(silent string, lives int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silent, f.lives = silent, lives
+}
+
+func (f *faults) strikes(cmd redis.Cmder) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silent != "" && strings.Contains(fmt.Sprint(cmd.Args()...), f.silent) {
+		return context.DeadlineExceeded
+	}
+	if f.lives >= 0 && cmd.Name() == "evalsha" {
+		if f.lives == 0 {
+			return errDied
+		}
+		f.lives--
+	}
+	return nil
+}
+
+func (f *faults) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := f.strikes(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := f.strikes(cmd); err != nil {
+				for _, c := range cmds {
+					c.SetErr(err)
+				}
+				return err
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// tagOf is what the keys of a shard begin with.
+func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
+
+// A dead letter of any of its shards may still be paid.
+func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	s.bury(s.places[2], "rain")
+	_, err := s.Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	for _, k := range s.places {
+		s.k = k
+		s.settle(2)
+	}
+	_, err = s.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1})
+	require.ErrorIs(t, err, closing.ErrMissing)
+	require.ErrorContains(t, err, "1 of them are dead letters")
+	require.Zero(t, s.ledger.posts)
+}
+
+// A silent shard keeps the others from nothing, and nobody is told half of it. Then the rest is closed, and what was
+// closed stays as it was. The refund waits for each.
+func TestCloseWithASilentShard(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	for j, k := range s.places {
+		s.faults.set(tagOf(k), -1)
+		standing, err := s.Close(t.Context(), "rain", true)
+		require.Zero(t, standing)
+		require.ErrorContains(t, err, fmt.Sprintf("1 of its 3 shards: shard %d", k.Index()))
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+		standing, err = s.Standing(t.Context(), "rain")
+		require.Zero(t, standing)
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+		s.faults.set("", -1)
+		if j == 0 {
+			require.Equal(t, []string{"open", "closed", "closed"}, s.states())
+			_, err = s.Standing(t.Context(), "rain")
+			require.ErrorIs(t, err, store.ErrNotClosed)
+			_, err = s.Refund(t.Context(), order(70, time.Minute))
+			require.ErrorIs(t, err, store.ErrNotClosed)
+		}
+	}
+	standing, err := s.Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	require.Len(t, standing.Places, 3)
+	require.EqualValues(t, 70, standing.Amount())
+	again, err := s.Close(t.Context(), "rain", false)
+	require.NoError(t, err)
+	require.Equal(t, standing, again)
+
+	s.ledger.grants = 3
+	for j, k := range s.places {
+		_, err = s.Refund(t.Context(), order(70, 0))
+		require.ErrorIs(t, err, payment.ErrSettling)
+		for i, other := range s.places {
+			waits := fmt.Sprintf("finished shard %d up to event 0, the close is event 2", other.Index())
+			require.Equal(t, i >= j, strings.Contains(err.Error(), waits), "%v", err)
+		}
+		s.settleOn(k)
+	}
+	s.faults.set(tagOf(s.places[1]), -1)
+	_, err = s.Refund(t.Context(), order(70, 0))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	s.faults.set("", -1)
+	require.Zero(t, s.ledger.posts)
+	r, err := s.Refund(t.Context(), order(70, 0))
+	require.NoError(t, err)
+	want := make([]payment.Close, 3)
+	for j, k := range s.places {
+		want[j] = payment.Close{Shard: k.Index(), Seq: 2}
+	}
+	require.Equal(t, want, r.Closes)
+	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
+}
+
+// It is killed before each of its scripts, and run again: there is one close on each place, and one refund.
+func TestEndOfPlacesDies(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	deaths := 0
+	for ; ; deaths++ {
+		s.faults.set("", deaths)
+		if _, err := s.Close(t.Context(), "rain", true); err == nil {
+			break
+		}
+	}
+	require.GreaterOrEqual(t, deaths, 1)
+	s.faults.set("", -1)
+	for _, k := range s.places {
+		require.EqualValues(t, 2, s.rdb.XLen(t.Context(), k.Keys.Events()).Val(), "one grant, one close")
+		s.settleOn(k)
+	}
+	s.ledger.grants = 3
+	for deaths = 0; ; deaths++ {
+		s.faults.set("", deaths)
+		_, err := s.closer().Refund(t.Context(), order(70, 0))
+		s.faults.set("", -1)
+		if err == nil {
+			break
+		}
+		require.Equal(t, 1, s.ledger.posts)
+	}
+	require.Positive(t, deaths)
+	require.Equal(t, 1, s.ledger.posts)
+	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
+}
+
+// A place whose clock is behind is still open when the others are over: it is closed by a later call. A paused place
+// is closed like any other.
+func TestCloseWithAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	over := func(k *store.Shard) {
+		require.NoError(t, s.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "to", 1001).Err())
+	}
+	_, err := s.Close(t.Context(), "rain", false)
+	require.ErrorContains(t, err, "close campaign rain: it is open, and its window is open until")
+	require.NotContains(t, err.Error(), "shard", "all say the same")
+	require.NoError(t, s.places[2].SetState(t.Context(), "rain", "paused", "open"))
+	over(s.places[0])
+	over(s.places[2])
+	_, err = s.Close(t.Context(), "rain", false)
+	require.ErrorContains(t, err, fmt.Sprintf("1 of its 3 shards: shard %d: close campaign rain: it is open",
+		s.places[1].Index()))
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	require.Equal(t, []string{"closed", "open", "closed"}, s.states())
+	s.grab(s.places[1], "late") // its users may still grab
+	over(s.places[1])
+	standing, err := s.Close(t.Context(), "rain", false)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, standing.Closed().Granted)
+}
+
+// A campaign that Redis has lost on one of its places is not closed as a whole.
+func TestCloseWithALostPlace(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Keys.Campaign("rain")).Err())
+	_, err := s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
+	_, err = s.Refund(t.Context(), order(70, 0))
+	require.ErrorIs(t, err, store.ErrNotInRedis)
+	require.Zero(t, s.ledger.posts)
+}
+
+// Beside a silent shard a lost place is told first, since trying again does not help; one that the campaign has left is
+// not: it may have been refunded.
+func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	s.faults.set(tagOf(s.places[2]), -1)
+	require.NoError(t, s.rdb.HSet(t.Context(), s.places[1].Keys.Campaign("rain"), "state", "frozen").Err())
+	_, err := s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, store.ErrLost)
+	require.False(t, hongbao.IsOutage(err), "%v", err)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	require.ErrorContains(t, err, fmt.Sprintf("shard %d: script close", s.places[2].Index()))
+	require.NoError(t, s.rdb.Del(t.Context(), s.places[1].Keys.Campaign("rain")).Err())
+	_, err = s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, store.ErrNotInRedis)
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+}
+
+// A refunded campaign leaves each of its shards, its home first: while the home is away, none looks as if it had lost
+// the campaign. The ledger tells of it from the first shard on.
+func TestRetirePlaces(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	_, err := s.Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	for _, k := range s.places {
+		s.settleOn(k)
+	}
+	s.ledger.grants = 3
+	r, err := s.Refund(t.Context(), order(70, 0))
+	require.NoError(t, err)
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: s.store, Locks: s.locks, Log: s.log,
+		Every: time.Second})
+	require.NoError(t, err)
+	home := fmt.Sprintf("shard %d", s.places[0].Index())
+	s.faults.set(tagOf(s.places[0]), -1)
+	testkit.Eventually(t, 30*time.Second, func() bool { // Redis' clock has to go on
+		gone, err := retirer.Retire(t.Context())
+		require.Empty(t, gone)
+		require.ErrorContains(t, err, home+": ")
+		return strings.Count(err.Error(), "leaves its home, "+home+", first: ") == 2
+	}, "the other two are due")
+	s.faults.set("", -1)
+	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
+
+	s.faults.set(tagOf(s.places[1]), -1)
+	gone, err := retirer.Retire(t.Context())
+	require.ErrorContains(t, err, fmt.Sprintf("shard %d: ", s.places[1].Index()))
+	require.NotEmpty(t, gone)
+	s.faults.set("", -1)
+	require.Equal(t, []string{"", "refunded", ""}, s.states())
+	standing, err := s.Close(t.Context(), "rain", false)
+	require.NoError(t, err)
+	require.Equal(t, closing.Standing{Refund: &r}, standing)
+	again, err := s.Refund(t.Context(), order(70, 0))
+	require.NoError(t, err)
+	require.Equal(t, r, again)
+	_, err = retirer.Retire(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"", "", ""}, s.states())
+}
+
+// A home that was not told of the refund is told by the retirer. While it is away, other campaigns leave the shards that
+// they share with this one.
+func TestRetireWithoutTheHome(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	_, err := s.Close(t.Context(), "rain", true)
+	require.NoError(t, err)
+	for _, k := range s.places[1:] {
+		_, err := k.Refunded(t.Context(), "rain")
+		require.NoError(t, err)
+	}
+	alone := s.refundedOn(s.places[1])
+	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: s.store, Locks: s.locks, Log: s.log,
+		Every: time.Second})
+	require.NoError(t, err)
+	s.faults.set(tagOf(s.places[0]), -1)
+	testkit.Eventually(t, 30*time.Second, func() bool { // Redis' clock has to go on
+		gone, err := retirer.Retire(t.Context())
+		require.Error(t, err)
+		return slices.Equal([]string{alone}, gone)
+	}, "the other campaign leaves")
+	s.faults.set("", -1)
+	require.Equal(t, []string{"closed", "refunded", "refunded"}, s.states())
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		_, err := retirer.Retire(t.Context())
+		require.NoError(t, err)
+		return slices.Equal([]string{"", "", ""}, s.states())
+	}, "it leaves its home, which was not told, and then the others")
+}
+
+// refundedOn makes a campaign that has its only place on this shard, and was refunded after rain was.
+func (s *spread) refundedOn(k *store.Shard) (id string) {
+	s.t.Helper()
+	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
+		id = fmt.Sprint("alone-", i)
+	}
+	shard := k
+	_, err := shard.CreateCampaign(s.t.Context(), &store.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
+		ShareAmount: 100, Fields: fields})
+	require.NoError(s.t, err)
+	_, err = shard.LoadChunk(s.t.Context(), &store.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
+		Amounts: slices.Repeat([]hongbao.Amount{10}, 10)})
+	require.NoError(s.t, err)
+	require.NoError(s.t, shard.SetState(s.t.Context(), id, "open", "loading"))
+	_, err = shard.Close(s.t.Context(), id, true, 0)
+	require.NoError(s.t, err)
+	_, err = shard.Refunded(s.t.Context(), id)
+	require.NoError(s.t, err)
+	return id
+}
+
+// Packets were added in the ledger and are not on every place: nothing is closed. Once a place is lost, they can never
+// come, and the others are closed with what they have.
+func TestCloseWithoutWhatWasAdded(t *testing.T) {
+	t.Parallel()
+	s := setupSpread(t)
+	s.ledger.packets = 16
+	require.NoError(t, s.places[1].Announce(t.Context(), &store.Announcement{
+		Campaign: "rain", Hash: "h", Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50,
+	}))
+	_, err := s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, store.ErrRefilling)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+	require.Equal(t, []string{"open", "open", "open"}, s.states())
+	require.NoError(t, s.rdb.HSet(t.Context(), s.places[2].Keys.Campaign("rain"), "state", "frozen").Err())
+	_, err = s.Close(t.Context(), "rain", true)
+	require.ErrorIs(t, err, store.ErrLost)
+	require.Equal(t, []string{"closed", "closed", "frozen"}, s.states())
+	for j, left := range []int64{3, 2} {
+		e, err := s.places[j].CloseOf(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Equal(t, left, e.Close.Left)
+	}
+}

@@ -1,0 +1,133 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// RetirerConfig of a Retirer. Every field but Grace must be set.
+type RetirerConfig struct {
+	Store *store.Store
+	Locks Locker
+	Log   *zap.Logger
+	// How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger.
+	Grace time.Duration `knob:"campaign.grace" default:"24h" want:"0s to 9600h"`
+	// Pause between two rounds. A minute more or less does not matter after a grace of hours.
+	Every time.Duration `default:"1m" want:"10ms to 1h"`
+}
+
+// Retirer takes refunded campaigns out of Redis once their grace is over. Several may run at once: one works.
+type Retirer struct{ cfg RetirerConfig }
+
+// NewRetirer checks the configuration.
+func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
+	errs := knob.Check(&cfg)
+	if cfg.Store == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Store, Locks and Log are required"))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("retirer: %w", errors.Join(errs...))
+	}
+	return &Retirer{cfg: cfg}, nil
+}
+
+// Run retires until ctx ends.
+func (r *Retirer) Run(ctx context.Context) error {
+	_ = retry.Poll(ctx, r.cfg.Every, func() (bool, error) {
+		if _, err := r.Retire(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("refunded campaigns could not be taken out of Redis, it is tried again", zap.Error(err))
+		}
+		return false, nil
+	})
+	return nil
+}
+
+// retireCampaigns is how many campaigns of a shard are looked up at once.
+const retireCampaigns = 100
+
+// Retire takes out all whose grace is over, and gives their ids. While a shard is away, it goes on
+// with the others.
+func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
+	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
+		var away []error
+		for i, k := range r.cfg.Store.Shards() {
+			ids, err := r.shard(ctx, k)
+			gone = append(gone, ids...)
+			if err == nil {
+				continue
+			}
+			away = append(away, fmt.Errorf("shard %d: %w", i, err))
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		return errors.Join(away...)
+	})
+	return gone, err
+}
+
+// shard goes on with the other campaigns where one can't leave yet.
+func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err error) {
+	away := map[int]error{} // homes that do not answer; each is asked once
+	for {
+		due, err := k.DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
+		if err != nil {
+			return gone, err
+		}
+		var stay []error
+		before := len(gone)
+		for _, id := range due {
+			left, err := r.purge(ctx, k, id, away)
+			switch {
+			case err != nil:
+				stay = append(stay, err)
+			case left > 0: // another clock: Redis' own went back meanwhile, or that of the campaign's home is behind
+			default:
+				r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
+				gone = append(gone, id)
+			}
+		}
+		if len(due) < retireCampaigns || len(gone) == before || ctx.Err() != nil {
+			return gone, errors.Join(stay...)
+		}
+	}
+}
+
+// purge takes a campaign out of its home, then out of this shard. A place that does not have it while the home does looks
+// like one that has lost it. Once the home does not have it either, grabs are told that there is no such campaign.
+func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, away map[int]error) (time.Duration, error) {
+	home := r.cfg.Store.Home(id)
+	if err := away[home.Index()]; err != nil {
+		return 0, err
+	}
+	if home.Index() != k.Index() {
+		left, err := r.leaveHome(ctx, home, id)
+		if err != nil {
+			err = fmt.Errorf("campaign %s leaves its home, shard %d, first: %w", id, home.Index(), err)
+		}
+		if hongbao.IsOutage(err) {
+			away[home.Index()] = err
+		}
+		if err != nil || left > 0 {
+			return left, err
+		}
+	}
+	return k.PurgeCampaign(ctx, id, r.cfg.Grace)
+}
+
+// leaveHome is for a campaign of which another shard says that it was refunded; the home may not have been told.
+func (r *Retirer) leaveHome(ctx context.Context, home *store.Shard, id string) (left time.Duration, err error) {
+	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, store.ErrNotInRedis) {
+		return 0, err
+	}
+	return home.PurgeCampaign(ctx, id, r.cfg.Grace)
+}

@@ -1,0 +1,223 @@
+package closing_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// memLedger is a ledger in memory: it refunds once, when it holds what the close tells.
+type memLedger struct {
+	mu      sync.Mutex
+	grants  int64
+	refunds map[string]payment.Refund
+	shards  int   // over which the campaign is dealt
+	packets int64 // with those that were added
+	aside   []ledger.Quarantined
+	posts   int
+	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
+	before, after func() error
+}
+
+func (l *memLedger) Refund(_ context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
+	if l.before != nil {
+		if err := l.before(); err != nil {
+			return payment.Refund{}, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := closes[0].Campaign
+	r, ok := l.refunds[id]
+	if !ok {
+		r = payment.Refund{Campaign: id, Amount: total - hongbao.Amount(10*l.grants), Packets: 10 - l.grants}
+		granted := int64(0)
+		for _, c := range closes {
+			granted += c.Close.Granted
+			r.Closes = append(r.Closes, payment.Close{Shard: c.Shard, Seq: c.Seq})
+		}
+		if l.grants+missing < granted {
+			return r, hongbao.Errorf(hongbao.ClassTransient, "%w: %d of %d", payment.ErrSettling, l.grants, granted)
+		}
+		l.posts++
+		l.refunds[id] = r
+	}
+	if l.after != nil {
+		return payment.Refund{}, l.after()
+	}
+	return r, nil
+}
+
+func (l *memLedger) RefundOf(_ context.Context, campaign string) (payment.Refund, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.refunds[campaign]
+	return r, ok, nil
+}
+
+func (l *memLedger) Campaign(_ context.Context, id string) (c ledger.StoredCampaign, found bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.Spec = hongbao.Campaign{ID: id, Packets: 10, Total: total, Shards: l.shards}
+	c.Packets = max(c.Spec.Packets, l.packets)
+	c.Funded, c.Granted, c.Grants = total, hongbao.Amount(10*l.grants), l.grants
+	return c, id != "typo", nil
+}
+
+func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
+	if after > 0 {
+		return nil, nil
+	}
+	return l.aside, nil
+}
+
+// mutex is a Locker within one process.
+type mutex struct{ mu sync.Mutex }
+
+func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fn(ctx)
+}
+
+type bundle struct {
+	t      *testing.T
+	rdb    *redis.Client
+	store  *store.Store
+	k      *store.Shard
+	ledger *memLedger
+	locks  closing.Locker
+	log    *zap.Logger
+	*closing.Closer
+}
+
+const total = 100
+
+// setup is a deployment with campaign "rain" of ten packets, of which the first three are granted.
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	return setupOn(t, testkit.Redis(t))
+}
+
+// fields are those of campaign "rain".
+var fields = []string{
+	"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "",
+	"user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
+}
+
+// setupBare is a deployment without a campaign.
+func setupBare(t *testing.T, server *testkit.RedisServer, n int) *bundle {
+	t.Helper()
+	rdb := server.Client(t)
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
+	require.NoError(t, err)
+	b := &bundle{
+		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
+		ledger: &memLedger{refunds: map[string]payment.Refund{}},
+	}
+	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	return b
+}
+
+func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
+	t.Helper()
+	b := setupBare(t, server, 2)
+	_, err := b.k.CreateGroup(t.Context(), "balance")
+	require.NoError(t, err)
+	_, err = b.k.CreateCampaign(t.Context(),
+		&store.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields})
+	require.NoError(t, err)
+	_, err = b.k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: 1,
+		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
+	require.NoError(t, err)
+	require.NoError(t, b.k.SetState(t.Context(), "rain", "open", "loading"))
+	b.grab(b.k, "u1", "u2", "u3")
+	b.Closer = b.closer()
+	return b
+}
+
+// grab has users granted a packet each on a shard.
+func (b *bundle) grab(k *store.Shard, users ...string) {
+	b.t.Helper()
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6}
+	for _, u := range users {
+		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "rain", User: u})
+	}
+	answers, err := k.Grab(b.t.Context(), call, nil)
+	require.NoError(b.t, err)
+	for _, a := range answers {
+		require.Equal(b.t, hongbao.OutcomeGranted, a.Outcome)
+	}
+}
+
+func (b *bundle) closer() *closing.Closer {
+	b.t.Helper()
+	c, err := closing.New(closing.Config{
+		Store: b.store, Ledger: b.ledger, Locks: b.locks, Group: "balance", Log: b.log,
+		Poll: 10 * time.Millisecond,
+	})
+	require.NoError(b.t, err)
+	return c
+}
+
+func (b *bundle) close() closing.Standing {
+	b.t.Helper()
+	s, err := b.Close(b.t.Context(), "rain", true)
+	require.NoError(b.t, err)
+	require.Equal(b.t, hongbao.Amount(total-30), s.Amount())
+	return s
+}
+
+// bury makes a dead letter of a grant of a campaign on a shard.
+func (b *bundle) bury(k *store.Shard, campaign string) {
+	b.t.Helper()
+	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("balance"), Values: []string{
+		"group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",
+		"reason", "closed account", "attempts", "1", "first", "1", "last", "2",
+		"entry.1", "grant " + campaign + " 1 1 1700000000000",
+	}}).Err())
+}
+
+// settle has the ledger hold so many grants, and then, as a worker does, its group finish everything.
+func (b *bundle) settle(grants int64) {
+	b.t.Helper()
+	b.ledger.mu.Lock()
+	b.ledger.grants = grants
+	b.ledger.mu.Unlock()
+	raw, err := b.k.ReadNew(b.t.Context(), "balance", "w1", 100, 0)
+	require.NoError(b.t, err)
+	for _, r := range raw {
+		_, err := b.k.Ack(b.t.Context(), "balance", nil, []string{r.ID})
+		require.NoError(b.t, err)
+	}
+}
+
+func (b *bundle) state() string {
+	b.t.Helper()
+	state, err := b.rdb.HGet(b.t.Context(), b.k.Keys.Campaign("rain"), "state").Result()
+	require.NoError(b.t, err)
+	return state
+}
+
+func order(amount hongbao.Amount, wait time.Duration) closing.Order {
+	return closing.Order{Campaign: "rain", Amount: amount, Wait: wait}
+}

@@ -1,0 +1,180 @@
+// Package deadlettertest has a deployment with grants, dead letters and a handler that counts, for the tests of what
+// delivers them again.
+package deadlettertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// World is a deployment of two shards with grants in its streams.
+type World struct {
+	Redis  *redis.Client
+	Store  *store.Store
+	Prefix string
+	Target *Target
+	Seq    [Shards]int64 // the last of each shard
+	// OnGrant, if not nil, is told of every grant that Add writes.
+	OnGrant func(hongbao.Grant)
+}
+
+// What every grant of a world follows from.
+const (
+	Shards = 2
+	Began  = 1_700_000_000_000 // unix ms of seq 0; each seq is a second later
+)
+
+// Setup founds a deployment on a real server.
+func Setup(t *testing.T) *World {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := &World{Redis: testkit.Redis(t).Client(t), Prefix: testkit.Prefix(t), Target: &Target{Copies: map[string]int{}}}
+	var err error
+	w.Store, err = store.Of(w.Redis, hongbao.Space{Prefix: w.Prefix, Shards: Shards})
+	require.NoError(t, err)
+	require.NoError(t, w.Store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	return w
+}
+
+// Grant is what stands under a seq of a shard, always the same.
+func Grant(shard int, seq int64) hongbao.Grant {
+	return hongbao.Grant{
+		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*Shards + int64(shard) +
+			1, Amount: hongbao.Amount(100 + seq%7),
+		User: fmt.Sprintf("u%d", seq%10), RequestID: fmt.Sprintf("r%d", seq), Time: time.UnixMilli(Began + seq*1000).UTC(),
+	}
+}
+
+// Add writes n grants to each shard's stream, one an entry.
+func (w *World) Add(t *testing.T, n int) {
+	t.Helper()
+	for shard := range Shards {
+		k := w.Store.Shard(shard)
+		_, err := w.Redis.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for range n {
+				w.Seq[shard]++
+				g := Grant(shard, w.Seq[shard])
+				if w.OnGrant != nil {
+					w.OnGrant(g)
+				}
+				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), ID: fmt.Sprintf("%d-%d", Began+g.Seq/5, g.Seq),
+					Values: testkit.Entry(1, "grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), store.GrantLine(&g))})
+			}
+			p.HSet(t.Context(), k.Keys.Meta(), "seq", w.Seq[shard])
+			return nil
+		})
+		require.NoError(t, err)
+	}
+}
+
+// Dump is every key of the deployment with its exact content.
+func (w *World) Dump(t *testing.T) map[string]string {
+	t.Helper()
+	keys, err := w.Redis.Keys(t.Context(), w.Prefix+":*").Result()
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, key := range keys {
+		out[key], err = w.Redis.Dump(t.Context(), key).Result()
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// Target is a handler that counts how often each event arrives.
+type Target struct {
+	mu sync.Mutex
+	// Copies has how often each event arrived, Calls how often Handle was called, and Got all grants in their order.
+	Copies map[string]int
+	Calls  int
+	Got    []hongbao.Grant
+	// Before is asked before each call; its errors are the call's answer, and nothing is taken then.
+	Before func(calls int, grants []hongbao.Grant) []error
+}
+
+// Handle implements hongbao.Handler.
+func (t *Target) Handle(_ context.Context, grants []hongbao.Grant) []error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Calls++
+	if t.Before != nil {
+		if errs := t.Before(t.Calls, grants); errs != nil {
+			for i := range grants {
+				if errs[i] == nil {
+					t.take(grants[i])
+				}
+			}
+			return errs
+		}
+	}
+	for _, g := range grants {
+		t.take(g)
+	}
+	return nil
+}
+
+func (t *Target) take(g hongbao.Grant) {
+	t.Copies[g.EventID()]++
+	g.EntryID = ""
+	t.Got = append(t.Got, g)
+}
+
+// Bury makes the event of a seq a dead letter of sink kafka.
+func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
+	t.Helper()
+	k, g := w.Store.Shard(shard), Grant(shard, seq)
+	_, err := k.CreateGroup(t.Context(), "kafka")
+	require.NoError(t, err)
+	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	require.NoError(t, err)
+	g.EntryID = fmt.Sprintf("%d-%d", Began+seq/5, seq)
+	written, err := k.DeadLetter(t.Context(), store.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: g.EntryID, Grant: &g, Last: true, Class: class,
+		Reason: "no, \"never\"\nagain", Attempts: 3,
+	})
+	require.NoError(t, err)
+	require.True(t, written)
+}
+
+// BuryEntry makes an entry that can't be read a dead letter of sink kafka.
+func (w *World) BuryEntry(t *testing.T, fields ...string) {
+	t.Helper()
+	k := w.Store.Shard(0)
+	_, err := k.CreateGroup(t.Context(), "kafka")
+	require.NoError(t, err)
+	id, err := w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: fields}).Result()
+	require.NoError(t, err)
+	_, err = k.ReadNew(t.Context(), "kafka", "w1", 10_000, 0)
+	require.NoError(t, err)
+	_, err = k.DeadLetter(t.Context(), store.Letter{
+		Group: "kafka", Consumer: "w1", EntryID: id, Last: true, Class: hongbao.ClassPermanent, Reason: "can't be read",
+		Attempts: 1,
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.Redis.XDel(t.Context(), k.Keys.Events(), id).Err())
+}
+
+// Letters reads and writes the deployment's dead letters.
+func (w *World) Letters() *deadletter.Letters { return deadletter.New(w.Store) }
+
+// List lists up to 1,000 letters of both sinks, and expects that there are no more.
+func List(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter.Letter {
+	t.Helper()
+	f.Sinks = []string{"balance", "kafka"}
+	page, next, err := l.List(t.Context(), f, "", 1000)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	return page
+}

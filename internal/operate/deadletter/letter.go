@@ -1,0 +1,157 @@
+package deadletter
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
+type Letter struct {
+	// ID names it in the deployment: <sink>/<shard>/<id in the stream>.
+	ID    string `json:"id" doc:"SINK/SHARD/ENTRY, where ENTRY is its place in the stream of letters."`
+	Sink  string `json:"sink" doc:"The sink that could not take it."`
+	Shard int    `json:"shard" doc:"The shard's number."`
+	// Entry is the stream entry that brought it, which may be trimmed. Fields are what it held, names and values in turn:
+	// of a grant's letter this grant only, in the form of an entry; letters of before version 2 have all grants of it.
+	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
+	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
+	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`
+	// Grant is nil for a whole entry, and for a grant whose entry was gone when the letter was written.
+	Grant    *hongbao.Grant `json:"grant,omitempty" doc:"The grant; absent for a whole entry, and if the entry was gone."`
+	Class    string         `json:"class" doc:"Of the last error: unknown, transient, permanent, conflict or broken."`
+	Reason   string         `json:"reason" doc:"The last error."`
+	Attempts int64          `json:"attempts" doc:"Attempts that its entry took."`
+	// First is when its entry was written, Last when it became a dead letter.
+	First time.Time `json:"first" doc:"When its entry was written."`
+	Last  time.Time `json:"last" doc:"When it became a dead letter."`
+
+	stream string // id in the stream
+	line   string // the grant as its entry had it: packet, amount, user, ...
+}
+
+// parse reads a letter. What is not as it should be is left empty: a letter can always be shown and dropped.
+func parse(sink string, shard int, stream string, values []string) Letter {
+	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + stream, Sink: sink, Shard: shard, Fields: []string{},
+		stream: stream}
+	for i := 0; i+1 < len(values); i += 2 {
+		name, value := values[i], values[i+1]
+		field, ofEntry := strings.CutPrefix(name, "entry.")
+		switch {
+		case ofEntry:
+			l.Fields = append(l.Fields, field, value)
+		case name == "entry_json":
+			l.Fields = append(l.Fields, name, value)
+		case name == "entry":
+			l.Entry = value
+		case name == "seq":
+			l.Seq = number(value)
+		case name == "grant":
+			l.line = value
+		case name == "class":
+			l.Class = value
+		case name == "reason":
+			l.Reason = value
+		case name == "attempts":
+			l.Attempts = number(value)
+		case name == "first":
+			l.First = time.UnixMilli(number(value)).UTC()
+		case name == "last":
+			l.Last = time.UnixMilli(number(value)).UTC()
+		}
+	}
+	l.Grant = l.grant()
+	return l
+}
+
+// number reads a number from 0 on; 0 if it is none.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// grant finds the letter's grant in the fields of its entry.
+func (l *Letter) grant() *hongbao.Grant {
+	if l.Seq == 0 {
+		return nil
+	}
+	e, err := stream.ParseEntry(l.Shard, l.Entry, l.Fields)
+	if err != nil {
+		return nil
+	}
+	for i := range e.Grants {
+		if e.Grants[i].Seq == l.Seq {
+			return &e.Grants[i]
+		}
+	}
+	return nil
+}
+
+// Campaign is what the letter's entry says, readable or not; empty if the entry was gone.
+func (l *Letter) Campaign() string {
+	return stream.CampaignOf(l.Fields)
+}
+
+// Facts are what an audit compares of the letter's grant. The letter tells them even where its entry was gone, but then
+// it does not know the campaign. False for a whole entry.
+func (l *Letter) Facts() (hongbao.Grant, bool) {
+	words := strings.Split(l.line, " ")
+	if l.Seq == 0 || len(words) < 3 {
+		return hongbao.Grant{}, false
+	}
+	return hongbao.Grant{Campaign: l.Campaign(), Shard: l.Shard, Seq: l.Seq, Packet: number(words[0]),
+		Amount: hongbao.Amount(number(words[1])), User: words[2]}, true
+}
+
+// Resolved is a letter that a person has decided.
+type Resolved struct {
+	Letter
+	// Decision is store.Requeued or store.Dropped.
+	Decision, By, Why string
+}
+
+// parseResolved reads a decided letter: the fields of the decision stand before those of the letter.
+func parseResolved(sink string, shard int, values []string) Resolved {
+	var r Resolved
+	id := ""
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{{"letter", &id}, {"decision", &r.Decision}, {"by", &r.By}, {"why", &r.Why}, {"resolved", new(string)}} {
+		if len(values) < 2 || values[0] != f.name {
+			break
+		}
+		*f.to, values = values[1], values[2:]
+	}
+	r.Letter = parse(sink, shard, id, values)
+	return r
+}
+
+// ParseID takes an id apart: <sink>/<shard>/<id in the stream>.
+func ParseID(id string) (sink string, shard int, stream string, err error) {
+	f := strings.Split(id, "/")
+	if len(f) == 3 {
+		shard, err = strconv.Atoi(f[1])
+	}
+	if len(f) != 3 || err != nil || shard < 0 || hongbao.CheckCampaignID(f[0]) != nil || !isStreamID(f[2]) {
+		return "", 0, "", hongbao.Errorf(hongbao.ClassPermanent,
+			"letter %.120q: want <sink>/<shard>/<id> as `hongbao dead list` prints it", id)
+	}
+	return f[0], shard, f[2], nil
+}
+
+func isStreamID(id string) bool {
+	ms, n, ok := strings.Cut(id, "-")
+	for _, part := range []string{ms, n} {
+		if _, err := strconv.ParseUint(part, 10, 64); err != nil {
+			return false
+		}
+	}
+	return ok
+}

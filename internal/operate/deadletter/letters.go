@@ -1,0 +1,273 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Letters are the dead letters of a deployment. Its methods may be called at once.
+type Letters struct{ store *store.Store }
+
+// New returns the dead letters of a deployment.
+func New(st *store.Store) *Letters { return &Letters{st} }
+
+// Filter picks dead letters. A zero field picks all.
+type Filter struct {
+	Sinks    []string
+	Campaign string
+	Class    string
+	User     string
+	// Reason is a part of the letter's reason.
+	Reason string
+	// Sees, if not nil, tells for each campaign whether its letters are picked. A letter whose entry was gone has none.
+	Sees func(campaign string) bool
+	// From and To are when it became a dead letter: From is included, To is not.
+	From, To time.Time
+}
+
+// Classes are what Filter.Class can be.
+func Classes() []string {
+	return []string{
+		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(),
+		hongbao.ClassConflict.String(), hongbao.ClassBroken.String(),
+	}
+}
+
+func (f *Filter) check() error {
+	var errs []error
+	for _, s := range f.Sinks {
+		if err := hongbao.CheckCampaignID(s); err != nil {
+			errs = append(errs, fmt.Errorf("sink %.80q: %w", s, err))
+		}
+	}
+	if f.Class != "" && !slices.Contains(Classes(), f.Class) {
+		errs = append(errs, fmt.Errorf("class %.40q does not exist: want one of %s", f.Class, strings.Join(Classes(), ", ")))
+	}
+	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
+}
+
+// Some tells whether the filter leaves letters out.
+func (f *Filter) Some() bool {
+	return len(f.Sinks) > 0 || f.Campaign != "" || f.Class != "" || f.User != "" || f.Reason != "" ||
+		!f.From.IsZero() || !f.To.IsZero()
+}
+
+func (f *Filter) matches(l *Letter) bool {
+	return (f.Campaign == "" || l.Campaign() == f.Campaign) && (f.Class == "" || l.Class == f.Class) &&
+		(f.User == "" || l.Grant != nil && l.Grant.User == f.User) &&
+		strings.Contains(l.Reason, f.Reason) && (f.Sees == nil || f.Sees(l.Campaign())) &&
+		(f.From.IsZero() || !l.Last.Before(f.From)) && (f.To.IsZero() || l.Last.Before(f.To))
+}
+
+// eachRaw calls fn for pages of a stream of letters, after an id; "" begins.
+func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, error),
+	fn func([]store.RawEntry) error) error {
+	from := "-"
+	if after != "" {
+		from = "(" + after
+	}
+	for page, err := range store.Pages(from, read) {
+		if err == nil {
+			err = fn(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after
+// is an id of the stream; "" begins.
+func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
+	return l.eachIn(ctx, Place{sink, shard}, span{after, "+"}, fn)
+}
+
+// span is a part of a stream: behind after, up to last.
+type span struct{ after, last string }
+
+func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
+	read := func(first string, n int) ([]store.RawEntry, error) {
+		return l.store.Shard(p.Shard).Letters(ctx, p.Sink, first, s.last, n)
+	}
+	return eachRaw(s.after, read, func(raw []store.RawEntry) error {
+		page := make([]Letter, len(raw))
+		for i := range raw {
+			page[i] = parse(p.Sink, p.Shard, raw[i].ID, raw[i].Values)
+		}
+		return fn(page)
+	})
+}
+
+// EachResolved calls fn for a sink's resolved letters on a shard, in the order of the decisions.
+func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
+	read := func(first string, n int) ([]store.RawEntry, error) {
+		return l.store.Shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
+	}
+	return eachRaw("", read, func(raw []store.RawEntry) error {
+		for i := range raw {
+			r := parseResolved(sink, shard, raw[i].Values)
+			fn(&r)
+		}
+		return nil
+	})
+}
+
+// Seqs are the events of a sink's dead letters on a shard: those that wait, and those that a person dropped.
+func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]bool, error) {
+	seqs := map[int64]bool{}
+	err := l.Each(ctx, sink, shard, "", func(page []Letter) error {
+		for i := range page {
+			seqs[page[i].Seq] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return seqs, l.EachResolved(ctx, sink, shard, func(r *Resolved) {
+		if r.Decision == store.Dropped {
+			seqs[r.Seq] = true
+		}
+	})
+}
+
+// MaxListed bounds the letters that List gives at once.
+const MaxListed = 10_000
+
+var errEnough = errors.New("enough")
+
+// List gives up to limit letters that the filter picks, in the order of sinks, shards and time. after is the ID of the
+// last letter of the page before, "" for the first page. next is the ID to go on after; empty after the last page.
+func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
+	err error) {
+	if limit < 1 || limit > MaxListed {
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "list dead letters: limit %d: want 1 to %d", limit, MaxListed)
+	}
+	err = l.each(ctx, &Pick{Filter: f, After: after}, func(_ context.Context, letters []Letter, _ string) error {
+		for i := range letters {
+			if len(page) == limit {
+				next = page[limit-1].ID
+				return errEnough
+			}
+			page = append(page, letters[i])
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, "", fmt.Errorf("list dead letters: %w", err)
+	}
+	return page, next, nil
+}
+
+// at gives a context for work on a shard that begins now: it changes nothing once the shard was opened anew.
+func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
+	head, err := l.store.Shard(shard).Head(ctx)
+	return store.WithEpoch(ctx, head.Epoch), err
+}
+
+// each calls fn for pages of letters that the pick's filter picks, each of one sink and shard, and the ID of the last
+// letter that it has looked at.
+func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
+	f := &pick.Filter
+	if err := f.check(); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
+	}
+	places, after, err := l.places(f.Sinks, pick.After)
+	for i := 0; i < len(places) && err == nil; i++ {
+		p, s := places[i], span{last: "+"}
+		if i == 0 {
+			s.after = after
+		}
+		if pick.counted != nil {
+			s.last = cmp.Or(pick.counted[p], "0-0") // it had no letters then
+		}
+		var at context.Context
+		if at, err = l.at(ctx, p.Shard); err != nil {
+			break
+		}
+		err = l.eachIn(at, p, s, func(page []Letter) error {
+			if len(page) == 0 {
+				return nil
+			}
+			last := page[len(page)-1].ID
+			return fn(at, slices.DeleteFunc(page, func(x Letter) bool { return !f.matches(&x) }), last)
+		})
+	}
+	return err
+}
+
+// workPage works on some letters of one sink and shard. last is the ID of the last letter up to which these are all.
+type workPage func(ctx context.Context, letters []Letter, last string) error
+
+// Place is where a sink's dead letters of a shard are: one stream.
+type Place struct {
+	Sink  string
+	Shard int
+}
+
+// places lists the streams of the sinks, from the one of a letter on, and gives the letter's id there.
+func (l *Letters) places(sinks []string, after string) (all []Place, id string, err error) {
+	for _, sink := range sinks {
+		for shard := range l.store.Len() {
+			all = append(all, Place{sink, shard})
+		}
+	}
+	if after == "" {
+		return all, "", nil
+	}
+	sink, shard, id, err := ParseID(after)
+	if err != nil {
+		return nil, "", err
+	}
+	at := slices.Index(all, Place{sink, shard})
+	if at < 0 {
+		return nil, "", hongbao.Errorf(hongbao.ClassPermanent,
+			"after letter %s: its sink and shard are not among those listed (%s)", after, strings.Join(sinks, ", "))
+	}
+	return all[at:], id, nil
+}
+
+// CheckAfter refuses a letter after which nobody can go on: its sink or shard is not among those of the filter.
+func (l *Letters) CheckAfter(f *Filter, after string) error {
+	_, _, err := l.places(f.Sinks, after)
+	return err
+}
+
+// ErrNoLetter says that there is no such dead letter: it was decided, or never was.
+var ErrNoLetter = errors.New("no_such_dead_letter")
+
+// placeOf tells where the letter with that ID is, if it is there.
+func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
+	sink, shard, stream, err = ParseID(id)
+	if err == nil && shard >= l.store.Len() {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "letter %s: the deployment has shards 0 to %d", id, l.store.Len()-1)
+	}
+	return sink, shard, stream, err
+}
+
+// Get gives a letter by its ID.
+func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
+	sink, shard, stream, err := l.placeOf(id)
+	if err != nil {
+		return Letter{}, err
+	}
+	raw, err := l.store.Shard(shard).Letters(ctx, sink, stream, stream, 1)
+	if err != nil {
+		return Letter{}, err
+	}
+	if len(raw) == 0 {
+		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent,
+			"letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
+	}
+	return parse(sink, shard, raw[0].ID, raw[0].Values), nil
+}

@@ -1,0 +1,298 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Decider is who decides about dead letters, and why. Both are kept with the letter.
+type Decider struct{ By, Why string }
+
+// MaxWhy bounds Decider.Why, in bytes.
+const MaxWhy = 1_000
+
+// Check says what is wrong with a decider.
+func (d *Decider) Check() error {
+	var errs []error
+	if err := hongbao.CheckID(d.By); err != nil {
+		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", d.By, err))
+	}
+	if strings.TrimSpace(d.Why) == "" || len(d.Why) > MaxWhy {
+		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(d.Why), MaxWhy))
+	}
+	return errors.Join(errs...)
+}
+
+// Pick is which letters to decide: those of IDs, or if there are none those that the filter picks.
+type Pick struct {
+	IDs    []string
+	Filter Filter
+	// After is the Next of a report: the filter picks from the letters behind it. Empty begins with the oldest.
+	After string
+	// Expect is how many letters a person expects the filter to pick; nil if they were not asked.
+	Expect *int64
+
+	// counted has, for each stream, the last letter that CheckExpected has counted; nil if it has counted none.
+	counted map[Place]string
+}
+
+// CheckExpected compares the letters that a filter picks with the number that the person who decides expects. Behind
+// Pick.After there may be fewer: some are decided already. The pick ends with the letters that were counted: later ones
+// stay, whatever is written until the work is done.
+func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
+	if len(pick.IDs) > 0 {
+		return nil
+	}
+	if pick.Expect == nil {
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"decide dead letters by a filter: the number of letters is missing: a dry run counts them")
+	}
+	n, counted := int64(0), map[Place]string{}
+	all := Pick{Filter: pick.Filter, After: pick.After}
+	err := l.each(ctx, &all, func(_ context.Context, letters []Letter, last string) error {
+		n += int64(len(letters))
+		sink, shard, id, err := ParseID(last)
+		counted[Place{sink, shard}] = id
+		return err
+	})
+	pick.counted = counted
+	if err == nil && n != *pick.Expect && (pick.After == "" || n > *pick.Expect) {
+		err = hongbao.Errorf(hongbao.ClassPermanent,
+			"the filter picks %d letters, not the %d expected, and nothing was done: look at them with a dry run", n,
+			*pick.Expect)
+	}
+	return err
+}
+
+// Start is where the work begins: what Report.Next is until something is done.
+func (p *Pick) Start() string {
+	if p.After != "" || len(p.IDs) > 0 || len(p.Filter.Sinks) == 0 {
+		return p.After
+	}
+	return p.Filter.Sinks[0] + "/0/0-0" // before all letters of the first shard
+}
+
+// pages calls fn for the picked letters, each time some of one sink and shard. It keeps r.Next where a call that goes on
+// begins, and leaves it empty once all are done.
+func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
+	fn func(ctx context.Context, letters []Letter) error) error {
+	r.Next = answers.Text(pick.Start())
+	if len(pick.IDs) == 0 {
+		err := l.each(ctx, &pick, func(ctx context.Context, letters []Letter, last string) error {
+			err := fn(ctx, letters)
+			if err == nil {
+				r.passed(last)
+			}
+			return err
+		})
+		if err == nil {
+			r.Next = ""
+		}
+		return err
+	}
+	for _, id := range pick.IDs {
+		_, shard, _, err := l.placeOf(id)
+		if err != nil {
+			return err
+		}
+		at, err := l.at(ctx, shard)
+		if err != nil {
+			return err
+		}
+		x, err := l.Get(at, id)
+		if err != nil {
+			return err
+		}
+		if err := fn(at, []Letter{x}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop decides that nobody is to deliver the picked letters. They leave the dead letters and stand among the decided
+// ones. A dry run only counts.
+func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*Report, error) {
+	r := newReport(store.Dropped, dryRun)
+	if err := who.Check(); err != nil {
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
+	}
+	err := l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
+		r.Matched += int64(len(letters))
+		for i := range letters {
+			if dryRun {
+				break
+			}
+			if err := l.resolve(ctx, &letters[i], who, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("drop dead letters: %w", err)
+	}
+	return r, nil
+}
+
+// resolve ends a letter as the report says.
+func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report) error {
+	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &store.Decision{
+		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
+	})
+	switch {
+	case err != nil:
+	case now:
+		r.Resolved++
+	default:
+		r.Gone++
+	}
+	return err
+}
+
+// RequeueSink is the sink whose done bits say which dead letters of a sink a requeue has delivered. By the sink's own
+// bits they are done.
+func RequeueSink(sink string) string { return "requeue-" + sink }
+
+// Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with who and why. All letters
+// must be of the sink that o.Handler is; the publisher needs claims with that sink's name and the done bits of
+// RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
+func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who Decider,
+	dryRun bool) (*Report, error) {
+	r := newReport(store.Requeued, dryRun)
+	err := who.Check()
+	if !dryRun { // that calls no Handler, and needs none
+		err = errors.Join(err, o.Check())
+	}
+	if err != nil {
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "requeue dead letters: %w", err)
+	}
+	d := delivery.New(o)
+	err = l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
+		for batch := range slices.Chunk(letters, d.BatchGrants) {
+			all, last := len(batch), batch[len(batch)-1].ID
+			readable := slices.DeleteFunc(batch, func(x Letter) bool { return x.Grant == nil })
+			r.Matched += int64(all)
+			r.Unreadable += int64(all - len(readable))
+			if dryRun || len(readable) == 0 {
+				continue
+			}
+			if err := l.requeue(ctx, d, readable, who, r); err != nil {
+				return err
+			}
+			r.passed(last)
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("requeue dead letters: %w; run it again to go on", err)
+	}
+	return r, nil
+}
+
+// requeue delivers letters of one sink and shard.
+func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []Letter, who Decider,
+	r *Report) error {
+	grants := make([]hongbao.Grant, len(letters))
+	for i := range letters {
+		grants[i] = *letters[i].Grant
+	}
+	find := func(g *hongbao.Grant) []*Letter {
+		var found []*Letter
+		for i := range letters {
+			if *letters[i].Grant == *g {
+				found = append(found, &letters[i])
+			}
+		}
+		return found
+	}
+	return d.Deliver(ctx, grants, delivery.Results{
+		Delivered: func(ctx context.Context, delivered []hongbao.Grant) error {
+			for i := range delivered {
+				for _, x := range find(&delivered[i]) {
+					if err := l.resolve(ctx, x, who, r); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		Refused: func(g *hongbao.Grant, err error) { // in the order of the letters: those before it are done
+			id := find(g)[0].ID
+			r.Refusals.Add(id, g, err)
+			r.passed(id)
+		},
+	})
+}
+
+// Report is what came of deciding about letters.
+type Report struct {
+	Decision string `json:"decision" doc:"requeued or dropped."`
+	DryRun   bool   `json:"dry_run" doc:"True: nothing was written."`
+	// Matched letters were picked; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
+	// ones were refused by the sink again. Gone ones were there, but another decision had ended them first.
+	Matched    int64 `json:"matched" doc:"Letters that were picked."`
+	Resolved   int64 `json:"resolved" doc:"Those that were requeued or dropped now; 0 in a dry run."`
+	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
+	Gone       int64 `json:"gone" doc:"Those that another decision ended first. A requeue has delivered them all the same."`
+	// Next is Pick.After of a call that goes on where this one ended too early; empty if it did not, or ids were given.
+	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after, to go on if this ended too early; else null."`
+	delivery.Refusals
+}
+
+// passed notes that all letters that the filter picks up to this one are decided, or were refused.
+func (r *Report) passed(id string) {
+	if r.Next != "" {
+		r.Next = answers.Text(id)
+	}
+}
+
+func newReport(what string, dryRun bool) *Report {
+	return &Report{Decision: what, DryRun: dryRun, Refusals: delivery.Refusals{Failures: []delivery.Failure{}}}
+}
+
+// Add counts another report, of another sink, into this one.
+func (r *Report) Add(o *Report) {
+	r.Matched += o.Matched
+	r.Resolved += o.Resolved
+	r.Unreadable += o.Unreadable
+	r.Gone += o.Gone
+	r.Failed += o.Failed
+	r.Failures = append(r.Failures, o.Failures...)
+}
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	if r.DryRun {
+		fmt.Fprintf(&b, "Dry run: nothing was written. %d letters would be %s.\n", r.Matched-r.Unreadable, r.Decision)
+	} else {
+		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Resolved, r.Matched, r.Decision)
+	}
+	if r.Unreadable > 0 {
+		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
+			"them.\n", r.Unreadable)
+	}
+	if r.Gone > 0 {
+		fmt.Fprintf(&b, "%d were gone: another decision ended them first; `hongbao journal` names it.", r.Gone)
+		if r.Decision == store.Requeued {
+			b.WriteString(" They were delivered all the same.")
+		}
+		b.WriteByte('\n')
+	}
+	r.Print(&b)
+	if r.Next != "" {
+		fmt.Fprintf(&b, "It ended too early. The same with --after %s goes on where it was.\n", r.Next)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

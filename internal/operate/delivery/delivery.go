@@ -1,0 +1,154 @@
+// Package delivery brings grants to a Handler until each of them is delivered or refused. Replays and requeues of dead
+// letters deliver with it.
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"golang.org/x/time/rate"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// MaxBatch bounds Options.BatchGrants.
+const MaxBatch = 20_000
+
+// Options of a delivery.
+type Options struct {
+	// Handler delivers. It must make a second delivery of a grant harmless.
+	Handler hongbao.Handler
+	// BatchGrants bounds one call of the Handler, 1 to 20,000.
+	BatchGrants int
+	// Rate bounds grants per second; 0 for no bound.
+	Rate float64
+	// Patience bounds how long a batch is repeated while the target is out of reach, 0 to 24 h.
+	Patience time.Duration
+}
+
+// Check names everything that is wrong with the options.
+func (o *Options) Check() error {
+	var errs []error
+	if o.Handler == nil {
+		errs = append(errs, errors.New("Handler is required"))
+	}
+	if o.BatchGrants < 1 || o.BatchGrants > MaxBatch {
+		errs = append(errs, fmt.Errorf("BatchGrants is %d: want 1 to %d", o.BatchGrants, MaxBatch))
+	}
+	if !(o.Rate >= 0 && o.Rate <= 1e9) {
+		errs = append(errs, fmt.Errorf("Rate is %v: want 0 to 1e9 grants per second", o.Rate))
+	}
+	if o.Patience < 0 || o.Patience > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("Patience is %s: want 0 to 24h", o.Patience))
+	}
+	return errors.Join(errs...)
+}
+
+// Deliverer brings grants to a Handler. Several goroutines may use it at once; they share its rate.
+type Deliverer struct {
+	Options
+	limiter *rate.Limiter
+}
+
+// New makes a Deliverer of options that were checked.
+func New(o Options) *Deliverer {
+	if o.Rate == 0 {
+		return &Deliverer{o, rate.NewLimiter(rate.Inf, 0)}
+	}
+	o.BatchGrants = max(1, min(o.BatchGrants, int(o.Rate))) // at most a second's grants go at once
+	return &Deliverer{o, rate.NewLimiter(rate.Limit(o.Rate), o.BatchGrants)}
+}
+
+// Results learns what became of grants.
+type Results struct {
+	// Delivered notes grants that the Handler has delivered; its error ends the delivery.
+	Delivered func(ctx context.Context, grants []hongbao.Grant) error
+	// Refused notes a grant that the Handler did not deliver, and why.
+	Refused func(g *hongbao.Grant, err error)
+}
+
+// Deliver delivers up to BatchGrants grants. It repeats what may work later for as long as the patience lasts. An error
+// says that it can't go on: the target is out of reach, or broken, or ctx has ended.
+func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Results) error {
+	pauses := retry.Backoff(50*time.Millisecond, 5*time.Second, max(d.Patience, 1))
+	for {
+		if err := d.limiter.WaitN(ctx, len(grants)); err != nil {
+			return fmt.Errorf("waiting for the rate limit: %w", err)
+		}
+		left, errs, err := d.call(ctx, grants, out)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		pause := backoff.Stop
+		if slices.ContainsFunc(errs, retry.MayHelp) {
+			pause = pauses.NextBackOff()
+		}
+		if pause == backoff.Stop {
+			return d.giveUp(ctx, left, errs, out)
+		}
+		if grants = left; !retry.Pause(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// call calls the Handler once. It gives the grants that are not delivered, with their errors.
+func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Results) (left []hongbao.Grant, errs []error,
+	err error) {
+	all := d.Handler.Handle(ctx, slices.Clone(grants))
+	if all == nil {
+		return nil, nil, out.Delivered(ctx, grants)
+	}
+	if len(all) != len(grants) {
+		return nil, nil, hongbao.Errorf(hongbao.ClassBroken,
+			"the handler gave %d errors for %d grants: nobody can tell what is delivered", len(all), len(grants))
+	}
+	var delivered []hongbao.Grant
+	for i, e := range all {
+		switch {
+		case e == nil:
+			delivered = append(delivered, grants[i])
+			continue
+		case hongbao.ClassOf(e) == hongbao.ClassBroken || errors.Is(e, store.ErrStale):
+			err = cmp.Or(err, e)
+		}
+		left, errs = append(left, grants[i]), append(errs, e)
+	}
+	if len(delivered) > 0 {
+		err = errors.Join(out.Delivered(ctx, delivered), err)
+	}
+	if err == nil && len(left) > 0 {
+		err = ctx.Err()
+	}
+	return left, errs, err
+}
+
+// giveUp refuses the grants. An outage is the target's fault, not theirs. It halves a batch that shares one error.
+func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error, out Results) error {
+	if at := slices.IndexFunc(errs, hongbao.IsOutage); at >= 0 {
+		return fmt.Errorf("the target is out of reach for longer than %s: %w", d.Patience, errs[at])
+	}
+	if len(grants) > 1 && areOne(errs) {
+		half := len(grants) / 2
+		if err := d.Deliver(ctx, grants[:half], out); err != nil {
+			return err
+		}
+		return d.Deliver(ctx, grants[half:], out)
+	}
+	for i := range grants {
+		out.Refused(&grants[i], errs[i])
+	}
+	return nil
+}
+
+// areOne tells whether all errors are one and the same value.
+func areOne(errs []error) bool {
+	return !slices.ContainsFunc(errs, func(err error) bool { return !retry.Same(err, errs[0]) })
+}

@@ -1,0 +1,163 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// An opening without the ledger raises the epoch by at least blindEpochs: the ledger may know later openings.
+const blindEpochs = 1 << 20
+
+// blindEpoch is the epoch of an opening without the ledger. It contains the time, so it differs from the epoch of an opening
+// that Redis has lost.
+func blindEpoch(epoch int64, now time.Time) int64 {
+	return epoch + blindEpochs + max(0, now.UnixMilli()-time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+}
+
+// Blind says why a frozen shard can't be opened without the ledger; nil if it can.
+func (v *Verdict) Blind() error {
+	const advice = "bring the ledger back, and run `hongbao recover` with it"
+	switch {
+	case v.Redis < 0:
+		return hongbao.Errorf(hongbao.ClassPermanent, "shard %d can't be opened without the ledger, nothing was changed: Redis "+
+			"has lost the shard, and only the ledger knows which numbers are used: %s", v.Shard, advice)
+	case v.lostEvents():
+		return hongbao.Errorf(hongbao.ClassPermanent, "shard %d can't be opened without the ledger, nothing was changed: Redis "+
+			"has lost events, and only the ledger can say of which campaigns (%s): %s", v.Shard, v, advice)
+	}
+	return nil
+}
+
+// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take nothing of the
+// shard until the ledger has it.
+func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by, why string) error {
+	if err := v.Blind(); err != nil {
+		return err
+	}
+	if err := ledger.CheckWord(by, why); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "open shard %d without the ledger: %w", v.Shard, err)
+	}
+	now := time.Now()
+	epoch := blindEpoch(v.Epoch, now)
+	list := append(slices.Clone(v.Unrecorded), store.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(), By: by, Why: why,
+		Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
+	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, &store.Reopening{
+		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks})
+	if err == nil && !opened {
+		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: look again", v.Shard)
+	}
+	return err
+}
+
+// keepOpenings brings openings without the ledger to the ledger, until ctx ends.
+func (r *Recoverer) keepOpenings(ctx context.Context) {
+	failed := map[int]bool{}
+	for {
+		for shard := range r.cfg.Store.Len() {
+			err := r.KeepOpening(ctx, shard)
+			if err != nil && ctx.Err() == nil && !failed[shard] {
+				r.cfg.Log.Warn("bringing an opening of a shard to the ledger failed, and the shard's grants wait; the worker tries "+
+					"again", zap.Int("shard", shard), zap.Error(err))
+			}
+			failed[shard] = err != nil
+		}
+		if !retry.Pause(ctx, keepEvery) {
+			return
+		}
+	}
+}
+
+// KeepOpening notes in the ledger that a person opened the shard while the ledger was down; then workers go on. If the ledger
+// knows an event or a campaign that the shard was opened without, the shard is frozen again, and a person decides.
+func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
+	k := r.cfg.Store.Shard(shard)
+	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {
+		return err
+	}
+	_, err := r.alone(ctx, shard, func(ctx context.Context) error {
+		list, text, err := k.Unrecorded(ctx)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		z, err := k.Freeze(ctx)
+		if err != nil || z.Frozen {
+			return err // its next opening notes it
+		}
+		v := &Verdict{Shard: shard, Redis: z.Seq, Seen: z.Seen, Topic: -1, Epoch: max(z.Epoch, 0), Unrecorded: list, state: z,
+			dealt: map[string]int64{}, silent: map[int]bool{}}
+		return r.keepOpening(ctx, k, v, text)
+	})
+	return err
+}
+
+// keepOpening is KeepOpening for an open shard.
+func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict, text string) error {
+	if err := r.askLedger(ctx, v); err != nil {
+		return err
+	}
+	if err := r.askCampaigns(ctx, v); err != nil {
+		return err
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	before, last := v.Unrecorded[0].Seq, v.Unrecorded[len(v.Unrecorded)-1].Epoch
+	if v.Late > 0 || len(v.Campaigns) > 0 || state.Epoch > last {
+		r.cfg.Log.Error("ALARM: a shard was opened without the ledger, and the ledger knows more than Redis had; it is frozen "+
+			"again: run `hongbao recover`", zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard),
+			zap.Int64("epoch in the ledger", state.Epoch), zap.Stringer("lost", v))
+		return k.FreezeLate(ctx, max(v.Late, before, 1))
+	}
+	if err := r.restoreControls(ctx, v.Shard); err != nil {
+		return err
+	}
+	for id, dealt := range v.dealt {
+		if err := r.cfg.Ledger.TopUpsLost(ctx, id, dealt); err != nil {
+			return err
+		}
+	}
+	if _, err := r.record(ctx, v, state.Epoch); err != nil {
+		return err
+	}
+	if err := k.Recorded(ctx, text); err != nil {
+		return err
+	}
+	r.cfg.Log.Info("the ledger knows an opening that was made without it; the shard's grants go on", zap.Int("shard", v.Shard),
+		zap.Int64("epoch", last))
+	return nil
+}
+
+// record notes openings that were made without the ledger there, unless it has them. from is the ledger's epoch of the shard;
+// the answer is that after it. An epoch that the ledger has passed already is replaced by its next one.
+func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, error) {
+	if len(v.Unrecorded) == 0 {
+		return from, nil
+	}
+	has, err := r.Accepted(ctx)
+	if err != nil {
+		return from, err
+	}
+	for i := range v.Unrecorded {
+		u := &v.Unrecorded[i]
+		if slices.ContainsFunc(has, func(a ledger.AcceptedLoss) bool { return a.Shard == v.Shard && a.Lost == u.Lost }) {
+			continue
+		}
+		epoch := max(u.Epoch, from+1)
+		word := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, By: u.By, Why: u.Why, Lost: u.Lost}
+		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, word); err != nil {
+			return from, err
+		}
+		from = epoch
+	}
+	return from, nil
+}

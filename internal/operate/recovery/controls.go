@@ -1,0 +1,117 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// keepEvery is how often a worker looks for decisions that the ledger does not have.
+const keepEvery = time.Second
+
+// keepControls brings people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. They wait in
+// Redis meanwhile, so any worker can do it, and go on where another one was killed.
+func (r *Recoverer) keepControls(ctx context.Context) {
+	failed := false
+	for {
+		err := r.KeepControls(ctx)
+		if err != nil && ctx.Err() == nil && !failed {
+			r.cfg.Log.Warn("a pause, resume or limit waits in Redis for the ledger; the worker tries again", zap.Error(err))
+		}
+		failed = err != nil
+		if !retry.Pause(ctx, keepEvery) {
+			return
+		}
+	}
+}
+
+// KeepControls brings the decisions to the ledger that only Redis has. A shard that can't be read keeps no other one's in
+// Redis.
+func (r *Recoverer) KeepControls(ctx context.Context) error {
+	unread, err := r.keepNew(ctx)
+	return errors.Join(unread, err)
+}
+
+// keepNew is KeepControls; unread is what Redis could not tell or forget, and err the ledger's error.
+func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
+	waiting, errs := r.cfg.Store.NewControls(ctx)
+	var all []stream.Control
+	for _, list := range waiting {
+		for i := range list {
+			all = append(all, list[i].Control)
+		}
+	}
+	if len(all) == 0 {
+		return errors.Join(errs...), nil
+	}
+	if err := r.cfg.Ledger.KeepControls(ctx, all...); err != nil {
+		return errors.Join(errs...), err
+	}
+	for shard, list := range waiting {
+		k := r.cfg.Store.Shard(shard)
+		for i := range list {
+			if err := k.ControlKept(ctx, &list[i]); err != nil {
+				errs = append(errs, fmt.Errorf("shard %d: %w", shard, err))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...), nil
+}
+
+// restoreControls brings back what people have decided about campaigns and sinks, for Redis may have lost that too. The
+// ledger has it: first it gets what only Redis has, from every shard that can be read. A decision that is newer on this
+// shard stays.
+func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
+	if err := r.keepOlder(ctx); err != nil {
+		return err
+	}
+	unread, err := r.keepNew(ctx)
+	if err != nil {
+		return err
+	}
+	if unread != nil {
+		r.cfg.Log.Warn("a pause, resume or limit that only another shard has can't be read; the shard opens without it",
+			zap.Int("shard", shard), zap.Error(unread))
+	}
+	controls, err := r.cfg.Ledger.Controls(ctx)
+	if err != nil {
+		return err
+	}
+	k := r.cfg.Store.Shard(shard)
+	for i := range controls {
+		restored, err := k.RestoreControl(ctx, &controls[i])
+		if err != nil {
+			return fmt.Errorf("bring the last decision about %s back from the ledger: %w", &controls[i], err)
+		}
+		if restored {
+			r.cfg.Log.Info("a decision that Redis had lost is back from the ledger", zap.Int("shard", shard),
+				zap.Stringer("about", &controls[i]), zap.String("value", controls[i].Value), zap.String("by", controls[i].By))
+		}
+	}
+	return nil
+}
+
+// keepOlder brings decisions about sinks to the ledger that an earlier build made: it wrote them to the sinks only.
+func (r *Recoverer) keepOlder(ctx context.Context) error {
+	var all []stream.Control
+	for _, sink := range r.cfg.Sinks {
+		controls, errs := r.cfg.Store.SinkControls(ctx, sink)
+		for i, c := range controls {
+			if errs[i] != nil {
+				continue // KeepControls names the shard
+			}
+			all = append(all, c.Older(sink)...)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return r.cfg.Ledger.KeepControls(ctx, all...)
+}

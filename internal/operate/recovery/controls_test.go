@@ -1,0 +1,210 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func (w *world) loader(t *testing.T) *load.Loader {
+	t.Helper()
+	s, err := load.New(w.store, load.Config{Chunk: 1000, Pause: w.ledger.CampaignPause})
+	require.NoError(t, err)
+	return s
+}
+
+// state is the state of the campaign, and who paused or resumed it last.
+func (w *world) state(t *testing.T) (state, by string) {
+	t.Helper()
+	fields, err := w.shard().CampaignFields(t.Context(), id)
+	require.NoError(t, err)
+	return fields["state"], fields["pause_by"]
+}
+
+func (w *world) waiting(t *testing.T) int64 {
+	t.Helper()
+	return w.rdb.HLen(t.Context(), w.store.Shard(0).Keys.Controls()).Val()
+}
+
+// Redis has lost a pause of a campaign, of a sink, of a campaign for a sink, and a bound: the ledger has them, and they
+// are there again when the shard opens.
+func TestPausesComeBackFromTheLedger(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	ctx, seven := t.Context(), 7
+	old := w.older(t)
+	require.NoError(t, w.store.Campaign(id).Pause(ctx, "ann", "the shop is closed"))
+	_, _, err := w.shard().PauseSink(ctx, "balance", "bob", "the bank is closed")
+	require.NoError(t, err)
+	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "cid", "slowly")
+	require.NoError(t, err)
+	_, _, err = w.shard().PauseSinkCampaign(ctx, "kafka", id, "dan", "its letters")
+	require.NoError(t, err)
+	require.EqualValues(t, 4, w.waiting(t))
+	require.NoError(t, w.rec.KeepControls(ctx))
+	require.Zero(t, w.waiting(t), "the ledger has them")
+
+	for _, files := range []string{old, ""} { // what came back is as good as the first
+		w.restart(t, files)
+		if files != "" {
+			state, _ := w.state(t)
+			require.Equal(t, store.StateOpen, state, "the fault fired")
+		}
+		w.opens(t)
+		state, by := w.state(t)
+		require.Equal(t, store.StatePaused, state)
+		require.Equal(t, "ann", by)
+		require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomePaused: 1}, outcomes(w.grab(t, w.rdb, 1)))
+		c, err := w.shard().SinkControl(ctx, "balance")
+		require.NoError(t, err)
+		require.True(t, c.Paused)
+		require.Equal(t, "bob", c.By)
+		require.Equal(t, "the bank is closed", c.Why)
+		require.WithinDuration(t, time.Now(), c.At, time.Minute)
+		c, err = w.shard().SinkControl(ctx, "kafka")
+		require.NoError(t, err)
+		require.Equal(t, 7, *c.Rate)
+		require.Equal(t, "cid", c.LimitBy)
+		require.Positive(t, c.Campaigns, "workers read the campaigns anew")
+		paused, err := w.shard().SinkCampaigns(ctx, "kafka")
+		require.NoError(t, err)
+		require.Len(t, paused, 1)
+		require.True(t, paused[0].Paused)
+		require.Equal(t, "dan", paused[0].By)
+		require.Zero(t, w.waiting(t))
+	}
+}
+
+// One person pauses and another one resumes. The ledger has only the first decision, or Redis has only the first one, on
+// its way to the ledger once more: the later one counts.
+func TestTheLaterDecisionCounts(t *testing.T) {
+	t.Parallel()
+	for _, want := range []string{store.StateOpen, store.StatePaused} {
+		for _, redisHasFirst := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, Redis has the first one %t", want, redisHasFirst), func(t *testing.T) {
+				t.Parallel()
+				first, second := store.Campaign.Pause, store.Campaign.Resume
+				if want == store.StatePaused {
+					first, second = second, first
+				}
+				w := setup(t)
+				ctx, c := t.Context(), w.store.Campaign(id)
+				require.NoError(t, first(c, ctx, "ann", "one"))
+				files := w.older(t)
+				require.NoError(t, w.rec.KeepControls(ctx))
+				require.NoError(t, second(c, ctx, "bob", "two"))
+				if redisHasFirst {
+					require.NoError(t, w.rec.KeepControls(ctx))
+				} else {
+					files = ""
+				}
+				w.restart(t, files)
+				w.opens(t)
+				state, by := w.state(t)
+				require.Equal(t, want, state)
+				require.Equal(t, "bob", by)
+				require.NoError(t, w.rec.KeepControls(ctx))
+				kept, err := w.ledger.CampaignPause(ctx, id)
+				require.NoError(t, err)
+				require.Equal(t, want, kept.Value)
+				require.Equal(t, "two", kept.Why)
+			})
+		}
+	}
+}
+
+// A sink goes on by a person's word while its shard is frozen. Redis has lost the pause by then, so nothing changes there;
+// the ledger's pause is older all the same.
+func TestResumeThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	ctx := t.Context()
+	old := w.older(t)
+	_, _, err := w.shard().PauseSink(ctx, "balance", "ann", "the bank is closed")
+	require.NoError(t, err)
+	require.NoError(t, w.rec.KeepControls(ctx))
+	w.restart(t, old)
+	changed, _, err := w.shard().ResumeSink(ctx, "balance", "bob", "it is open")
+	require.NoError(t, err)
+	require.False(t, changed, "the fault fired")
+	w.opens(t)
+	c, err := w.shard().SinkControl(ctx, "balance")
+	require.NoError(t, err)
+	require.False(t, c.Paused)
+}
+
+// downLedger keeps no decisions.
+type downLedger struct{ *ledger.Ledger }
+
+var errDown = errors.New("the ledger is down")
+
+func (downLedger) KeepControls(context.Context, ...stream.Control) error { return errDown }
+
+// A decision waits in Redis while the ledger is down, and another worker brings it there.
+func TestDecisionsWaitForTheLedger(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	ctx := t.Context()
+	require.NoError(t, w.store.Campaign(id).Pause(ctx, "ann", "the shop is closed"))
+	down := w.recoverer(func(c *recovery.Config) { c.Ledger = downLedger{w.ledger} })
+	require.ErrorIs(t, down.KeepControls(ctx), errDown)
+	require.EqualValues(t, 1, w.waiting(t))
+	w.restart(t, "")
+	w.opens(t)
+	require.Zero(t, w.waiting(t))
+
+	require.NoError(t, w.store.Campaign(id).Resume(ctx, "bob", "it is open"))
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- w.rec.Run(running, nil) }()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		kept, err := w.ledger.CampaignPause(ctx, id)
+		require.NoError(t, err)
+		return kept.Value == store.StateOpen && kept.By == "bob"
+	}, "a worker brings it to the ledger")
+	stop()
+	require.NoError(t, <-done)
+}
+
+// A campaign that Redis lost before anyone was granted anything is loaded again, and is paused as it was.
+func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 2)
+	ctx := t.Context()
+	for shard := range 2 {
+		name := w.idAt(shard)
+		w.order(t, name, time.Hour, 2)
+		w.load(t, name)
+		loader := w.loader(t)
+		require.NoError(t, w.store.Campaign(name).Pause(ctx, "ann", "a mistake"))
+		require.NoError(t, w.rec.KeepControls(ctx))
+		for i := range 2 {
+			for _, key := range w.rdb.Keys(ctx, w.store.Shard(i).Keys.Campaign(name)+"*").Val() {
+				require.NoError(t, w.rdb.Del(ctx, key).Err())
+			}
+		}
+		c, _, err := w.ledger.Campaign(ctx, name)
+		require.NoError(t, err)
+		plan, err := campaign.NewPlan(c.Spec, c.Seed)
+		require.NoError(t, err)
+		require.NoError(t, loader.Load(ctx, c.Spec, plan, c.Hash, nil))
+		for i := range 2 {
+			state, _, err := w.store.Shard(i).CampaignState(ctx, name)
+			require.NoError(t, err)
+			require.Equal(t, store.StatePaused, state)
+		}
+	}
+}

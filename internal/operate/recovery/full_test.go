@@ -1,0 +1,54 @@
+package recovery_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// full has Redis refuse whatever grows memory.
+func (w *world) full(t *testing.T) {
+	t.Helper()
+	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.True(t, store.IsOutOfMemory(w.rdb.Set(t.Context(), "x", "1", 0).Err()), "the fault fired")
+}
+
+// A Redis that is full and restarts opens again: only then workers can ack and trim what fills it.
+func TestFullRedisOpensAgain(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	w.settle(t)
+	w.restart(t, "")
+	w.full(t)
+	w.opens(t)
+	_, err := w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 10}}, nil)
+	require.NoError(t, err)
+	_, err = w.shard().TrimEvents(t.Context(), store.Trim{Limit: 100, Groups: []string{"balance"}})
+	require.NoError(t, err)
+}
+
+// So does one that has lost something, once a person has accepted that: it gets stubs of the campaigns that are gone.
+func TestFullRedisOpensAfterALoss(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	w.settle(t)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
+	w.full(t)
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
+	state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
+	require.NoError(t, err)
+	require.Equal(t, "frozen", state)
+	_, _, err = w.store.Open(t.Context(), "test")
+	require.NoError(t, err, "the mark of the prefix is back, too")
+}

@@ -1,0 +1,363 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is
+// one.
+type Books interface {
+	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
+	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
+	deadletter.Quarantine
+	RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error)
+}
+
+// Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
+type Ender struct {
+	Store *store.Store
+	Books Books
+	// Group is the ledger's consumer group.
+	Group string
+}
+
+// Ending is how a campaign stands of which Redis has lost something.
+type Ending struct {
+	Campaign string `json:"campaign"`
+	Currency string `json:"currency,omitempty"`
+	Sponsor  string `json:"sponsor"`
+	Shard    int    `json:"shard"`
+	// Redis is what Redis still has of it.
+	Redis Remains `json:"redis"`
+	// Packets and Funded are all of it, Paid and PaidAmount what the ledger has paid, Left and LeftAmount what would be
+	// refunded.
+	Packets    int64          `json:"packets"`
+	Funded     hongbao.Amount `json:"funded_amount"`
+	Paid       int64          `json:"paid"`
+	PaidAmount hongbao.Amount `json:"paid_amount"`
+	Left       int64          `json:"left"`
+	LeftAmount hongbao.Amount `json:"left_amount"`
+	// Waiting is what may still be paid: while there is any, nothing is refunded.
+	Waiting Waiting `json:"waiting"`
+	// Refund is nil while there is none.
+	Refund *payment.Refund `json:"-"`
+}
+
+// Remains are what Redis still has of a campaign. State is empty if it has nothing; Packets is 0 for a stub. Of a
+// campaign on several shards it is all together, and the state that of the first one that has lost something.
+type Remains struct {
+	State         string         `json:"state"`
+	Packets       int64          `json:"packets"`
+	Granted       int64          `json:"granted"`
+	GrantedAmount hongbao.Amount `json:"granted_amount"`
+}
+
+// Waiting are grants of a campaign that wait for the ledger, or for a person.
+type Waiting struct {
+	Stream     int64 `json:"stream"`
+	Receipts   int64 `json:"receipts"`
+	Letters    int64 `json:"dead_letters"`
+	Quarantine int64 `json:"quarantine"`
+	// Open are the campaign's other shards that are whole and not closed: they still grant.
+	Open int64 `json:"open_shards,omitempty"`
+}
+
+// Steps says what to do about each grant that waits, one sentence a kind; none if none waits.
+func (w *Waiting) Steps(campaign string) (steps []string) {
+	for _, s := range []struct {
+		n  int64
+		do string
+	}{
+		{w.Stream, "%d grants stand in the stream, and the ledger has not settled them: let `hongbao work` settle them"},
+		{w.Receipts, "%d users were told of a grant whose entry the stream has lost: `hongbao replay NAME --to balance " +
+			"--campaign " + campaign + "` pays them"},
+		{w.Letters, "%d dead letters wait: `hongbao dead list --campaign " + campaign +
+			"` shows them, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
+		{w.Open, "%d of its shards have lost nothing and are not closed: `hongbao campaign close " + campaign +
+			" --early` closes them, and fails for the others"},
+		{w.Quarantine, "%d grants wait in quarantine: `hongbao quarantine list` shows them, `hongbao quarantine resolve` " +
+			"decides"},
+	} {
+		if s.n > 0 {
+			steps = append(steps, fmt.Sprintf(s.do, s.n))
+		}
+	}
+	return steps
+}
+
+// Settled refuses a refund while grants of the campaign may still be paid.
+func (e *Ending) Settled() error {
+	steps := e.Waiting.Steps(e.Campaign)
+	if len(steps) == 0 {
+		return nil
+	}
+	return hongbao.Errorf(hongbao.ClassTransient, "refund campaign %s: %w; nothing was moved: %s", e.Campaign,
+		payment.ErrSettling, strings.Join(steps, "; "))
+}
+
+// Standing tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
+// refund are its end.
+func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
+	s, err := e.standing(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &s.Ending, nil
+}
+
+// standing is an Ending, and the campaign's shards one by one.
+type standing struct {
+	Ending
+	places []place
+}
+
+func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
+	c, found, err := e.Books.Campaign(ctx, id)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
+	}
+	if err != nil {
+		return nil, err
+	}
+	places := e.Store.Places(id, c.Spec.Places())
+	out := &standing{Ending: Ending{
+		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: places[0].Index(), Packets: c.Packets,
+		Funded: c.Funded,
+		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
+	}}
+	for _, k := range places {
+		p, err := e.placeOf(ctx, k, id)
+		if err != nil {
+			return nil, err
+		}
+		out.places = append(out.places, p)
+	}
+	out.sum()
+	refund, found, err := e.Books.RefundOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		out.Refund = &refund
+	}
+	if err := out.lost(); err != nil || found {
+		return out, err
+	}
+	return out, e.waiting(ctx, out)
+}
+
+// place is what Redis still has of a campaign on one of its shards.
+type place struct {
+	*store.Shard
+	Remains
+	loaded       int64 // packets that it got, and their sum
+	loadedAmount hongbao.Amount
+}
+
+func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place, err error) {
+	p.Shard = k
+	if _, err := p.OpenHead(ctx); errors.Is(err, store.ErrFrozen) {
+		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
+			k.Index(), err)
+	} else if err != nil {
+		return p, err
+	}
+	err = p.read(ctx, id)
+	return p, err
+}
+
+// gone tells that Redis has lost something of the campaign here, or may have.
+func (p *place) gone() bool { return p.State == store.StateFrozen || p.State == "" }
+
+// sum tells of all places in one: the state is that of the first one that has lost something.
+func (e *standing) sum() {
+	e.Redis = e.places[0].Remains
+	for _, p := range e.places[1:] {
+		e.Redis.Packets = max(e.Redis.Packets, p.Packets)
+		e.Redis.Granted += p.Granted
+		e.Redis.GrantedAmount += p.GrantedAmount
+	}
+	if i := slices.IndexFunc(e.places, func(p place) bool { return p.gone() }); i >= 0 {
+		e.Redis.State = e.places[i].State
+	}
+}
+
+// Next is the command that ends the campaign; "" if it is at its end. digest names what the person was shown.
+func (e *Ending) Next(digest string) string {
+	amount := e.LeftAmount
+	switch {
+	case e.Refund != nil && e.Redis.State != store.StateFrozen && e.Redis.State != store.StateClosed:
+		return ""
+	case e.Refund != nil:
+		amount = e.Refund.Amount
+	}
+	if digest != "" {
+		digest = " --expect " + digest
+	}
+	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d%s --by NAME --why TEXT", e.Campaign, amount, digest)
+}
+
+// read reads what Redis still has. Of a place that has lost something only the state is relied upon.
+func (p *place) read(ctx context.Context, id string) error {
+	fields, err := p.CampaignFields(ctx, id)
+	if err != nil {
+		return err
+	}
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(fields[name], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	p.Remains = Remains{fields["state"], number("packets"), number("granted"), hongbao.Amount(number("granted_amount"))}
+	p.loaded, p.loadedAmount = number("loaded"), hongbao.Amount(number("loaded_amount"))
+	return nil
+}
+
+// nowhere tells that Redis has nothing of it on any shard.
+func (e *standing) nowhere() bool {
+	return !slices.ContainsFunc(e.places, func(p place) bool { return p.State != "" })
+}
+
+// lost refuses a campaign of which Redis has lost nothing.
+func (e *standing) lost() error {
+	switch {
+	case e.Refund != nil && e.Refund.By != "": // it had, and perhaps not every shard has noted the end
+		return nil
+	case e.Redis.State == store.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
+		e.Redis.State == store.StateRefunded && e.Refund != nil:
+		return nil
+	case e.Redis.State == "":
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` brings it there, "+
+				"then `hongbao campaign close %s` ends it", e.Campaign, e.Campaign, e.Campaign)
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent,
+		"campaign %s is %s in Redis, and nothing says that Redis has lost any of it: `hongbao campaign close %s` and "+
+			"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
+}
+
+// waiting finds what may still be paid.
+func (e *Ender) waiting(ctx context.Context, out *standing) error {
+	places := make([]*store.Shard, len(out.places))
+	for i, p := range out.places {
+		if err := e.waitingOn(ctx, &p, out); err != nil {
+			return err
+		}
+		places[i] = p.Shard
+	}
+	u, err := deadletter.New(e.Store).Undecided(ctx, e.Group, out.Campaign, places, e.Books)
+	out.Waiting.Letters, out.Waiting.Quarantine = u.Letters, u.Quarantine
+	return err
+}
+
+// waitingOn is waiting on one shard.
+func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
+	w, err := p.Waiting(ctx, e.Group, out.Campaign)
+	if err != nil {
+		return err
+	}
+	out.Waiting.Stream += w.Stream
+	out.Waiting.Receipts += w.Receipts
+	if !p.gone() && p.State != store.StateClosed {
+		out.Waiting.Open++
+	}
+	return nil
+}
+
+// closes gives the shard and the seq of each place's close; a place that has lost something has no seq.
+func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
+	list := make([]payment.Close, len(e.places))
+	for j, p := range e.places {
+		list[j].Shard = p.Keys.Index()
+		if p.gone() || e.Refund != nil { // a repeat gives the closes that it is based on
+			continue
+		}
+		c, err := p.CloseOf(ctx, e.Campaign)
+		if err != nil {
+			return nil, err
+		}
+		list[j].Seq = c.Seq
+	}
+	return list, nil
+}
+
+// note has each shard answer ended: a shard that has lost something by the ledger's numbers, the others by their closes.
+func (e *standing) note(ctx context.Context, r *payment.Refund) error {
+	lost := e.rest(r)
+	var errs []error
+	for _, p := range e.places {
+		if !p.gone() {
+			if _, err := p.Refunded(ctx, e.Campaign); err != nil && !errors.Is(err, store.ErrNotInRedis) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		errs = append(errs, p.EndLost(ctx, &lost))
+		// The first place that has lost something tells of all of them.
+		lost = store.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
+	}
+	return errors.Join(errs...)
+}
+
+// rest is the ledger's count of the campaign without the shards that are whole.
+func (e *standing) rest(r *payment.Refund) store.LostCampaign {
+	out := store.LostCampaign{
+		ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Loaded: e.Packets, LoadedAmount: e.Funded,
+		Granted: e.Packets - r.Packets, GrantedAmount: e.Funded - r.Amount,
+	}
+	for _, p := range e.places {
+		if !p.gone() {
+			out.Loaded, out.LoadedAmount = out.Loaded-p.loaded, out.LoadedAmount-p.loadedAmount
+			out.Granted, out.GrantedAmount = out.Granted-p.Granted, out.GrantedAmount-p.GrantedAmount
+		}
+	}
+	// Below 0 if a grant of a whole shard is not paid, by a person's word.
+	out.Loaded, out.LoadedAmount = max(out.Loaded, 0), max(out.LoadedAmount, 0)
+	out.Granted, out.GrantedAmount = max(out.Granted, 0), max(out.GrantedAmount, 0)
+	return out
+}
+
+// Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly
+// that sum. Killed at any point, and run again, it goes on; it refunds once.
+func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
+	at, err := e.standing(ctx, o.Campaign)
+	if err != nil {
+		return payment.Refund{}, err
+	}
+	if err := at.Settled(); err != nil {
+		return payment.Refund{}, err
+	}
+	if o.Closes, err = at.closes(ctx); err != nil {
+		return payment.Refund{}, err
+	}
+	r, err := e.Books.RefundLost(ctx, o)
+	if err != nil {
+		return r, err
+	}
+	if r.Amount != o.Amount {
+		return r, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s was refunded before: %d minor units, not %d",
+			o.Campaign, r.Amount, o.Amount)
+	}
+	if at.Redis.State == "" && r.By == "" {
+		return r, nil // it was closed, refunded, and has left Redis as it should
+	}
+	err = at.note(ctx, &r)
+	if err != nil {
+		return r, fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
+			o.Campaign, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,311 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+)
+
+func (w *world) ender() *recovery.Ender {
+	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance"}
+}
+
+// lost is a person's word; each packet of the campaign is worth 10.
+func lost(amount hongbao.Amount) ledger.LostRefund {
+	return ledger.LostRefund{Campaign: id, Amount: amount, By: "ann", Why: "no file is left"}
+}
+
+// accepts waits for the alarm, and accepts what was lost.
+func (w *world) accepts(t *testing.T) {
+	t.Helper()
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "no file is left"))
+}
+
+// finish has the ledger's group finish everything, as a worker does that has settled it.
+func (w *world) finish(t *testing.T) {
+	t.Helper()
+	_, err := w.shard().CreateGroup(t.Context(), "balance")
+	require.NoError(t, err)
+	raw, err := w.shard().ReadNew(t.Context(), "balance", "w", 1000, 0)
+	require.NoError(t, err)
+	for i := range raw {
+		e, err := stream.ParseEntry(0, raw[i].ID, raw[i].Values)
+		require.NoError(t, err)
+		_, err = w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: e.Seq, Last: e.Last()}}, []string{e.ID})
+		require.NoError(t, err)
+	}
+}
+
+func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
+	t.Helper()
+	c, _, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, ledger.StateRefunded, c.State)
+	require.Equal(t, left, c.Refunded)
+	require.Equal(t, hongbao.Amount(10_000)-left, c.Granted)
+	differences, err := w.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeEnded: 2}, outcomes(w.grab(t, w.rdb, 2)))
+}
+
+// Redis lost everything: the campaign is ended from the ledger, with the exact sum, and leaves Redis like others.
+func TestLostCampaignEnds(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	w.settle(t)
+	for _, act := range []func() error{
+		func() error { _, err := w.ender().Standing(t.Context(), id); return err },
+		func() error { _, err := w.ender().Refund(t.Context(), lost(9_000)); return err },
+	} {
+		require.ErrorContains(t, act(), "nothing says that Redis has lost any of it", "it is healthy")
+	}
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	_, err := w.ender().Refund(t.Context(), lost(9_000))
+	require.ErrorIs(t, err, store.ErrFrozen)
+	require.ErrorContains(t, err, "`hongbao recover`")
+	w.accepts(t)
+
+	at, err := w.ender().Standing(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, &recovery.Ending{
+		Campaign: id, Currency: "CNY", Sponsor: "acme", Redis: recovery.Remains{State: "frozen"}, Packets: 1000,
+		Funded: 10_000,
+		Paid:   100, PaidAmount: 1_000, Left: 900, LeftAmount: 9_000,
+	}, at)
+	_, err = w.ender().Refund(t.Context(), lost(8_999))
+	require.ErrorContains(t, err, "the amount is 9000 minor units, not 8999")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
+		"nothing has changed")
+
+	var first payment.Refund
+	for range 2 {
+		r, err := w.ender().Refund(t.Context(), lost(9_000))
+		require.NoError(t, err)
+		require.Equal(t, []any{hongbao.Amount(9_000), int64(900), "ann"}, []any{r.Amount, r.Packets, r.By})
+		if first.Campaign != "" {
+			require.Equal(t, first, r)
+		}
+		first = r
+		w.refundedOnce(t, 9_000)
+	}
+	_, err = w.ender().Refund(t.Context(), lost(8_999))
+	require.ErrorContains(t, err, "was refunded before")
+	due, err := w.shard().DueToRetire(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{id}, due)
+	left, err := w.shard().PurgeCampaign(t.Context(), id, 0)
+	require.NoError(t, err)
+	require.Zero(t, left)
+	at, err = w.ender().Standing(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next("")})
+}
+
+// A campaign of which Redis lost the end only: what Redis still knows and the ledger has not settled is settled first.
+func TestRolledBackCampaignEnds(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	answers := w.grab(t, w.rdb, 100)
+	old := w.older(t)
+	w.grab(t, w.rdb, 50)
+	w.restart(t, old)
+	w.accepts(t)
+	at, err := w.ender().Standing(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, recovery.Remains{State: "frozen", Packets: 1000, Granted: 100, GrantedAmount: 1_000}, at.Redis)
+	require.Equal(t, recovery.Waiting{Stream: 100}, at.Waiting)
+	_, err = w.ender().Refund(t.Context(), lost(10_000))
+	require.ErrorIs(t, err, payment.ErrSettling)
+	require.ErrorContains(t, err, "100 grants stand in the stream")
+
+	require.NoError(t, w.rdb.XDel(t.Context(), w.store.Shard(0).Keys.Events(), firstEntry(t, w)).Err())
+	at, err = w.ender().Standing(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "who was told is not forgotten with the entry")
+	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
+	w.pay(t, answers)
+	_, err = w.ender().Refund(t.Context(), lost(9_000))
+	require.NoError(t, err)
+	w.refundedOnce(t, 9_000)
+	repeat := w.again(t, "u1")
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, repeat.Outcome, "who was told is told again")
+}
+
+// firstEntry is the id of the stream's first entry.
+func firstEntry(t *testing.T, w *world) string {
+	t.Helper()
+	rows, err := w.rdb.XRangeN(t.Context(), w.store.Shard(0).Keys.Events(), "-", "+", 1).Result()
+	require.NoError(t, err)
+	return rows[0].ID
+}
+
+// pay settles what users were told, and has the ledger's group finish it.
+func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
+	t.Helper()
+	settler := w.settler(t)
+	grants := make([]hongbao.Grant, len(answers))
+	for i := range answers {
+		r := &answers[i].Receipts[0]
+		grants[i] = hongbao.Grant{Campaign: id, User: fmt.Sprintf("u%d", i+1), Packet: r.Packet, Amount: r.Amount,
+			Shard: r.Shard, Seq: r.Seq, Epoch: 1,
+			RequestID: r.RequestID, Time: r.Time}
+	}
+	require.Nil(t, settler.Handle(t.Context(), grants))
+	_, err := w.shard().Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: int64(len(grants))}}, nil)
+	require.NoError(t, err)
+}
+
+// again has a user of before grab once more, without his request id.
+func (w *world) again(t *testing.T, user string) hongbao.Answer {
+	t.Helper()
+	answers, err := w.shard().Grab(t.Context(),
+		&store.GrabCall{Campaign: id, MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: id, User: user}}}, nil)
+	require.NoError(t, err)
+	return answers[0]
+}
+
+// Dead letters and grants in quarantine are decided first.
+func TestLostCampaignWaitsForDecisions(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 1)
+	w.settle(t)
+	old := w.older(t)
+	w.grab(t, w.rdb, 2)
+	w.settle(t)
+	w.restart(t, old)
+	w.accepts(t)
+	w.finish(t)
+
+	stolen := hongbao.Grant{Campaign: id, Packet: 1, User: "mallory", Amount: 10, Seq: 1, Time: time.Now()}
+	require.Nil(t, w.settler(t).Handle(t.Context(), []hongbao.Grant{stolen}))
+	letter := w.store.Shard(0).Keys.Dead("balance")
+	require.NoError(t, w.rdb.XAdd(t.Context(),
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.1", "grant " + id + " 2"}}).Err())
+	require.NoError(t, w.rdb.XAdd(t.Context(),
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.1", "grant snow 3"}}).Err())
+	at, err := w.ender().Standing(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, recovery.Waiting{Letters: 1, Quarantine: 1}, at.Waiting)
+	_, err = w.ender().Refund(t.Context(), lost(9_970))
+	require.ErrorContains(t, err, "`hongbao dead drop`")
+	require.ErrorContains(t, err, "`hongbao quarantine resolve`")
+	require.NoError(t, w.rdb.Del(t.Context(), letter).Err())
+	list, err := w.ledger.Quarantine(t.Context(), 0, 10)
+	require.NoError(t, err)
+	_, err = w.ledger.Decide(t.Context(), ledger.Decision{ID: list[0].ID, By: "ann", Why: "forged"}, nil)
+	require.NoError(t, err)
+	_, err = w.ender().Refund(t.Context(), lost(9_970))
+	require.NoError(t, err)
+	w.refundedOnce(t, 9_970)
+}
+
+// killedBooks end the process once the ledger has refunded.
+type killedBooks struct {
+	*ledger.Ledger
+	refunds int
+}
+
+var errKilled = errors.New("killed")
+
+func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
+	_, err := b.Ledger.RefundLost(ctx, o)
+	b.refunds++
+	return payment.Refund{}, errors.Join(err, errKilled)
+}
+
+// Killed between the ledger and Redis, and then run by ten at once: one refund, and the campaign is at its end.
+func TestLostCampaignKilledAndTogether(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(t *testing.T, w *world){
+		"a stub": func(t *testing.T, w *world) {
+			require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+			w.accepts(t)
+		},
+		"nothing is left": func(t *testing.T, w *world) { // somebody deleted it
+			k := w.store.Shard(0)
+			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Sums(id, 1), k.Keys.Receipts(id)).Err())
+			w.finish(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.grab(t, w.rdb, 100)
+			w.settle(t)
+			prepare(t, w)
+			books := &killedBooks{Ledger: w.ledger}
+			killed := w.ender()
+			killed.Books = books
+			_, err := killed.Refund(t.Context(), lost(9_000))
+			require.ErrorIs(t, err, errKilled)
+			require.Equal(t, 1, books.refunds, "the fault fired")
+			at, err := w.ender().Standing(t.Context(), id)
+			require.NoError(t, err)
+			require.NotNil(t, at.Refund)
+
+			var group errgroup.Group
+			got := make([]payment.Refund, 10)
+			for i := range got {
+				group.Go(func() error {
+					var err error
+					got[i], err = w.ender().Refund(t.Context(), lost(9_000))
+					return err
+				})
+			}
+			require.NoError(t, group.Wait())
+			for _, r := range got {
+				require.Equal(t, *at.Refund, r)
+			}
+			w.refundedOnce(t, 9_000)
+		})
+	}
+}
+
+// What can't be done any more names the command that ends the campaign.
+func TestFrozenCampaignNamesItsEnd(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	w.settle(t)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	w.accepts(t)
+	loader, err := load.New(w.store, load.Config{Chunk: 1000})
+	require.NoError(t, err)
+	c, _, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	plan, err := campaign.NewPlan(c.Spec, c.Seed)
+	require.NoError(t, err)
+	for name, act := range map[string]func() error{
+		"resume": func() error { return w.store.Campaign(id).Resume(t.Context(), "ann", "test") },
+		"pause":  func() error { return w.store.Campaign(id).Pause(t.Context(), "ann", "test") },
+		"load":   func() error { return loader.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
+		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
+		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },
+	} {
+		err := act()
+		require.ErrorIs(t, err, store.ErrLost, name)
+		require.ErrorContains(t, err, "`hongbao campaign refund-lost rain`", name)
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), name)
+	}
+}

@@ -1,0 +1,112 @@
+package recovery_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Redis lost the second of a campaign's two shards: the campaign is frozen there and goes on at its home. It is ended
+// from the ledger once its home is closed.
+func TestLostPlace(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 4)
+	wide := w.idAt(2)
+	w.fundOver(t, wide, 0, 2)
+	places := w.store.Places(wide, 2)
+	require.Equal(t, w.store.Shard(0), places[1])
+	w.grantOn(t, wide, places)
+	w.loses(t, places[1])
+	w.accepts(t)
+	states := func() []string { return w.states(t, wide, places) }
+	require.Equal(t, []string{"open", "frozen"}, states())
+
+	at, err := w.ender().Standing(t.Context(), wide)
+	require.NoError(t, err)
+	require.Equal(t, "frozen", at.Redis.State)
+	require.EqualValues(t, 1, at.Waiting.Open)
+	word := lost(9_800)
+	word.Campaign = wide
+	_, err = w.ender().Refund(t.Context(), word)
+	require.ErrorIs(t, err, payment.ErrSettling)
+	require.ErrorContains(t, err, "`hongbao campaign close "+wide+" --early`")
+	closed, err := places[0].Close(t.Context(), wide, true, 0)
+	require.NoError(t, err)
+
+	half := w.ender()
+	client := redis.NewClient(w.rdb.Options())
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client.AddHook(away(places[0].Keys.Refunded()))
+	half.Store = w.store.Over(client)
+	_, err = half.Refund(t.Context(), word)
+	require.ErrorContains(t, err, "run it again")
+	require.Equal(t, []string{"closed", "refunded"}, states(), "the fault fired")
+	at, err = w.ender().Standing(t.Context(), wide)
+	require.NoError(t, err)
+	require.Contains(t, at.Next(""), "hongbao campaign refund-lost "+wide+" --amount 9800")
+	for range 2 {
+		r, err := w.ender().Refund(t.Context(), word)
+		require.NoError(t, err)
+		require.Equal(t, []payment.Close{{Shard: 2, Seq: closed.Seq}, {Shard: 0}}, r.Closes)
+		require.Equal(t, []string{"refunded", "refunded"}, states())
+	}
+	at, err = w.ender().Standing(t.Context(), wide)
+	require.NoError(t, err)
+	require.Empty(t, at.Next(""))
+	st, _, err := w.store.Campaign(wide).Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int64{1000, 1000, 20, 200, 980, 9_800}, []int64{st.Packets, st.Loaded, st.Granted,
+		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the shards together tell what the ledger does")
+	left, err := w.store.Left(t.Context(), []string{wide})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{wide: 980}, left)
+	differences, err := w.ledger.CheckConservation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+// grantOn has ten packets granted and settled on each place of a campaign.
+func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
+	t.Helper()
+	settler := w.settler(t)
+	for _, k := range places {
+		shard := k
+		_, err := shard.CreateGroup(t.Context(), "balance")
+		require.NoError(t, err)
+		for i := range 10 {
+			_, err := shard.Grab(t.Context(), &store.GrabCall{Campaign: id, MaxBacklog: 1e6,
+				Grabs: []*hongbao.Grab{{Campaign: id, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
+			require.NoError(t, err)
+		}
+		entries, err := shard.Entries(t.Context(), "-", "+")
+		require.NoError(t, err)
+		for _, e := range entries {
+			require.Nil(t, settler.Handle(t.Context(), e.Grants))
+		}
+		raw, err := shard.ReadNew(t.Context(), "balance", "w", 1000, 0)
+		require.NoError(t, err)
+		for i := range raw {
+			events := []stream.SeqRange{{First: entries[i].Seq, Last: entries[i].Last()}}
+			_, err = shard.Ack(t.Context(), "balance", events, []string{raw[i].ID})
+			require.NoError(t, err)
+		}
+	}
+}
+
+// states are those of a campaign on its places.
+func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []string) {
+	t.Helper()
+	for _, k := range places {
+		m, err := k.CampaignFields(t.Context(), id)
+		require.NoError(t, err)
+		list = append(list, m["state"])
+	}
+	return list
+}

@@ -1,0 +1,344 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Ledger is what the ledger tells of shards, and keeps of them. *ledger.Ledger is one.
+type Ledger interface {
+	Deployment(ctx context.Context) (ledger.Deployment, error)
+	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
+	SetShard(ctx context.Context, shard int, from int64, to ledger.ShardState) error
+	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
+	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
+	HighestSeq(ctx context.Context, shard int) (int64, error)
+	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error)
+	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
+	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
+	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
+	KeepControls(ctx context.Context, list ...stream.Control) error
+	Controls(ctx context.Context) ([]stream.Control, error)
+}
+
+// Topic is what the topic tells of a shard. *publish.Log is one.
+type Topic interface {
+	// HighestSeq is the highest event of the shard that was sent since a time, 0 if none was.
+	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
+}
+
+// Config of a Recoverer.
+type Config struct {
+	Store *store.Store
+	// Ledger is nil if a person has left it out. Then only Accept opens a shard.
+	Ledger Ledger
+	// Topic is nil if the deployment has none.
+	Topic Topic
+	// Sinks are those of the deployment: their claims get new fences, and their pauses and bounds are kept.
+	Sinks []string
+	Log   *zap.Logger
+	// Check refuses a server whose settings may lose what it grants: no shard opens there. nil refuses none.
+	Check func(*store.Server) error
+	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five
+	// seconds.
+	Gather time.Duration
+	// Lease is how long a shard is kept for a recoverer that died. 0 for a minute.
+	Lease time.Duration
+}
+
+// Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
+type Recoverer struct {
+	cfg     Config
+	alarmed map[int]string // what was lost, as the last alarm says
+	next    map[int]time.Time
+}
+
+// New makes a Recoverer.
+func New(cfg Config) *Recoverer {
+	if cfg.Gather == 0 {
+		cfg.Gather = 5 * time.Second
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = time.Minute
+	}
+	return &Recoverer{cfg: cfg, alarmed: map[int]string{}, next: map[int]time.Time{}}
+}
+
+// Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and brings people's
+// decisions about campaigns and sinks to the ledger.
+func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
+	var others sync.WaitGroup // by themselves: a server that hangs keeps no shard of another one frozen
+	others.Go(func() { r.repairAll(ctx) })
+	others.Go(func() { r.keepControls(ctx) })
+	others.Go(func() { r.keepOpenings(ctx) })
+	defer others.Wait()
+	for {
+		select {
+		case shard := <-frozen:
+			if err := r.Tend(ctx, shard); err != nil && ctx.Err() == nil {
+				r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// lostPause is how long a shard that has lost something is left alone: a person has to come.
+const lostPause = 10 * time.Second
+
+// Tend opens a shard that is frozen and has lost nothing. It raises the alarm for one that has.
+func (r *Recoverer) Tend(ctx context.Context, shard int) error {
+	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)
+	if err != nil || !z.Frozen {
+		return err
+	}
+	if z.Since < r.cfg.Gather && z.Seq >= 0 || time.Now().Before(r.next[shard]) {
+		return nil
+	}
+	if first, err := r.accepting(ctx, shard); err != nil || first {
+		return err
+	}
+	began := time.Now()
+	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
+		v := &Verdict{Shard: shard}
+		if err := r.checkServer(ctx, v); err != nil {
+			return err
+		}
+		if v.Refused == "" { // else the ledger and the topic need not be asked
+			if v, err = r.verdict(ctx, shard); err != nil || !v.Frozen {
+				return err
+			}
+		}
+		if v.Refused != "" {
+			r.next[shard] = time.Now().Add(settingsPause)
+			r.alarmSettings(v)
+			return nil
+		}
+		if v.Lost() {
+			r.next[shard] = time.Now().Add(lostPause + time.Since(began)) // so that Accept finds a time between two looks
+			r.alarm(v)
+			return nil
+		}
+		if err := r.open(ctx, v, nil); err != nil {
+			return err
+		}
+		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", zap.Int("shard", shard),
+			zap.Int64("epoch", v.Epoch+1),
+			zap.Int64("seq", v.Redis), zap.Duration("frozen for", v.For))
+		return nil
+	})
+	return err
+}
+
+// settingsPause is how long it takes until the settings of a server that was refused are looked at again.
+const settingsPause = time.Second
+
+// alarmSettings says why a shard stays frozen though nothing may be lost, once until that changes.
+func (r *Recoverer) alarmSettings(v *Verdict) {
+	if r.alarmed[v.Shard] == v.Refused {
+		return
+	}
+	r.alarmed[v.Shard] = v.Refused
+	r.cfg.Log.Error("ALARM: a shard stays frozen because of the settings of its Redis; it opens once they are right",
+		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
+}
+
+// alarm says what was lost, once until that changes.
+func (r *Recoverer) alarm(v *Verdict) {
+	what := v.String()
+	if r.alarmed[v.Shard] == what {
+		return
+	}
+	r.alarmed[v.Shard] = what
+	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its "+
+		"files, and run `hongbao recover`",
+		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
+}
+
+// String says what is known of the shard, in one line.
+func (v *Verdict) String() string {
+	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
+	if v.Redis < 0 {
+		redis = "Redis has lost the shard"
+	}
+	topic := fmt.Sprintf("the topic knows event %d", v.Topic)
+	if v.Topic < 0 {
+		topic = "nobody asked the topic"
+	}
+	ledger := fmt.Sprintf("the ledger knows event %d", v.Ledger)
+	if v.Ledger < 0 && v.Frozen {
+		ledger = "nobody asked the ledger"
+	}
+	ids := make([]string, len(v.Campaigns))
+	for i, c := range v.Campaigns {
+		ids[i] = c.Campaign
+	}
+	in := ""
+	if len(ids) > 0 {
+		in = "; campaigns in doubt: " + strings.Join(ids, ", ")
+	}
+	late := ""
+	if v.Late > 0 {
+		late = fmt.Sprintf("; the shard was opened without event %d, which was seen before", v.Late)
+	}
+	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s", redis, ledger, topic, v.Seen, late, in)
+}
+
+// alone runs fn, unless another worker is at this shard: then it returns false. fn's context ends if the lease is lost.
+func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
+	return r.under(ctx, "recover", shard, fn)
+}
+
+// under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if the
+// lease is lost.
+func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
+	locks, err := r.cfg.Store.Locks(store.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
+	if err != nil {
+		return false, err
+	}
+	return locks.Try(ctx, r.cfg.Store.Shard(shard), name, fn)
+}
+
+// acceptLock is the lock of Accept. Workers do not begin to look at the shard while a person has it: with many workers and
+// a ledger that hangs, one of them would always be at the shard.
+const acceptLock = "accept"
+
+// accepting reports whether a person's Accept waits for the shard, or works on it.
+func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
+	n, err := r.cfg.Store.Redis().Exists(ctx, r.cfg.Store.Shard(shard).Keys.Lock(acceptLock)).Result()
+	return n > 0, store.Classify(err)
+}
+
+// Verdicts tells how every shard stands.
+func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
+	out := make([]*Verdict, r.cfg.Store.Len())
+	for shard := range out {
+		v, err := r.verdict(ctx, shard)
+		if err != nil {
+			return nil, fmt.Errorf("shard %d: %w", shard, err)
+		}
+		out[shard] = v
+	}
+	return out, nil
+}
+
+// acceptMargin is how long Accept waits beyond the lease for a worker that looks at the shard: it may have died.
+const acceptMargin = 10 * time.Second
+
+// Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
+// lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
+// worker that looks at the shard, and no other worker begins to look meanwhile.
+func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
+		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
+	defer cancel()
+	poll := func(fn func() (bool, error)) error { return retry.Poll(waiting, 100*time.Millisecond, fn) }
+	return poll(func() (bool, error) {
+		return r.under(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
+			return poll(func() (bool, error) {
+				return r.alone(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by, why) })
+			})
+		})
+	})
+}
+
+// accept is Accept for the one who is alone at the shard.
+func (r *Recoverer) accept(ctx context.Context, v *Verdict, by, why string) error {
+	now, err := r.verdict(ctx, v.Shard)
+	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
+		retry.Pause(ctx, r.cfg.Gather-now.For)
+		now, err = r.verdict(ctx, v.Shard)
+	}
+	if err != nil {
+		return err
+	}
+	if !now.Frozen || now.String() != v.String() {
+		return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+	}
+	if now.Refused != "" {
+		return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
+	}
+	if r.cfg.Ledger == nil {
+		return r.openBlind(ctx, now, by, why)
+	}
+	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
+}
+
+// maxAccepted is how many losses Accepted lists.
+const maxAccepted = 100
+
+// Accepted lists the last losses that persons have accepted, the newest first. There are none without the ledger.
+func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error) {
+	if r.cfg.Ledger == nil {
+		return nil, nil
+	}
+	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
+}
+
+// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again. word
+// is nil if nothing was lost.
+func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
+	has, err := r.cfg.Ledger.Deployment(ctx)
+	if err != nil {
+		return err
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	if state.Epoch, err = r.record(ctx, v, state.Epoch); err != nil {
+		return err
+	}
+	epoch := max(v.Epoch, state.Epoch) + 1
+	if word == nil {
+		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, ledger.ShardState{Epoch: epoch, Token: v.state.Token})
+	} else {
+		word.Epoch = epoch
+		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *word)
+	}
+	if err != nil {
+		return err
+	}
+	k := r.cfg.Store.Shard(v.Shard)
+	mark := store.Mark{Deployment: has.ID, Founding: has.Founding}
+	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost that too
+		if !hongbao.IsOutage(err) || ctx.Err() != nil {
+			return err
+		}
+		// It lies on one node, whose own shards open after this one and put it again.
+		r.cfg.Log.Warn("the mark of the key prefix can't be written while its node is away; the shard opens without",
+			zap.Int("shard", v.Shard), zap.Error(err))
+	}
+	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
+		return err
+	}
+	for id, dealt := range v.dealt { // before anybody grabs: a worker deals again what Redis may have lost
+		if err := r.cfg.Ledger.TopUpsLost(ctx, id, dealt); err != nil {
+			return err
+		}
+	}
+	again := &store.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
+		Accepted: word != nil,
+		Sinks:    r.cfg.Sinks, Places: map[string]int{}}
+	for _, c := range v.Campaigns {
+		again.Campaigns = append(again.Campaigns, c.Campaign)
+		again.Places[c.Campaign] = c.places
+	}
+	opened, err := k.Reopen(ctx, again)
+	if err == nil && !opened {
+		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed under way; it is tried again", v.Shard)
+	}
+	return err
+}

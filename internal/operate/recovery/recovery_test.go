@@ -1,0 +1,338 @@
+package recovery_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A Redis that was killed and has lost nothing is open again without a person; grabs are undecided meanwhile, and no
+// seq comes twice.
+func TestRestartWithoutLoss(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 100}, outcomes(w.grab(t, w.rdb, 100)))
+	w.settle(t)
+	w.topic.highest = 100
+	w.restart(t, "")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)), "the fault fired")
+	w.opens(t)
+	answers := w.grab(t, w.rdb, 10)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(answers))
+	require.EqualValues(t, store.ChunkEvents, answers[0].Receipts[0].Seq)
+	head, err := w.shard().Head(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, head.Epoch)
+	state, err := w.ledger.Shard(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, state.Epoch)
+	skipped, err := w.shard().Skipped(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []stream.SeqRange{{First: 101, Last: store.ChunkEvents - 1}}, skipped)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	require.Equal(t, stream.EntryEpoch, entries[1].Kind)
+	require.EqualValues(t, store.ChunkEvents-1, entries[1].Last())
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+	w.settle(t)
+	highest, err := w.ledger.HighestSeq(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, store.ChunkEvents+9, highest)
+}
+
+// A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the
+// topic, or a caller.
+func TestRestartFromAnOlderFile(t *testing.T) {
+	t.Parallel()
+	for name, knows := range map[string]func(t *testing.T, w *world){
+		"the ledger knows": func(t *testing.T, w *world) { w.settle(t) },
+		"the topic knows":  func(_ *testing.T, w *world) { w.topic.highest = 150 },
+		"a caller knows":   func(*testing.T, *world) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			fresh := w.server.Client(t) // a process that knows nothing
+			w.grab(t, w.rdb, 100)
+			old := w.older(t)
+			grabs := w.rdb
+			if name != "a caller knows" {
+				grabs = fresh
+			}
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 50}, outcomes(w.grab(t, grabs, 50)))
+			knows(t, w)
+			w.restart(t, old)
+			w.staysFrozen(t)
+			verdicts, err := w.rec.Verdicts(t.Context())
+			require.NoError(t, err)
+			v := verdicts[0]
+			require.True(t, v.Lost())
+			require.EqualValues(t, 100, v.Redis)
+			require.EqualValues(t, 150, v.Known())
+			require.Len(t, v.Campaigns, 1)
+			require.False(t, v.Campaigns[0].Missing)
+
+			require.NoError(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"))
+			head, err := w.shard().OpenHead(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
+			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
+				"the campaign stays frozen")
+			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), "ann", "test"), store.ErrLost)
+			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
+		})
+	}
+}
+
+// A Redis that lost everything answers frozen, is not founded anew, and keeps a stub of the campaign once a person
+// accepted the loss.
+func TestFlushAll(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.fund(t, "later", time.Hour)
+	w.grab(t, w.rdb, 100)
+	w.settle(t)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.rdb, 5)))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 5}, outcomes(w.grab(t, w.server.Client(t), 5)),
+		"a new process")
+	require.ErrorIs(t, func() error { _, err := w.shard().CreateGroup(t.Context(), "balance"); return err }(),
+		store.ErrFrozen)
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, -1, verdicts[0].Redis)
+	require.EqualValues(t, 100, verdicts[0].Known())
+	require.Len(t, verdicts[0].Campaigns, 1)
+	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "nobody was granted anything there: it can be loaded again")
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	_, _, err = w.store.Open(t.Context(), "test")
+	require.NoError(t, err)
+	words, err := w.rec.Accepted(t.Context())
+	require.NoError(t, err)
+	require.Len(t, words, 1)
+	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(),
+		At: words[0].At}, words[0])
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
+		"never unknown_campaign")
+	head, err := w.shard().OpenHead(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq)
+	require.EqualValues(t, 2, head.Epoch)
+	w.load(t, "later")
+}
+
+// A campaign that was loaded after the file was written, and of which nothing is settled yet: whoever knows of the
+// events that are gone, it is in doubt. Its users are not told that there never was such a campaign.
+func TestCampaignThatNobodySettledIsLost(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	old := w.older(t)
+	w.fund(t, "late", 0)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 5}, outcomes(w.grabIn(t, w.rdb, "late", 5)))
+	w.restart(t, old)
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
+}
+
+// A person's word waits for a worker that looks at the shard, and is not lost. It is refused if that one does not come
+// to an end.
+func TestAcceptWaitsForAWorker(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	w.settle(t)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	worker := &store.LockCall{Name: "recover", Token: "a worker", Lease: time.Minute}
+	taken, _, err := w.shard().TakeLock(t.Context(), worker)
+	require.NoError(t, err)
+	require.True(t, taken)
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.Error(t, w.rec.Accept(impatient, verdicts[0], "ann", "the disk is gone"))
+	accepted := make(chan error, 1)
+	go func() { accepted <- w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone") }()
+	_, err = w.shard().ReleaseLock(t.Context(), worker)
+	require.NoError(t, err)
+	require.NoError(t, <-accepted)
+	_, err = w.shard().OpenHead(t.Context())
+	require.NoError(t, err)
+}
+
+// What was in hand when the shard froze changes nothing once it is open again: it belongs to another epoch.
+func TestBatchOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	ctx := store.WithEpoch(t.Context(), 1)
+	w.restart(t, "")
+	_, err := w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
+	require.ErrorIs(t, err, store.ErrFrozen, "the fault fired")
+	w.opens(t)
+	_, err = w.shard().Ack(ctx, "balance", []stream.SeqRange{{First: 1, Last: 100}}, nil)
+	require.ErrorIs(t, err, store.ErrStale)
+	_, err = w.shard().Claim(ctx, &store.ClaimCall{Sink: "kafka", ID: "c", Owner: "w", Lease: time.Minute,
+		Events: []stream.SeqRange{{First: 1, Last: 9}}})
+	require.ErrorIs(t, err, store.ErrStale)
+	done, err := w.shard().Done(t.Context(), "balance", stream.SeqRange{First: 1, Last: 100})
+	require.NoError(t, err)
+	require.False(t, done.Has(1))
+}
+
+// Bits above the shard's seq are never set: they would have new grants skipped. A caller who knows of such events
+// freezes the shard.
+func TestNoBitAboveTheSeq(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	other := w.store.Over(w.server.Client(t)).Shard(0)
+	_, err := other.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
+	require.ErrorIs(t, err, store.ErrFrozen)
+	require.Zero(t, w.rdb.Exists(t.Context(), w.store.Shard(0).Keys.Done("balance", 0)).Val())
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
+}
+
+// A shard is opened for the history of writes that was looked at: one that began between look and opening freezes it
+// again.
+func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.restart(t, "")
+	found, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	found.History = "the one before"
+	opened, err := w.shard().Reopen(t.Context(), &store.Reopening{
+		Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+	})
+	require.NoError(t, err)
+	require.True(t, opened)
+	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Meta(), "history").Val())
+}
+
+// Somebody who tells of a lost event at the last moment, after the look, is heard: the shard does not open.
+func TestSeenAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	w.restart(t, "")
+	found, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.True(t, found.Frozen)
+	late := w.store.Over(w.server.Client(t)).Shard(0)
+	_, err = late.Ack(t.Context(), "balance", []stream.SeqRange{{First: 11, Last: 11}}, nil)
+	require.ErrorIs(t, err, store.ErrFrozen)
+	again := &store.Reopening{Was: found, Mark: store.Mark{Deployment: "test"}, Epoch: 2, Last: store.ChunkEvents - 1,
+		Known: 10}
+	opened, err := w.shard().Reopen(t.Context(), again)
+	require.NoError(t, err)
+	require.False(t, opened)
+	again.Was, err = w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 11, again.Was.Seen)
+	opened, err = w.shard().Reopen(t.Context(), again)
+	require.NoError(t, err)
+	require.True(t, opened)
+}
+
+// A planned failover: the replica has everything, is promoted, and opens by itself. A first replica that attaches
+// freezes nothing.
+func TestPlannedFailover(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
+	}, "the replica has all")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)),
+		"a first replica is no reason to freeze")
+	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
+	require.NoError(t, w.server.Kill())
+	w.rdb = replica.Client(t)
+	w.store = w.store.Over(w.rdb)
+	require.NoError(t, w.rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
+	w.rec = w.recoverer(func(*recovery.Config) {})
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
+	w.opens(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))
+}
+
+// Redis has lost a pause and a bound on one shard, and another one still has them: they hold there again when it opens.
+func TestPausesOfOtherShardsComeBack(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 3)
+	ctx, seven, eight := t.Context(), 7, 8
+	other := w.store.Shard(1)
+	_, _, err := other.PauseSink(ctx, "balance", "ann", "the bank is closed")
+	require.NoError(t, err)
+	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "bob", "before")
+	require.NoError(t, err)
+	first, err := w.shard().SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	testkit.Eventually(t, time.Second, func() bool { return w.rdb.Time(ctx).Val().After(first.LimitAt.Add(time.Millisecond)) },
+		"the clock has milliseconds")
+	_, _, err = w.store.Shard(2).LimitSink(ctx, "kafka", &eight, "ann", "slowly")
+	require.NoError(t, err)
+	w.restart(t, "")
+	w.opens(t)
+	c, err := w.shard().SinkControl(ctx, "balance")
+	require.NoError(t, err)
+	require.True(t, c.Paused)
+	require.Equal(t, "ann", c.By)
+	require.Equal(t, "the bank is closed", c.Why)
+	require.Nil(t, c.Rate)
+	c, err = w.shard().SinkControl(ctx, "kafka")
+	require.NoError(t, err)
+	require.False(t, c.Paused)
+	require.Equal(t, 8, *c.Rate)
+	require.Equal(t, "ann", c.LimitBy)
+}
+
+// What was dealt of a top-up is lost with Redis' last second. No event is, so the shard opens by itself, and the ledger
+// knows that the packets are to be dealt again.
+func TestDealtTopUpIsLost(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		w := setup(t)
+		files := w.older(t)
+		_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
+			Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5, Total: 50,
+			Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", By: "ann", Why: "w",
+		})
+		require.NoError(t, err)
+		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
+		require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
+		if !lost {
+			files = ""
+		}
+		w.restart(t, files)
+		w.opens(t)
+		open, err := w.ledger.OpenTopUps(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, lost, len(open) == 1)
+	}
+}
+
+// A stock that does not fit its sums keeps no shard frozen: whether Redis has lost something is told by states and seqs.
+func TestOpensWithADamagedStock(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	require.NoError(t, w.rdb.Del(t.Context(), w.store.Shard(0).Keys.Sums(id, 1)).Err())
+	w.restart(t, "")
+	w.opens(t)
+}

@@ -1,0 +1,132 @@
+package recovery_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// asked is a topic that notes from when on it was asked.
+type asked struct {
+	topic
+
+	since chan time.Time
+}
+
+func (a *asked) HighestSeq(_ context.Context, _ int, since time.Time) (int64, error) {
+	select {
+	case a.since <- since:
+	default:
+	}
+	return a.highest, nil
+}
+
+// The topic is asked from the stream's last entry on, also when the trimmer has emptied the stream: not for all that the
+// partition keeps.
+func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	began := time.Now()
+	w.grab(t, w.rdb, 10)
+	w.settle(t)
+	require.NoError(t, w.rdb.XTrimMaxLen(t.Context(), w.store.Shard(0).Keys.Events(), 0).Err())
+	topic := &asked{topic{10}, make(chan time.Time, 1)}
+	w.rec = w.recoverer(func(c *recovery.Config) { c.Topic = topic })
+	w.restart(t, "")
+	w.opens(t)
+	require.WithinRange(t, <-topic.since, began.Add(-2*time.Minute), time.Now())
+
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	topic.since = make(chan time.Time, 1)
+	w.staysFrozen(t)
+	require.Zero(t, <-topic.since, "the stream is gone: nobody knows from when on events are missing")
+}
+
+// slow is a topic that answers only once the lease of the shard was renewed some times.
+type slow struct {
+	rdb  *redis.Client
+	lock string
+}
+
+func (s *slow) HighestSeq(ctx context.Context, _ int, _ time.Time) (int64, error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for was, renewed := time.Duration(0), 0; renewed < 5; <-tick.C {
+		ttl, err := s.rdb.PTTL(ctx, s.lock).Result()
+		if err != nil {
+			return 0, err
+		}
+		if ttl > was {
+			renewed++
+		}
+		was = ttl
+	}
+	return 0, nil
+}
+
+// A look at the topic that takes longer than the lease goes on: the lease is renewed meanwhile.
+func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	topic := &slow{w.server.Client(t), w.store.Shard(0).Keys.Lock("recover")}
+	w.rec = w.recoverer(func(c *recovery.Config) { c.Topic, c.Lease = topic, time.Second })
+	w.restart(t, "")
+	w.opens(t)
+}
+
+// A worker that has lost its lease, to another one or to a Redis that was emptied, stops what it does.
+func TestLostLeaseEndsTheLook(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 10)
+	looking := make(chan struct{})
+	w.rec = w.recoverer(func(c *recovery.Config) {
+		c.Topic, c.Lease = topicFunc(func(ctx context.Context) (int64, error) {
+			close(looking)
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		}), time.Second
+	})
+	w.restart(t, "")
+	_, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		z, err := w.shard().Freeze(t.Context())
+		return err == nil && z.Since > 300*time.Millisecond
+	}, "the shard is frozen for long enough")
+	go func() { ended <- w.rec.Tend(t.Context(), 0) }()
+	<-looking
+	require.NoError(t, w.rdb.Set(t.Context(), w.store.Shard(0).Keys.Lock("recover"), "another", time.Minute).Err())
+	require.ErrorIs(t, <-ended, store.ErrLockLost)
+	head, err := w.shard().Head(t.Context())
+	require.NoError(t, err)
+	require.True(t, head.Frozen)
+}
+
+type topicFunc func(ctx context.Context) (int64, error)
+
+func (f topicFunc) HighestSeq(ctx context.Context, _ int, _ time.Time) (int64, error) { return f(ctx) }
+
+// Where nothing is lost, refunded campaigns are not looked up one by one.
+func TestRefundedCampaignsAreNotLookedUp(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.fund(t, "over", 0)
+	closed, err := w.shard().Close(t.Context(), "over", true, 0)
+	require.NoError(t, err)
+	w.refund(t, closed)
+	_, err = w.shard().Refunded(t.Context(), "over")
+	require.NoError(t, err)
+	w.restart(t, "")
+	w.rdb.AddHook(away(w.store.Shard(0).Keys.Campaign("over")))
+	w.opens(t)
+}

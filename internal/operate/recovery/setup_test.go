@@ -1,0 +1,257 @@
+package recovery_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has
+// funded.
+type world struct {
+	server *testkit.RedisServer
+	rdb    *redis.Client
+	store  *store.Store
+	ledger *ledger.Ledger
+	rec    *recovery.Recoverer
+	logs   *observer.ObservedLogs
+	log    *zap.Logger
+	dir    string
+	topic  topic
+	user   int
+}
+
+// topic knows events up to its number.
+type topic struct{ highest int64 }
+
+func (t *topic) HighestSeq(context.Context, int, time.Time) (int64, error) { return t.highest, nil }
+
+const id = "rain"
+
+func setup(t *testing.T) *world {
+	t.Helper()
+	return setupOf(t, 1)
+}
+
+// setupOf has n shards; the test is about the first one.
+func setupOf(t *testing.T, n int) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := &world{dir: t.TempDir()}
+	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
+	w.rdb = w.server.Client(t)
+	var err error
+	w.store, err = store.Of(w.rdb, hongbao.Space{Prefix: "hb", Shards: n})
+	require.NoError(t, err)
+	ctx := t.Context()
+	cfg := ledger.Config{
+		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5,
+	}
+	_, err = ledger.Migrate(ctx, cfg)
+	require.NoError(t, err)
+	w.ledger, err = ledger.Open(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
+	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
+	require.NoError(t, err)
+	require.NoError(t, w.store.Found(ctx, store.FoundCall{Deployment: "test", Founding: has.Founding}))
+	token, err := storetest.Token(ctx, w.store.Shard(0))
+	require.NoError(t, err)
+	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, ledger.ShardState{Epoch: 1, Token: token}))
+	w.fund(t, id, 0)
+	core, logs := observer.New(zap.InfoLevel)
+	w.logs = logs
+	w.log = zap.New(core)
+	w.rec = w.recoverer(func(*recovery.Config) {})
+	return w
+}
+
+// recoverer gives a recoverer of the world, with a change.
+func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
+	cfg := recovery.Config{
+		Store: w.store, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"},
+		Log: w.log, Gather: 300 * time.Millisecond,
+	}
+	change(&cfg)
+	return recovery.New(cfg)
+}
+
+func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
+	t.Helper()
+	w.fundOver(t, id, opensIn, 1)
+}
+
+// fundOver funds a campaign on so many shards, and loads it.
+func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places int) {
+	t.Helper()
+	w.order(t, id, opensIn, places)
+	w.load(t, id)
+}
+
+// order funds a campaign on so many shards, and does not load it.
+func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int) {
+	t.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	spec := campaign.Complete(hongbao.Campaign{
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(opensIn - time.Minute), To: now.Add(opensIn + time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+		Shards: places,
+	})
+	seed := campaign.NewSeed()
+	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec),
+		Seed: seed, Hash: campaign.Commit(spec, seed)})
+	require.NoError(t, err)
+}
+
+// load brings a campaign of the ledger into Redis.
+func (w *world) load(t *testing.T, id string) {
+	t.Helper()
+	c, found, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, found)
+	plan, err := campaign.NewPlan(c.Spec, c.Seed)
+	require.NoError(t, err)
+	st, err := load.New(w.store, load.Config{Chunk: 1000})
+	require.NoError(t, err)
+	require.NoError(t, st.Load(t.Context(), c.Spec, plan, c.Hash, nil))
+}
+
+// idAt gives the id of a campaign that has its home on a shard.
+func (w *world) idAt(shard int) string {
+	for i := 0; ; i++ {
+		if id := fmt.Sprintf("wide-%d", i); w.store.Home(id).Index() == shard {
+			return id
+		}
+	}
+}
+
+// loses has Redis lose all of a shard.
+func (w *world) loses(t *testing.T, k *store.Shard) {
+	t.Helper()
+	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Keys.Meta(), "meta")+"*").Result()
+	require.NoError(t, err)
+	require.NoError(t, w.rdb.Del(t.Context(), gone...).Err())
+}
+
+func (w *world) shard() *store.Shard { return w.store.Shard(0) }
+
+// grab has n new users grab, by a client that has seen nothing or by the one of this process.
+func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
+	t.Helper()
+	return w.grabIn(t, rdb, id, n)
+}
+
+func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int) []hongbao.Answer {
+	t.Helper()
+	call := &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
+	for range n {
+		w.user++
+		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%d", w.user), RequestID: "r"})
+	}
+	answers, err := w.store.Over(rdb).Shard(0).Grab(t.Context(), call, nil)
+	require.NoError(t, err)
+	return answers
+}
+
+func outcomes(answers []hongbao.Answer) map[hongbao.Outcome]int {
+	n := map[hongbao.Outcome]int{}
+	for _, a := range answers {
+		n[a.Outcome]++
+	}
+	return n
+}
+
+func (w *world) settler(t *testing.T) *ledger.Settler {
+	t.Helper()
+	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
+		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+			c, _, err := w.ledger.Campaign(ctx, id)
+			return c.Spec, c.Seed, err
+		}})
+	require.NoError(t, err)
+	settler, err := ledger.NewSettler(ledger.SettlerConfig{
+		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(ledger.Quarantined) error { return nil },
+	})
+	require.NoError(t, err)
+	return settler
+}
+
+// settle pays all grants of the stream.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	settler := w.settler(t)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.Kind == stream.EntryGrant {
+			for _, err := range settler.Handle(t.Context(), e.Grants) {
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+// restart kills Redis and starts it again, from another folder's files if that is named.
+func (w *world) restart(t *testing.T, files string) {
+	t.Helper()
+	require.NoError(t, w.server.Kill())
+	if files != "" {
+		require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "appendonlydir")))
+		require.NoError(t, exec.CommandContext(t.Context(), "cp", "-r", files, filepath.Join(w.dir, "appendonlydir")).Run())
+	}
+	require.NoError(t, w.server.Restart())
+}
+
+// older keeps a copy of the append-only file as it is now.
+func (w *world) older(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "older")
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(w.dir, "appendonlydir"), to).Run())
+	return to
+}
+
+// opens looks after the shard until it is open.
+func (w *world) opens(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		_, err := w.shard().OpenHead(t.Context())
+		return err == nil
+	}, "the shard is open")
+}
+
+// staysFrozen looks after the shard until the alarm comes.
+func (w *world) staysFrozen(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		return w.logs.FilterMessageSnippet("run `hongbao recover`").Len() > 0
+	}, "the alarm comes")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
+}

@@ -1,0 +1,293 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Verdict is what Redis and the others know of one shard.
+type Verdict struct {
+	Shard  int           `json:"shard"`
+	Frozen bool          `json:"frozen"`
+	For    time.Duration `json:"-"` // how long it is frozen
+	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
+	// ones that these know; Ledger and Topic are -1 if they were not asked.
+	Redis  int64 `json:"redis"`
+	Ledger int64 `json:"ledger"`
+	Topic  int64 `json:"topic"`
+	Seen   int64 `json:"seen"`
+	// Late is an event that somebody had seen, and reported only after the shard was opened without it; 0 for none.
+	Late int64 `json:"late,omitempty"`
+	// Refused says why no shard may open on its server as that is configured; empty if one may.
+	Refused string `json:"refused,omitempty"`
+	// Epoch is the highest one that Redis or the ledger knows.
+	Epoch int64 `json:"epoch"`
+	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
+	Campaigns []Doubt `json:"campaigns,omitempty"`
+	// Unloaded are those that Redis does not have, and of which nobody can have been granted anything.
+	Unloaded []string `json:"unloaded,omitempty"`
+
+	// Unrecorded are earlier openings that the ledger does not know yet.
+	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
+
+	state  store.Frozen
+	events ledger.Events    // what the ledger knows of the events that Redis has lost
+	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
+	silent map[int]bool     // shards that did not answer
+}
+
+// Doubt is a campaign that is not as the ledger says.
+type Doubt struct {
+	Campaign string `json:"campaign"`
+	Missing  bool   `json:"missing"` // Redis has lost it
+	Why      string `json:"why"`
+
+	places int // on how many shards it is
+}
+
+// Known is the highest event that anybody knows.
+func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
+
+// lostEvents reports whether Redis has lost events.
+func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
+
+// Lost reports whether something is missing in Redis.
+func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
+
+// verdict asks everybody about a shard. It changes nothing, but it freezes a shard that was opened for another server.
+func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
+	k := r.cfg.Store.Shard(shard)
+	z, err := k.Freeze(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
+		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}}
+	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
+		return v, err
+	}
+	if err := r.checkServer(ctx, v); err != nil {
+		return nil, err
+	}
+	return v, r.askOthers(ctx, v)
+}
+
+// checkServer notes why no shard may open on the server that has this one now.
+func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
+	if r.cfg.Check == nil {
+		return nil
+	}
+	node, err := r.cfg.Store.Shard(v.Shard).Node(ctx)
+	if err != nil {
+		return err
+	}
+	servers, err := store.Inspect(ctx, node)
+	if err != nil {
+		return err
+	}
+	if refused := r.cfg.Check(&servers[0]); refused != nil {
+		v.Refused = refused.Error()
+	}
+	return nil
+}
+
+// askOthers asks the ledger and the topic.
+func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
+	if err := r.askLedger(ctx, v); err != nil {
+		return err
+	}
+	if r.cfg.Topic != nil {
+		since, err := r.LastEntry(ctx, v.Shard)
+		if err != nil {
+			return err
+		}
+		if v.Topic, err = r.cfg.Topic.HighestSeq(ctx, v.Shard, since); err != nil {
+			return fmt.Errorf("ask the topic for the highest event of shard %d: %w", v.Shard, err)
+		}
+	}
+	if r.cfg.Ledger == nil {
+		return nil
+	}
+	return r.askCampaigns(ctx, v)
+}
+
+// askLedger asks the ledger for the epoch and the highest event. An event that an opening without the ledger skipped, and
+// that the ledger has, is one that the shard was opened without.
+func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
+	if v.Ledger = -1; r.cfg.Ledger == nil {
+		return nil
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, v.Shard)
+	if err != nil {
+		return err
+	}
+	v.Epoch = max(v.Epoch, state.Epoch)
+	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
+		return err
+	}
+	for _, u := range v.Unrecorded { // later events may be of that opening: Redis can lose that its mark was removed
+		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last})
+		if err != nil {
+			return err
+		}
+		v.Late = max(v.Late, late)
+	}
+	return nil
+}
+
+// LastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
+// where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
+func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
+	at, err := r.cfg.Store.Shard(shard).LastEntry(ctx)
+	if err != nil || at.IsZero() {
+		return time.Time{}, err
+	}
+	return at.Add(-stream.ClockSkew), nil
+}
+
+// campaignsPage is how many campaigns are asked for at once.
+const campaignsPage = 500
+
+// askCampaigns compares the campaigns of the ledger that live on the shard with those in Redis.
+func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
+	if err := r.askEvents(ctx, v); err != nil {
+		return err
+	}
+	for after := ""; ; {
+		page, err := r.cfg.Ledger.Campaigns(ctx, after, campaignsPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			c := &page[i]
+			after = c.Spec.ID
+			if !r.cfg.Store.Has(after, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
+				continue // Redis has the close of a refunded one, and grants no more of it
+			}
+			if err := r.askCampaign(ctx, v, c); err != nil {
+				return err
+			}
+		}
+		if len(page) < campaignsPage {
+			return nil
+		}
+	}
+}
+
+// askCampaign compares a campaign of the ledger with the shard's part of it in Redis.
+func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) error {
+	id := c.Spec.ID
+	state, dealt, err := r.cfg.Store.Shard(v.Shard).CampaignState(ctx, id)
+	if err != nil {
+		return err
+	}
+	missing := state == ""
+	why := v.doubt(c, state)
+	if why == "" && missing {
+		if why, err = r.elsewhere(ctx, v, c); err != nil {
+			return err
+		}
+	}
+	switch {
+	case why != "":
+		v.Campaigns = append(v.Campaigns, Doubt{Campaign: id, Missing: missing, Why: why, places: c.Spec.Places()})
+		return nil
+	case c.State == ledger.StateRefunded:
+		return nil
+	}
+	if missing {
+		v.Unloaded = append(v.Unloaded, id)
+	}
+	if c.Packets > c.Spec.Packets {
+		v.dealt[id] = dealt
+	}
+	return nil
+}
+
+// elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
+// loaded, so it was there if another one is open. A refunded campaign leaves its places one by one.
+// A shard that is away keeps no other one closed: a load asks every place once more, before it deals anything.
+func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) (string, error) {
+	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
+		return "", nil
+	}
+	for _, k := range r.cfg.Store.Places(c.Spec.ID, c.Spec.Places()) {
+		if v.silent[k.Index()] {
+			continue
+		}
+		state, _, err := k.CampaignState(ctx, c.Spec.ID)
+		if hongbao.IsOutage(err) && ctx.Err() == nil && k.Index() != v.Shard {
+			v.silent[k.Index()] = true
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if state != "" && state != store.StateLoading {
+			return fmt.Sprintf("Redis has lost it here: on shard %d it is %s", k.Index(), state), nil
+		}
+	}
+	return "", nil
+}
+
+// askEvents asks the ledger for the events that Redis has lost.
+func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
+	v.events, err = r.cfg.Ledger.EventsIn(ctx, v.Shard, stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Known()})
+	return err
+}
+
+// doubt says why a campaign can't go on as Redis has it; "" if it can.
+func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
+	ahead := v.events.Campaigns[c.Spec.ID]
+	refunded := c.State == ledger.StateRefunded
+	begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
+	switch {
+	case state == "" && refunded:
+		return "" // it left Redis when its grace was over
+	case state == "" && (c.Grants > 0 || ahead):
+		return "Redis has lost it"
+	case state == "" && begun && v.Known() > v.Redis:
+		return "Redis does not have it: it has lost it, unless it was never loaded"
+	case state == "":
+		return "" // it was never loaded, or can be loaded again: nobody was granted anything
+	case state == store.StateClosed || state == store.StateRefunded:
+		return ""
+	case refunded:
+		return "the ledger has refunded it, and Redis says that it is " + state
+	case ahead:
+		return "the ledger has grants of it that Redis has lost"
+	case v.Late > 0:
+		return fmt.Sprintf("event %d was seen, and the shard was opened without it; no one can say of which campaign it was",
+			v.Late)
+	case v.events.Gap > 0:
+		return fmt.Sprintf("Redis has lost event %d, and the ledger does not have it: no one can say of which campaign it was",
+			v.events.Gap)
+	}
+	return ""
+}
+
+// blindChunks is how many more chunks are skipped if the ledger was not asked: it may know later events.
+const blindChunks = 16
+
+// chunk is how far apart the boundaries are behind which seqs go on.
+const chunk = 1 << 16
+
+// skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was
+// lost. At least half a chunk is skipped: a witness that has seen more than anyone knows, and reports it late, has seen a
+// seq that was skipped, and none that was granted again.
+func (v *Verdict) skipTo() int64 {
+	n := (v.Known()+chunk/2)/chunk + 1
+	if v.Lost() {
+		n++
+	}
+	if v.Ledger < 0 {
+		n += blindChunks
+	}
+	return n*chunk - 1
+}

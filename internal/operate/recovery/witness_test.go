@@ -1,0 +1,189 @@
+package recovery_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// process is a producer's process: a client of its own and, once it watches, its watch.
+type process struct {
+	w      *world
+	rdb    *redis.Client
+	alarms chan string
+}
+
+func (w *world) process(t *testing.T) *process {
+	t.Helper()
+	return &process{w: w, rdb: w.server.Client(t), alarms: make(chan string, 100)}
+}
+
+// watch has the process look at the servers until the test ends.
+func (p *process) watch(t *testing.T) {
+	t.Helper()
+	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
+		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- watch.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+// soldOut has the process ask for a packet of a campaign that has none left: it learns how far the shard is.
+func (p *process) soldOut(t *testing.T) {
+	t.Helper()
+	k := p.w.store.Shard(0)
+	stock, err := p.w.rdb.LRange(t.Context(), k.Keys.Stock(id), 0, -1).Result()
+	require.NoError(t, err)
+	require.NoError(t, p.w.rdb.Del(t.Context(), k.Keys.Stock(id)).Err())
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeSoldOut: 1}, outcomes(p.w.grab(t, p.rdb, 1)))
+	for _, packet := range stock {
+		require.NoError(t, p.w.rdb.RPush(t.Context(), k.Keys.Stock(id), packet).Err())
+	}
+}
+
+// Redis loses its last grants, another process freezes the shard, and the only process that knows of the grants is idle:
+// it reports what it has seen, however it has learned that.
+func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
+	t.Parallel()
+	for name, learns := range map[string]func(t *testing.T, p *process){
+		"it granted": func(t *testing.T, p *process) { p.w.grab(t, p.rdb, 50) },
+		"it refused a user": func(t *testing.T, p *process) {
+			p.w.grab(t, p.w.server.Client(t), 50)
+			p.soldOut(t)
+		},
+		"it read the head": func(t *testing.T, p *process) {
+			p.w.grab(t, p.w.server.Client(t), 50)
+			_, err := p.w.store.Over(p.rdb).Shard(0).Head(t.Context())
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.grab(t, w.rdb, 100)
+			w.settle(t)
+			old := w.older(t)
+			idle := w.process(t)
+			learns(t, idle)
+			w.restart(t, old)
+			z, err := w.shard().Freeze(t.Context())
+			require.NoError(t, err)
+			require.True(t, z.Frozen, "another process freezes it")
+			require.EqualValues(t, 100, z.Seen)
+			idle.watch(t)
+			w.staysFrozen(t)
+			verdicts, err := w.rec.Verdicts(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 150, verdicts[0].Seen)
+		})
+	}
+}
+
+// A process that was asleep while the shard was opened without its events freezes the shard again, once. After a person
+// has accepted that loss, it does not.
+func TestLateWitness(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	w.settle(t)
+	old := w.older(t)
+	late := w.process(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 50}, outcomes(w.grab(t, late.rdb, 50)))
+	w.restart(t, old)
+	w.opens(t)
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 1}, outcomes(w.grab(t, late.rdb, 1)),
+		"its highest event is a new one now")
+
+	late.watch(t)
+	w.isFrozen(t)
+	require.Contains(t, <-late.alarms, store.LostData+": shard 0: event 150 was seen in epoch 1")
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.True(t, verdicts[0].Lost())
+	require.EqualValues(t, 150, verdicts[0].Late)
+	require.Len(t, verdicts[0].Campaigns, 1, "it may have dealt the same packets twice")
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "nobody was paid twice"))
+	w.looks(t, late)
+	_, err = w.shard().OpenHead(t.Context())
+	require.NoError(t, err, "the loss is accepted")
+	skipped, err := w.shard().Skipped(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []stream.SeqRange{{First: 101, Last: store.ChunkEvents - 1},
+		{First: store.ChunkEvents + 2, Last: 3*store.ChunkEvents - 1}}, skipped)
+	require.Empty(t, late.alarms, "one alarm")
+}
+
+// looks waits until the process has looked at the shard some times more.
+func (w *world) looks(t *testing.T, p *process) {
+	t.Helper()
+	looked := make(chan struct{}, 100)
+	p.rdb.AddHook(lookHook(looked))
+	for range 5 {
+		select {
+		case <-looked:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the process does not look")
+		}
+	}
+}
+
+// lookHook gets a word for each look of a watch that was answered.
+type lookHook chan struct{}
+
+func (h lookHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h lookHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h lookHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil && cmds[0].Name() == "info" {
+			select {
+			case h <- struct{}{}:
+			default:
+			}
+		}
+		return err
+	}
+}
+
+// What was seen before an accepted loss, or up to the end of a range that was skipped, is no late witness.
+func TestNoLateWitness(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 100)
+	w.settle(t)
+	old := w.older(t)
+	p := w.process(t)
+	w.grab(t, p.rdb, 50)
+	w.restart(t, old)
+	_, err := w.store.Over(p.rdb).Shard(0).Freeze(t.Context())
+	require.NoError(t, err)
+	w.staysFrozen(t)
+	verdicts, err := w.rec.Verdicts(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	p.watch(t)
+	w.looks(t, p)
+	for range 2 { // the head that the process reads in between is the last seq of a range
+		w.restart(t, "")
+		w.opens(t)
+		w.looks(t, p)
+		_, err = w.shard().OpenHead(t.Context())
+		require.NoError(t, err)
+	}
+	require.Empty(t, p.alarms)
+}

@@ -1,0 +1,87 @@
+package replay_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+)
+
+var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
+
+// buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
+// and an entry that can't be read .
+func buried(t *testing.T) *world {
+	t.Helper()
+	w := setup(t)
+	w.Add(t, 10)
+	w.Bury(t, 0, 3, hongbao.ClassPermanent)
+	w.Bury(t, 0, 4, hongbao.ClassPermanent)
+	w.Bury(t, 0, 7, hongbao.ClassConflict)
+	w.Bury(t, 1, 5, hongbao.ClassPermanent)
+	w.BuryEntry(t, "1", "grant rain forged")
+	return w
+}
+
+// Dead letters are a source of replays as well; they stay.
+func TestReplayOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	report := w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
+	require.True(t, report.Finished)
+	require.Equal(t, map[string]int{"0-3": 1, "0-7": 1, "1-5": 1}, w.Target.Copies)
+	require.Equal(t, int64(1), report.Unreadable)
+	require.Len(t, deadlettertest.List(t, w.Letters(), deadletter.Filter{}), 5)
+	report = w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
+	require.Equal(t, int64(3), report.Before)
+	require.Zero(t, report.Delivered)
+}
+
+// Lost picks what the sink has finished and does not have: neither what is on its way, nor dead letters, nor what has
+// expired.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	w := buried(t) // dead: 0-3 0-4 0-7 1-5
+	l := w.Letters()
+	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{deadlettertest.List(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
+	require.NoError(t, err)
+	for shard := range deadlettertest.Shards {
+		_, err := w.Store.Shard(shard).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 8}},
+			nil)
+		require.NoError(t, err)
+	}
+	lost, err := replay.FindLost(t.Context(), w.Store, "kafka")
+	require.NoError(t, err)
+	// delivered while the sink is read
+	_, err = w.Store.Shard(0).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 9, Last: 9}}, nil)
+	require.NoError(t, err)
+	for _, seq := range []int64{2, 5, 8} {
+		for shard := range deadlettertest.Shards {
+			g := deadlettertest.Grant(shard, seq)
+			lost.Has(&g)
+		}
+	}
+	lost.Has(&hongbao.Grant{Shard: 7, Seq: 1})
+	lost.Since(1, deadlettertest.Grant(1, 2).Time)
+	var picked []string
+	for shard := range deadlettertest.Shards {
+		for seq := int64(1); seq <= 10; seq++ {
+			if g := deadlettertest.Grant(shard, seq); lost.Picks(&g) {
+				picked = append(picked, g.EventID())
+			}
+		}
+	}
+	require.Equal(t, []string{"0-1", "0-6", "1-3", "1-4", "1-6", "1-7"}, picked)
+	cfg := w.config("mend")
+	cfg.Only = lost.Picks
+	require.Equal(t, int64(6), w.run(t, cfg, replay.Options{}).Delivered)
+	require.False(t, lost.Picks(&hongbao.Grant{Shard: 7, Seq: 1}))
+	require.Equal(t, 1, w.Target.Copies["0-6"])
+	require.Len(t, w.Target.Copies, 6, fmt.Sprint(w.Target.Copies))
+}

@@ -1,0 +1,174 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// part delivers what matches of a part and was not delivered before.
+func (w *run) part(ctx context.Context, shard int, p *part) error {
+	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool {
+		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g)
+	})
+	for batch := range slices.Chunk(grants, w.to.BatchGrants) {
+		if err := w.batch(ctx, shard, batch); err != nil {
+			return err
+		}
+	}
+	w.note(func(r *Report) {
+		r.Looked += p.events
+		r.add(&p.read)
+	})
+	if w.opts.Dead != "" {
+		return ctx.Err()
+	}
+	at := &w.shard[shard].seqs
+	at.First += p.events
+	return errors.Join(w.noteNext(ctx, shard, at.First), ctx.Err())
+}
+
+// noteNext notes where the next run goes on: at a seq, or, for 0, with everything again.
+func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
+	if w.opts.DryRun || w.shard[shard].failed {
+		return nil
+	}
+	return w.Store.Shard(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
+}
+
+// note changes the report and tells of it.
+func (w *run) note(change func(*Report)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.report)
+	if w.Progress != nil {
+		w.Progress(&w.report)
+	}
+}
+
+func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) error {
+	k := w.Store.Shard(shard)
+	doneOf := k.Done
+	if w.DoneSink != DoneSink(w.Name) {
+		doneOf = k.GroupDone
+	}
+	done, err := doneOf(ctx, w.DoneSink, stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq})
+	if err != nil {
+		return err
+	}
+	left := make([]hongbao.Grant, 0, len(grants))
+	for i := range grants {
+		if !done.Has(grants[i].Seq) {
+			left = append(left, grants[i])
+		}
+	}
+	there, err := w.there(ctx, shard, left)
+	if err != nil {
+		return err
+	}
+	w.note(func(r *Report) {
+		r.Matched += int64(len(grants))
+		r.Before += int64(len(grants) - len(left))
+		if w.opts.DryRun {
+			r.There += int64(len(there))
+		}
+	})
+	if w.opts.DryRun || len(left) == 0 {
+		return nil
+	}
+	return w.to.Deliver(ctx, left, delivery.Results{
+		Delivered: func(ctx context.Context, grants []hongbao.Grant) error {
+			if err := w.marked(ctx, k, grants); err != nil {
+				return err
+			}
+			had := int64(0)
+			for i := range grants {
+				if there[grants[i].Seq] {
+					had++
+				}
+			}
+			w.note(func(r *Report) {
+				r.There += had
+				r.Delivered += int64(len(grants)) - had
+			})
+			return nil
+		},
+		Refused: func(g *hongbao.Grant, err error) {
+			w.shard[shard].failed = true
+			w.note(func(r *Report) { r.Refusals.Add("", g, err) })
+		},
+	})
+}
+
+// marked sets the done bits of what was delivered, unless the handler does.
+func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant) error {
+	if w.Marks {
+		return nil
+	}
+	if err := mark(ctx, w, k, w.DoneSink, grants); err != nil {
+		return err
+	}
+	fromReceipts := slices.DeleteFunc(slices.Clone(grants),
+		func(g hongbao.Grant) bool { return !w.source.receipts.has(&g) })
+	if len(fromReceipts) == 0 {
+		return nil
+	}
+	return mark(ctx, w, k, w.Sink, fromReceipts) // no worker will ever do it
+}
+
+// there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is
+// another one.
+func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map[int64]bool, error) {
+	if !w.Settles || w.Ledger == nil || len(grants) == 0 {
+		return nil, nil
+	}
+	bySeq := make(map[int64]*hongbao.Grant, len(grants))
+	for i := range grants {
+		bySeq[grants[i].Seq] = &grants[i]
+	}
+	has := map[int64]bool{}
+	seqs := stream.SeqRange{First: grants[0].Seq, Last: grants[len(grants)-1].Seq}
+	err := w.Ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
+		if want := bySeq[g.Seq]; want != nil && want.Campaign == g.Campaign && want.Packet == g.Packet {
+			has[g.Seq] = true
+		}
+		return nil
+	})
+	return has, err
+}
+
+// mark sets a sink's done bits.
+func mark(ctx context.Context, w *run, k *store.Shard, sink string, grants []hongbao.Grant) error {
+	var events []stream.SeqRange
+	for i := range grants {
+		events = store.AppendSeq(events, grants[i].Seq)
+	}
+	_, err := k.Ack(ctx, sink, events, nil)
+	return err
+}
+
+// eachLetter hands on the grants of the dead letters of opts.Dead whose seq the replay covers.
+func (w *run) eachLetter(ctx context.Context, shard int, fn func(*part) error) error {
+	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []deadletter.Letter) error {
+		p := &part{events: int64(len(page))}
+		for i := range page {
+			switch g := page[i].Grant; {
+			case g == nil:
+				p.read.Unreadable++
+			case g.Seq <= w.report.Last[shard]:
+				p.grants = append(p.grants, *g)
+				p.read.FromDead++
+			}
+		}
+		slices.SortStableFunc(p.grants, func(a, b hongbao.Grant) int { return cmp.Compare(a.Seq, b.Seq) })
+		p.grants = slices.CompactFunc(p.grants, func(a, b hongbao.Grant) bool { return a.Seq == b.Seq })
+		return fn(p)
+	})
+}

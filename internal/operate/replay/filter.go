@@ -1,0 +1,49 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+)
+
+// Filter picks grants. A zero field picks all.
+type Filter struct {
+	// Shard is one shard; nil: all.
+	Shard *int `json:"shard,omitempty" doc:"One shard; absent: all."`
+	// Seqs are those of the shard, both ends included.
+	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Events of the shard; absent: all."`
+	Campaign string          `json:"campaign,omitempty" doc:"One campaign; absent: all."`
+	User     string          `json:"user,omitempty" doc:"One user; absent: all."`
+	// From and To are when the grant was decided: From is included, To is not.
+	From time.Time `json:"from,omitzero" doc:"Grants decided at or after this time; absent: all."`
+	To   time.Time `json:"to,omitzero" doc:"Grants decided before this time; absent: all."`
+}
+
+func (f *Filter) check(shards int) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if f.Shard != nil && (*f.Shard < 0 || *f.Shard >= shards) {
+		bad("shard %d: the deployment has shards 0 to %d", *f.Shard, shards-1)
+	}
+	if f.Seqs != (stream.SeqRange{}) {
+		if f.Seqs.First < 1 || f.Seqs.Last < f.Seqs.First || f.Seqs.Last > int64(hongbao.MaxAmount) {
+			bad("seqs %d to %d: want 1 <= first <= last < 2^53", f.Seqs.First, f.Seqs.Last)
+		}
+		if f.Shard == nil && shards > 1 {
+			bad("seqs %d to %d: say of which shard, each counts for itself", f.Seqs.First, f.Seqs.Last)
+		}
+	}
+	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
+}
+
+func (f *Filter) onShard(shard int) bool { return f.Shard == nil || *f.Shard == shard }
+
+func (f *Filter) matches(g *hongbao.Grant) bool {
+	return f.onShard(g.Shard) && (f.Seqs.Last == 0 || f.Seqs.Has(g.Seq)) &&
+		(f.Campaign == "" || g.Campaign == f.Campaign) && (f.User == "" || g.User == f.User) &&
+		(f.From.IsZero() || !g.Time.Before(f.From)) && (f.To.IsZero() || g.Time.Before(f.To))
+}

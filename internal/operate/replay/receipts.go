@@ -1,0 +1,82 @@
+package replay
+
+import (
+	"context"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+)
+
+// receipts finds grants whose entries were deleted before their sink had finished them: only the users' receipts have
+// these grants. It leaves out what the sink has finished, and its dead letters: a person decides those one by one.
+type receipts struct {
+	sink   string
+	shards []map[int64]hongbao.Grant // by seq; nil until a shard needs it. One goroutine works on a shard
+}
+
+func newReceipts(sink string, n int) *receipts {
+	if sink == "" {
+		return nil
+	}
+	return &receipts{sink: sink, shards: make([]map[int64]hongbao.Grant, n)}
+}
+
+// of gives such grants among seqs, in their order. It reads the receipts once a shard, and only if the sink has not
+// finished some of the seqs.
+func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.SeqRange) ([]hongbao.Grant, error) {
+	k := s.store.Shard(shard)
+	done, err := k.GroupDone(ctx, c.sink, seqs)
+	if err != nil {
+		return nil, err
+	}
+	var grants []hongbao.Grant
+	for seq := seqs.First; seq <= seqs.Last; seq++ {
+		if done.Has(seq) {
+			continue
+		}
+		if c.shards[shard] == nil {
+			if err := c.read(ctx, s, shard); err != nil {
+				return nil, err
+			}
+		}
+		if g, ok := c.shards[shard][seq]; ok {
+			grants = append(grants, g)
+		}
+	}
+	return grants, nil
+}
+
+// read reads the receipts of a shard.
+func (c *receipts) read(ctx context.Context, s *source, shard int) error {
+	k := s.store.Shard(shard)
+	head, err := k.Head(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := k.GroupDone(ctx, c.sink, stream.SeqRange{First: max(1, min(head.DoneFloor, head.Seq)), Last: head.Seq})
+	if err != nil {
+		return err
+	}
+	aside, err := deadletter.New(s.store).Seqs(ctx, c.sink, shard)
+	if err != nil {
+		return err
+	}
+	c.shards[shard], err = k.GrantsByReceipts(ctx, func(seq int64) bool {
+		return seq >= head.DoneFloor && seq <= head.Seq && !done.Has(seq) && !aside[seq]
+	})
+	for seq, g := range c.shards[shard] {
+		g.EntryID = ledgerID(seq) // as one of the ledger: neither has an entry
+		c.shards[shard][seq] = g
+	}
+	return err
+}
+
+// has tells whether a grant came from a receipt.
+func (c *receipts) has(g *hongbao.Grant) bool {
+	if c == nil {
+		return false
+	}
+	_, ok := c.shards[g.Shard][g.Seq]
+	return ok && g.EntryID == ledgerID(g.Seq)
+}

@@ -1,0 +1,255 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Config of one replay.
+type Config struct {
+	Store *store.Store
+	// Ledger is where trimmed grants are read; nil if the deployment has none.
+	Ledger Ledger
+	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
+	// where it goes; a name keeps its target.
+	Name, Target string
+	// Options are how it delivers. The bound of its rate counts over all shards.
+	delivery.Options
+	// DoneSink is the sink whose done bits say what was delivered: DoneSink(Name), or the sink's own where only what
+	// it does not have yet is wanted. Of those what lies so far back that they are deleted counts as delivered.
+	DoneSink string
+	// Marks: the Handler sets those done bits itself, as the publisher does. Else the replay does, after the Handler.
+	Marks bool
+	// Settles: the target is the ledger. What it has when a grant comes counts as There, not as Delivered.
+	Settles bool
+	// Sink, if not empty, is the sink that the target belongs to. A grant whose entry was deleted before this sink had
+	// finished it is delivered from its receipt, and the sink has finished it then.
+	Sink string
+	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
+	Only func(g *hongbao.Grant) bool
+	// Parallel is how many shards are worked on at once, 1 to 64.
+	Parallel int
+	// Progress, if not nil, is told of each step, by one goroutine at a time. It must be quick.
+	Progress func(*Report)
+}
+
+// DoneSink is the sink under which a replay keeps its done bits and claims.
+func DoneSink(name string) string { return "replay-" + name }
+
+func (c *Config) check() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	need(c.Store != nil, "Store is required")
+	err := hongbao.CheckCampaignID(DoneSink(c.Name))
+	need(c.Name != "" && err == nil, "Name %.80q: after \"replay-\" it must be like a campaign's id: %w", c.Name, err)
+	need(c.Target != "", "Target is empty")
+	err = hongbao.CheckCampaignID(c.DoneSink)
+	need(err == nil, "DoneSink %.80q: %w", c.DoneSink, err)
+	err = hongbao.CheckCampaignID(c.Sink)
+	need(c.Sink == "" || err == nil, "Sink %.80q: %w", c.Sink, err)
+	need(c.Parallel >= 1 && c.Parallel <= 64, "Parallel is %d: want 1 to 64", c.Parallel)
+	if err := errors.Join(append(errs, c.Options.Check())...); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "replay configuration: %w", err)
+	}
+	return nil
+}
+
+// Replay delivers a range of grants once more. Run may be called again, also by other processes at once.
+type Replay struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Replay, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return &Replay{cfg: cfg}, nil
+}
+
+// Options of one run.
+type Options struct {
+	Filter Filter
+	// Dead is the sink whose dead letters are replayed; empty: the stream and the ledger. The letters stay.
+	Dead string
+	// DryRun counts and writes nothing.
+	DryRun bool
+}
+
+// ErrOtherReplay says that the name was begun with another range or target. Its error is a Conflict.
+var ErrOtherReplay = errors.New("replay_exists_with_other_range")
+
+// Covers is what a name stands for; it is stored as JSON.
+type Covers struct {
+	Target string `json:"target"`
+	Done   string `json:"done"`
+	Dead   string `json:"dead,omitempty"`
+	Filter Filter `json:"filter"`
+}
+
+// Run replays until all that the replay covers was looked at, or ctx ends, or it can't go on. The report is given in
+// any case but a refusal; what failed is in it and is no error of Run.
+func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
+	err := opts.Filter.check(r.cfg.Store.Len())
+	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
+		err = errors.Join(err, fmt.Errorf("dead letters of %.80q: %w", opts.Dead, e))
+	}
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "replay %s: %w", r.cfg.Name, err)
+	}
+	w := &run{
+		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Store),
+		source: source{store: r.cfg.Store, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
+			receipts: newReceipts(r.cfg.Sink, r.cfg.Store.Len()), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
+		shard: make([]shardRun, r.cfg.Store.Len()),
+		report: Report{
+			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
+			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
+		},
+	}
+	if err := w.begin(ctx); err != nil {
+		return nil, fmt.Errorf("replay %s: %w", r.cfg.Name, err)
+	}
+	err = w.shards(ctx)
+	w.report.Seconds = time.Since(w.report.Started).Seconds()
+	w.report.Finished = err == nil && w.report.Failed == 0
+	if err != nil {
+		return &w.report, fmt.Errorf("replay %s: %w; start it again under this name to go on", r.cfg.Name, err)
+	}
+	return &w.report, nil
+}
+
+// run is one run of a replay.
+type run struct {
+	*Config
+	opts    Options
+	source  source
+	to      *delivery.Deliverer
+	letters *deadletter.Letters
+
+	shard []shardRun
+
+	mu     sync.Mutex
+	report Report
+}
+
+// shardRun is how far a run has come on a shard; one goroutine works on it.
+type shardRun struct {
+	epoch  int64           // of the shard when the run began
+	seqs   stream.SeqRange // those that are still to be looked at
+	failed bool            // something could not be delivered: the next run goes on before it
+}
+
+// begin notes what the replay covers, or compares it with what was noted; a dry run looks only.
+func (w *run) begin(ctx context.Context) error {
+	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
+	if err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "write down what it covers: %w", err)
+	}
+	for shard := range w.Store.Len() {
+		if !w.opts.Filter.onShard(shard) {
+			continue
+		}
+		head, err := w.Store.Shard(shard).Head(ctx)
+		if err != nil {
+			return err
+		}
+		w.shard[shard].epoch = head.Epoch
+		has, err := w.beginShard(store.WithEpoch(ctx, head.Epoch), w.Store.Shard(shard), string(text))
+		if err != nil {
+			return err
+		}
+		if has.Covers != string(text) {
+			return hongbao.Errorf(hongbao.ClassConflict,
+				"%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
+				ErrOtherReplay, has.Covers, text)
+		}
+		w.report.Last[shard] = has.Last
+		if w.opts.Dead == "" {
+			if err := w.plan(ctx, shard, &has); err != nil {
+				return err
+			}
+			continue
+		}
+		n, err := w.Store.Redis().XLen(ctx, w.Store.Shard(shard).Keys.Dead(w.opts.Dead)).Result()
+		if err != nil {
+			return fmt.Errorf("count the dead letters of %s on shard %d: %w", w.opts.Dead, shard, store.Classify(err))
+		}
+		w.report.Events += n
+	}
+	return nil
+}
+
+// plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What
+// is missing in a target is found anew by each run, so that looks at all.
+func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
+	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
+	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
+	if err != nil {
+		return err
+	}
+	w.report.Events += max(0, seqs.Len())
+	if next := min(has.Next, seqs.Last+1); next > seqs.First && w.Only == nil {
+		w.report.Resumed += next - seqs.First
+		w.report.Looked += next - seqs.First
+		seqs.First = next
+	}
+	w.shard[shard].seqs = seqs
+	return nil
+}
+
+func (w *run) beginShard(ctx context.Context, k *store.Shard, text string) (store.Replay, error) {
+	wanted := w.opts.Filter.Seqs.Last
+	if !w.opts.DryRun {
+		return k.BeginReplay(ctx, w.Name, text, wanted)
+	}
+	has, found, err := k.LookUpReplay(ctx, w.Name)
+	if err != nil || found {
+		return has, err
+	}
+	last, err := k.LastSeq(ctx)
+	if wanted > 0 {
+		last = min(last, wanted)
+	}
+	return store.Replay{Covers: text, Last: last}, err
+}
+
+// shards works on so many shards at once as configured, until all are done or one fails.
+func (w *run) shards(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(w.Parallel)
+	for shard := range w.Store.Len() {
+		if !w.opts.Filter.onShard(shard) {
+			continue
+		}
+		g.Go(func() error {
+			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
+			deliver := func(p *part) error { return w.part(ctx, shard, p) }
+			var err error
+			if w.opts.Dead != "" {
+				err = w.eachLetter(ctx, shard, deliver)
+			} else {
+				err = w.source.each(ctx, shard, w.shard[shard].seqs, deliver)
+			}
+			if err != nil {
+				return err
+			}
+			return w.noteNext(ctx, shard, 0)
+		})
+	}
+	return g.Wait()
+}

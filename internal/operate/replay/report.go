@@ -1,0 +1,113 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/operate/delivery"
+)
+
+// Counts is where the grants came from, and what was met on the way.
+type Counts struct {
+	FromStream int64 `json:"from_stream" doc:"Grants read from the stream."`
+	FromLedger int64 `json:"from_ledger" doc:"Grants read from the ledger: the stream no longer has them."`
+	FromDead   int64 `json:"from_dead_letters" doc:"Grants read from dead letters."`
+	// FromReceipts are grants that only receipts have: their entries were deleted before the sink had finished them.
+	FromReceipts int64 `json:"from_receipts" doc:"Grants that only receipts have: their entries were deleted too early."`
+	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled (in
+	// quarantine, dead letters) and no longer in the stream. Seqs that an opening of the shard has skipped are not among
+	// them.
+	NotFound int64 `json:"not_found" doc:"Seqs without a grant: closes, and trimmed ones that are not settled."`
+	// Unreadable are entries and dead letters that can't be read.
+	Unreadable int64 `json:"unreadable" doc:"Entries and dead letters that can't be read."`
+	// Forged are entries that their shard's numbers refute: see store.Head.Refute. They are never delivered.
+	Forged int64 `json:"forged" doc:"Entries that no grab and no close wrote: never delivered."`
+	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
+	// replayed, the event's name is taken; the audit names them.
+	SameSeq int64 `json:"same_seq" doc:"Grants of the ledger with the seq of another one: left out."`
+}
+
+func (c *Counts) add(o *Counts) {
+	c.FromStream += o.FromStream
+	c.FromLedger += o.FromLedger
+	c.FromDead += o.FromDead
+	c.FromReceipts += o.FromReceipts
+	c.NotFound += o.NotFound
+	c.Unreadable += o.Unreadable
+	c.Forged += o.Forged
+	c.SameSeq += o.SameSeq
+}
+
+// Report is how far a run of a replay came.
+type Report struct {
+	Name    string    `json:"name" doc:"The replay's name."`
+	Target  string    `json:"target" doc:"Where it delivers to."`
+	DryRun  bool      `json:"dry_run" doc:"True: nothing was written."`
+	Started time.Time `json:"started" doc:"When this run began."`
+	Seconds float64   `json:"seconds" doc:"How long this run took."`
+	// Finished: everything that it covers was looked at, and nothing failed.
+	Finished bool `json:"finished" doc:"True if everything was looked at, and nothing failed."`
+	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them were looked at.
+	// Resumed of these were looked at by runs before: this one went on behind them. A run that comes to the end without a
+	// failure is followed by one that looks at everything again.
+	Events  int64 `json:"events" doc:"Events that it covers; with dead, letters."`
+	Looked  int64 `json:"looked" doc:"How many of them were looked at."`
+	Resumed int64 `json:"resumed" doc:"How many of these runs before had looked at: this one went on behind them."`
+	// Last is the last seq that it covers, by shard; 0 where it covers none.
+	Last []int64 `json:"last" doc:"The last seq that it covers, by shard; 0 where it covers none."`
+	Counts
+	// Matched are the grants that the filter picks. Before of them were delivered before this run (by this replay, or by
+	// the sink), There the target had although this replay did not deliver them, Delivered it got in this run, Failed
+	// could not be delivered. In a dry run those that would be delivered are Matched - Before - There.
+	Matched   int64 `json:"matched" doc:"Grants that the filter picks."`
+	Before    int64 `json:"before" doc:"Those that were delivered before this run, by this replay or by the sink."`
+	There     int64 `json:"there" doc:"Those that the target had, although this replay did not deliver them."`
+	Delivered int64 `json:"delivered" doc:"Those of this run; a dry run's would be matched - before - there."`
+	delivery.Refusals
+}
+
+// Write prints the report for a person.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	switch {
+	case r.DryRun:
+		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants; %d were "+
+			"delivered before, %d are there.\n",
+			r.Name, r.Target, r.Matched-r.Before-r.There, r.Matched, r.Before, r.There)
+	case r.Finished:
+		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d were there, %d delivered before, in %.1f "+
+			"s.\n",
+			r.Name, r.Target, r.Delivered, r.There, r.Before, r.Seconds)
+	default:
+		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d "+
+			"failed. Run it again under the same name to go on.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
+	}
+	if r.Resumed > 0 {
+		fmt.Fprintf(&b, "It went on behind %d events that runs before had looked at.\n", r.Resumed)
+	}
+	fmt.Fprintf(&b, "Looked at %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
+		r.Looked, r.Events, r.FromStream, r.FromLedger, r.FromDead, r.Matched)
+	if r.FromReceipts > 0 {
+		fmt.Fprintf(&b, "%d of them have no entry any more: receipts told of them.\n", r.FromReceipts)
+	}
+	if r.NotFound > 0 {
+		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao "+
+			"audit` tells which.\n", r.NotFound)
+	}
+	if r.Unreadable > 0 {
+		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
+	}
+	if r.SameSeq > 0 {
+		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n",
+			r.SameSeq)
+	}
+	if r.Forged > 0 {
+		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were passed over; "+
+			"find out who can write to Redis. `hongbao audit` names what they claim.\n", r.Forged)
+	}
+	r.Print(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,81 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// timeSlack is how far a shard's clock may have gone back: a range of time is searched with so much room on both sides.
+const timeSlack = 5 * time.Minute
+
+// within leaves those of the seqs that may have been decided in a range of time, without reading the others. A zero
+// time is no bound.
+func (s *source) within(ctx context.Context, shard int, seqs stream.SeqRange, from, to time.Time) (stream.SeqRange,
+	error) {
+	if !from.IsZero() {
+		low, _, err := s.around(ctx, shard, seqs, from.Add(-timeSlack))
+		if err != nil {
+			return seqs, err
+		}
+		seqs.First = max(seqs.First, low)
+	}
+	if !to.IsZero() {
+		_, high, err := s.around(ctx, shard, seqs, to.Add(timeSlack))
+		if err != nil {
+			return seqs, err
+		}
+		seqs.Last = min(seqs.Last, high-1)
+	}
+	return seqs, nil
+}
+
+// around gives two seqs as near to a time as stream and ledger tell: all below low was decided before it, and all from
+// high on was not.
+func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, when time.Time) (low, high int64,
+	err error) {
+	f, err := s.search(ctx, s.store.Shard(shard), func(e *stream.Entry) bool { return e.Time.Before(when) })
+	if err != nil {
+		return 0, 0, err
+	}
+	low, high = seqs.First, seqs.Last+1
+	if f.next != nil {
+		high = f.next.Seq
+	}
+	if f.last != nil {
+		return f.last.Seq, high, nil
+	}
+	if s.ledger == nil {
+		return low, high, nil
+	}
+	for top := high; low < high; { // the time lies before the stream
+		mid := low + (high-low)/2
+		g, err := s.settledFrom(ctx, shard, stream.SeqRange{First: mid, Last: top - 1})
+		if err != nil {
+			return 0, 0, err
+		}
+		if g != nil && g.Time.Before(when) {
+			low = g.Seq + 1
+		} else {
+			high = mid
+		}
+	}
+	return low, high, nil
+}
+
+var errFound = errors.New("found")
+
+// settledFrom gives the first grant of the seqs that the ledger has, nil if it has none.
+func (s *source) settledFrom(ctx context.Context, shard int, seqs stream.SeqRange) (first *hongbao.Grant, err error) {
+	err = s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
+		first = &g
+		return errFound
+	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return first, err
+}

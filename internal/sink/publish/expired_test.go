@@ -1,0 +1,66 @@
+package publish
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// writeAt writes one record a grant to partition 0, with the time that a worker first sent it.
+func writeAt(t *testing.T, b *bench, grants []hongbao.Grant, times ...time.Time) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.DefaultProduceTopic(testTopic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	require.NoError(t, err)
+	defer c.Close()
+	records := make([]*kgo.Record, len(grants))
+	for i := range grants {
+		headers, value := messageOf(t, &grants[i])
+		records[i] = &kgo.Record{Key: []byte(grants[i].User), Value: value, Timestamp: times[i%len(times)]}
+		for _, h := range headers {
+			records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		}
+	}
+	require.NoError(t, c.ProduceSync(t.Context(), records...).FirstErr())
+}
+
+// Since when a partition is whole is told by the times of its first records, whatever their seqs: a batch that was sent
+// again keeps its old time, and a requeue brings an old grant late.
+func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	since := func() []time.Time {
+		report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+		require.NoError(t, err)
+		require.Len(t, report.Since, b.cfg.Partitions)
+		require.Zero(t, report.Since[1], "nothing of the other partition has expired")
+		return report.Since
+	}
+	begin := time.Now().Add(-48 * time.Hour).Truncate(time.Millisecond)
+	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
+	g := b.store.grants(0, 1_300, decided)
+	writeAt(t, b, g[1_200:], at(1))      // expires: its seqs are higher than those of what is kept
+	writeAt(t, b, g[:100], at(5), at(3)) // some were sent again
+	writeAt(t, b, g[100:900], at(4))
+	require.Zero(t, since()[0], "nothing has expired")
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 100))
+	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
+	strangers(t, b) // their times are of today, and prove nothing
+	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
+	writeAt(t, b, g[900:1_000], at(6))
+	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "it is among the first thousand")
+	writeAt(t, b, g[1_000:1_100], at(7))
+	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "it is behind the first thousand")
+
+	bounds, err := p.ends(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
+	require.WithinDuration(t, time.Now().Add(stream.ClockSkew), since()[0], 30*time.Second, "nothing is left")
+}

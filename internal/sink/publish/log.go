@@ -1,0 +1,175 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+// Log is the topic's log: it checks the topic, and reads it. A Publisher has one to write to.
+type Log struct {
+	cfg       Config
+	source    string
+	transport *kafka.Transport
+	client    *kafka.Client
+
+	expiration atomic.Int64 // of producer ids at the brokers, ns
+}
+
+// NewLog makes a Log. It does not talk to the brokers. Config's Worker, Campaigns and BatchGrants are a Publisher's.
+func NewLog(cfg Config) (*Log, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, source: cloudevent.SourcePrefix + cfg.Deployment, transport: newTransport(&cfg)}
+	l.client = newClient(&cfg, l.transport)
+	l.expiration.Store(int64(cfg.ProducerExpiration))
+	return l, nil
+}
+
+// Close closes the connections. Call it when no Handle and no Scan runs any more.
+func (l *Log) Close() { l.transport.CloseIdleConnections() }
+
+// Partition is where the events of a shard go.
+func (l *Log) Partition(shard int) int { return shard % l.cfg.Partitions }
+
+// newTransport writes out every option of kafka-go's Transport. It repeats nothing by itself: one call is one request.
+func newTransport(c *Config) *kafka.Transport {
+	dialer := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}
+	return &kafka.Transport{
+		Dial:           dialer.DialContext,
+		DialTimeout:    c.DialTimeout,
+		IdleTimeout:    c.IdleTimeout,
+		MetadataTTL:    c.MetadataTTL,
+		MetadataTopics: []string{c.Topic},
+		ClientID:       c.ClientID,
+		TLS:            c.TLS,
+		SASL:           c.SASL,
+		Resolver:       nil, // the dialer resolves
+		Context:        context.Background(),
+	}
+}
+
+func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
+	if c.Observe != nil {
+		transport = &observed{transport, c.Observe}
+	}
+	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: transport}
+}
+
+// observed tells of each request.
+type observed struct {
+	kafka.RoundTripper
+	tell func(request string, took time.Duration, err error)
+}
+
+// RoundTrip implements kafka.RoundTripper.
+func (o *observed) RoundTrip(ctx context.Context, to net.Addr, r kafka.Request) (kafka.Response, error) {
+	start := time.Now()
+	answer, err := o.RoundTripper.RoundTrip(ctx, to, r)
+	o.tell(r.ApiKey().String(), time.Since(start), err)
+	return answer, err
+}
+
+// produce sends one batch once. An error that is not Kafka's own says nothing about the batch: even a cancelled request
+// may be on the wire.
+func (l *Log) produce(ctx context.Context, partition int, raw []byte) (int64, error) {
+	res, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
+		Topic:        l.cfg.Topic,
+		Partition:    partition,
+		RequiredAcks: kafka.RequireAll,
+		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
+	})
+	if err != nil {
+		return -1, err
+	}
+	return res.BaseOffset, res.Error
+}
+
+// newProducer asks the broker for a producer id of its own.
+func (l *Log) newProducer(ctx context.Context) (numbers, error) {
+	res, err := l.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
+	if err == nil {
+		err = res.Error
+	}
+	if err != nil {
+		return numbers{}, err
+	}
+	return numbers{producer: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch)}, nil
+}
+
+// bounds are the first offset of a partition and the one after its last.
+type bounds struct{ start, end int64 }
+
+func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
+	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+		Topics: map[string][]kafka.OffsetRequest{
+			l.cfg.Topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)},
+		},
+		IsolationLevel: kafka.ReadUncommitted,
+	})
+	if err != nil {
+		return bounds{}, err
+	}
+	for _, o := range res.Topics[l.cfg.Topic] {
+		if o.Partition == partition {
+			return bounds{o.FirstOffset, o.LastOffset}, o.Error
+		}
+	}
+	return bounds{}, errors.New("the answer does not name the partition")
+}
+
+// The pauses between requests; the context bounds how many.
+const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
+
+// ask repeats a question that changes nothing until it is answered, refused, or ctx ends.
+func (l *Log) ask(ctx context.Context, what string, question func(context.Context) error) error {
+	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
+		err := question(ctx)
+		if err == nil {
+			return nil
+		}
+		if hongbao.ClassOf(err) == hongbao.ClassBroken {
+			return err
+		}
+		v := verdictOf(err)
+		if v == refused {
+			return l.sinkError(what, v, err)
+		}
+		if !retry.Pause(ctx, wait.NextBackOff()) {
+			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return l.sinkError(what, v, err)
+			}
+			return hongbao.Outagef(hongbao.ClassTransient, "%s: no answer of use: %w", what, err)
+		}
+	}
+}
+
+// sinkError is the error of a refusal that concerns the whole sink.
+func (l *Log) sinkError(what string, v verdict, err error) error {
+	hint := "look at the topic's and the broker's configuration and log"
+	switch {
+	case v == absent:
+		hint = "the topic or its partition is not there; was it deleted? See docs/topic.md, \"When the topic went back\""
+	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
+		hint = "allow this user WRITE, READ and DESCRIBE on the topic; the shard tries again by itself"
+	case errors.Is(err, kafka.InvalidTimestamp):
+		hint = "the clocks of this machine and of the broker are too far apart"
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "%s on topic %s: %w; %s", what, l.cfg.Topic, err, hint)
+}
+
+func (l *Log) where(partition int) string {
+	return fmt.Sprintf("partition %d of topic %s", partition, l.cfg.Topic)
+}

@@ -1,0 +1,361 @@
+package publish
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// orphan leaves a batch of n grants with an open claim behind, as a worker that died; f tells what became of the
+// request.
+func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
+	t.Helper()
+	p, w := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition holds something before")
+	g := b.store.grants(0, n, decided)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.fate = func() fate { cancel(); return f }
+	requireClass(t, p.Handle(ctx, g), n, hongbao.ClassUnknown, true)
+	require.Equal(t, 1, b.store.open(0))
+	require.Equal(t, 1, w.sends)
+	return g, w
+}
+
+// forgetful makes a worker to whom every stored batch is too old to be sent again.
+func forgetful(t *testing.T, b *bench) (*Publisher, *wire) {
+	t.Helper()
+	p, w := b.worker(t)
+	p.expiration.Store(0)
+	return p, w
+}
+
+// events is what the topic holds: the 3 of orphan's shard 4, and these.
+func requireOrphansOnce(t *testing.T, b *bench, grants ...[]hongbao.Grant) {
+	t.Helper()
+	requireOneCopy(t, &b.cfg, append(grants, b.store.shard(4).entries[0].Grants)...)
+}
+
+func TestOldBatchThatArrivedIsFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, _ := orphan(t, b, 20, swallow)
+	p, _ := forgetful(t, b)
+	require.Nil(t, p.Handle(t.Context(), g[5:8]))
+	require.Nil(t, p.Handle(t.Context(), g))
+	s := p.Stats()
+	require.EqualValues(t, 1, s.FoundInLog)
+	require.Zero(t, s.Fences, "no fence record without need")
+	requireOrphansOnce(t, b, g)
+}
+
+func TestOldBatchThatDidNotArriveIsSentAnewAndItsLateCopyRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, zombie := orphan(t, b, 20, deferred)
+	p, _ := forgetful(t, b)
+	require.Nil(t, p.Handle(t.Context(), g))
+	s := p.Stats()
+	require.EqualValues(t, 1, s.LetGo)
+	require.EqualValues(t, 1, s.Fences)
+	require.Equal(t, 1, zombie.flush(t))
+	requireOrphansOnce(t, b, g)
+}
+
+func TestLateCopyThatArrivesWhileLookingBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, zombie := orphan(t, b, 20, deferred)
+	p, w := forgetful(t, b)
+	flushed := 0
+	w.answer = func(r kafka.Request) error {
+		if _, ok := r.(*rawproduce.Request); ok { // the fence record; the log was read already
+			flushed += zombie.flush(t)
+		}
+		return nil
+	}
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.Equal(t, 1, flushed)
+	require.EqualValues(t, 1, p.Stats().FoundInLog)
+	requireOrphansOnce(t, b, g)
+}
+
+func TestDeathBetweenFenceAndRelease(t *testing.T) {
+	t.Parallel()
+	for name, old := range map[string]bool{"remembered": false, "forgotten": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			g, zombie := orphan(t, b, 20, deferred)
+			p, _ := forgetful(t, b)
+			fired := 0
+			b.store.fault = func(op string) (error, error) {
+				if op == "release" && fired == 0 {
+					fired++
+					return hongbao.Errorf(hongbao.ClassUnknown, "redis is away"), nil
+				}
+				return nil, nil
+			}
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, false)
+			require.Equal(t, 1, fired)
+			next, _ := b.worker(t)
+			if old {
+				next.expiration.Store(0)
+			}
+			require.Nil(t, next.Handle(t.Context(), g))
+			require.EqualValues(t, 1, next.Stats().LetGo)
+			zombie.flush(t)
+			requireOrphansOnce(t, b, g)
+		})
+	}
+}
+
+func TestBrokerCannotJudgeTheFirstSend(t *testing.T) {
+	t.Parallel()
+	for _, code := range []kafka.Error{kafka.OutOfOrderSequenceNumber, kafka.DuplicateSequenceNumber,
+		kafka.UnknownProducerId} {
+		t.Run(code.Title(), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, w := b.worker(t)
+			n := 0
+			w.answer = func(r kafka.Request) error {
+				if _, ok := r.(*rawproduce.Request); ok {
+					if n++; n == 1 {
+						return code
+					}
+				}
+				return nil
+			}
+			g := b.store.grants(0, 20, decided)
+			require.Nil(t, p.Handle(t.Context(), g))
+			require.EqualValues(t, 1, p.Stats().LetGo)
+			requireOneCopy(t, &b.cfg, g)
+		})
+	}
+}
+
+func TestHalfABatchInTheLogWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, _ := orphan(t, b, 20, lost)
+	stranger, err := New(b.cfg, newStore(), b.store) // knows nothing of the claims
+	require.NoError(t, err)
+	defer stranger.Close()
+	require.Nil(t, stranger.Handle(t.Context(), g[:7]))
+	p, _ := forgetful(t, b)
+	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassConflict, false)
+	require.Equal(t, 1, b.store.open(0))
+}
+
+func TestRetentionPassedTheNotedOffset(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, _ := orphan(t, b, 20, swallow)
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 4))
+	p, _ := forgetful(t, b)
+	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassConflict, false)
+	require.Equal(t, 1, b.store.open(0), "it waits for a person")
+}
+
+func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
+	t.Parallel()
+	remake := func(t *testing.T, b *bench) {
+		t.Helper()
+		require.NoError(t, b.broker.DeleteTopic(testTopic))
+		require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
+	}
+	t.Run("when sending", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		p, _ := b.worker(t)
+		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+		remake(t, b)
+		g := b.store.grants(0, 5, decided)
+		// a broker that never saw the producer takes any sequence; kfake does not on an empty log
+		p.slots[0].session.sequence = 0
+		requireClass(t, p.Handle(t.Context(), g), 5, hongbao.ClassBroken, false)
+	})
+	t.Run("when idle", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		p, _ := b.worker(t)
+		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+		remake(t, b)
+		p.slots[0].session.known = decided // long ago
+		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.ClassBroken, false)
+	})
+	t.Run("when looking back", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		g, _ := orphan(t, b, 20, swallow)
+		remake(t, b)
+		p, _ := forgetful(t, b)
+		requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
+		require.Equal(t, 1, b.store.open(0))
+	})
+}
+
+func TestEntriesGoneFromTheStream(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			g, zombie := orphan(t, b, 20, f)
+			b.store.shard(0).entries = nil
+			p, _ := b.worker(t)
+			require.Nil(t, p.Handle(t.Context(), g), "what is at hand is published all the same")
+			zombie.flush(t)
+			requireOrphansOnce(t, b, g)
+		})
+	}
+}
+
+// Somebody wrote entries between those of a stored batch, ahead of them, or again; or they come in another order. The
+// batch is never built from any but its own: what is in the topic is each grant once, as it was decided.
+func TestStoredBatchAmongForgedEntries(t *testing.T) {
+	t.Parallel()
+	forged := func(e stream.Entry, from, to int) stream.Entry {
+		e.ID += "1"
+		e.Seq, e.Grants = e.Seq+int64(from), slices.Clone(e.Grants[from:to])
+		for i := range e.Grants {
+			e.Grants[i].User, e.Grants[i].EntryID = "thief", e.ID
+		}
+		return e
+	}
+	for name, change := range map[string]func(e []stream.Entry) []stream.Entry{
+		"ahead of a real one":    func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 1, forged(e[1], 0, 1)) },
+		"all of a real one":      func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 1, forged(e[1], 0, 5)) },
+		"behind a real one":      func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 2, forged(e[1], 2, 5)) },
+		"of a seq of the past":   func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 2, forged(e[0], 1, 2)) },
+		"a real one once more":   func(e []stream.Entry) []stream.Entry { return slices.Insert(e, 2, e[1]) },
+		"in another order":       func(e []stream.Entry) []stream.Entry { e[1], e[2] = e[2], e[1]; return e },
+		"in place of a real one": func(e []stream.Entry) []stream.Entry { e[1] = forged(e[1], 0, 5); return e },
+	} {
+		for fateName, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
+			t.Run(name+", "+fateName, func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				p, w := b.worker(t)
+				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition holds something before")
+				var g []hongbao.Grant
+				for range 4 {
+					g = append(g, b.store.grants(0, 5, decided)...)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				w.fate = func() fate { cancel(); return f }
+				requireClass(t, p.Handle(ctx, g), len(g), hongbao.ClassUnknown, true)
+				b.store.shard(0).entries = change(b.store.shard(0).entries)
+				next, _ := b.worker(t)
+				require.Nil(t, next.Handle(t.Context(), g))
+				w.flush(t)
+				requireOrphansOnce(t, b, g)
+			})
+		}
+	}
+}
+
+func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*stream.Claim){
+		"unreadable":  func(c *stream.Claim) { c.Payload = "2" + c.Payload[1:] },
+		"other topic": func(c *stream.Claim) { c.Payload = strings.Replace(c.Payload, " "+testTopic+" ", " other ", 1) },
+		"other partition": func(c *stream.Claim) {
+			f := strings.Fields(c.Payload)
+			f[3] = "1"
+			c.Payload = strings.Join(f,
+				" ")
+		},
+		"other events": func(c *stream.Claim) { c.Events = []stream.SeqRange{{First: 1, Last: 19}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			g, _ := orphan(t, b, 20, swallow)
+			for _, c := range b.store.shard(0).claims {
+				change(c)
+			}
+			p, w := b.worker(t)
+			w.fate = fates()
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
+			require.Zero(t, w.sends)
+			require.Equal(t, 1, b.store.open(0))
+		})
+	}
+}
+
+// strangers writes what other producers may: plain, compressed, in a transaction that ends with a control record, and
+// aborted.
+func strangers(t *testing.T, b *bench) int {
+	t.Helper()
+	cfg := &b.cfg
+	plain, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(cfg.Topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.GzipCompression()))
+	require.NoError(t, err)
+	defer plain.Close()
+	big := []byte(strings.Repeat("z", 3000))
+	require.NoError(t, plain.ProduceSync(t.Context(), &kgo.Record{Value: big},
+		&kgo.Record{Key: []byte("k"), Value: big}).FirstErr())
+
+	tx, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(cfg.Topic),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(t.Name()))
+	require.NoError(t, err)
+	defer tx.Close()
+	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
+		require.NoError(t, tx.BeginTransaction())
+		require.NoError(t, tx.ProduceSync(t.Context(),
+			&kgo.Record{Value: nil, Headers: []kgo.RecordHeader{{Key: "seq", Value: []byte("1")}}}).FirstErr())
+		require.NoError(t, tx.EndTransaction(t.Context(), end))
+	}
+	return 4
+}
+
+func TestLookingBackPassesOverStrangers(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			strangers(t, b)
+			g, zombie := orphan(t, b, 20, f)
+			strangers(t, b)
+			p, _ := forgetful(t, b)
+			require.Nil(t, p.Handle(t.Context(), g))
+			zombie.flush(t)
+			requireOrphansOnce(t, b, g)
+		})
+	}
+}
+
+// A claim that nothing can decide fails its own grants only: the others of the call are sent.
+func TestAnUndecidableClaimFailsItsOwnGrantsOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	g, _ := orphan(t, b, 2, swallow)
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5)) // retention removed the place
+	more := b.store.grants(0, 60, decided)
+	p, _ := forgetful(t, b)
+	errs := p.Handle(t.Context(), append(append(more[:30:30], g...), more[30:]...))
+	require.Len(t, errs, 62)
+	for i, err := range errs {
+		if i < 30 || i >= 32 {
+			require.NoError(t, err, i)
+			continue
+		}
+		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), i)
+		require.ErrorContains(t, err, "hongbao claim list")
+	}
+	require.Equal(t, 1, b.store.open(0), "the claim waits for a person")
+	requireOneCopy(t, &b.cfg, more)
+}

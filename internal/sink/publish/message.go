@@ -1,0 +1,148 @@
+package publish
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+)
+
+// message encodes one message at a time: value, and the headers that differ; fixed are those that don't.
+type message struct {
+	fixedGrant, fixedFence []byte
+	fixedCount             int
+	parents                bool // records of traced grabs get the header traceparent
+
+	fixed       []byte
+	value       []byte
+	headers     []byte
+	headerCount int
+
+	when   []byte // whenMS as RFC 3339: the grants of an entry share it
+	whenMS int64
+	number []byte
+}
+
+func newMessage(source string) message {
+	m := message{whenMS: -1 << 62, fixedCount: 4}
+	m.fixedGrant = fixedHeaders(source, cloudevent.TypeGrant)
+	m.fixedFence = fixedHeaders(source, cloudevent.TypeFence)
+	return m
+}
+
+// found adds what the deployment was founded as.
+func (m *message) found(founding string) {
+	if founding != "" {
+		m.fixedGrant = appendHeader(m.fixedGrant, cloudevent.HeaderFounding, founding)
+		m.fixedFence = appendHeader(m.fixedFence, cloudevent.HeaderFounding, founding)
+		m.fixedCount++
+	}
+}
+
+func fixedHeaders(source, kind string) []byte {
+	b := appendHeader(nil, cloudevent.HeaderSpecVersion, cloudevent.SpecVersion)
+	b = appendHeader(b, cloudevent.HeaderSource, source)
+	b = appendHeader(b, cloudevent.HeaderType, kind)
+	return appendHeader(b, cloudevent.HeaderContentType, cloudevent.ContentType)
+}
+
+func appendHeader[V string | []byte](b []byte, name string, value V) []byte {
+	b = binary.AppendVarint(b, int64(len(name)))
+	b = append(b, name...)
+	b = binary.AppendVarint(b, int64(len(value)))
+	return append(b, value...)
+}
+
+func (m *message) numberHeader(name string, n int64) {
+	m.number = strconv.AppendInt(m.number[:0], n, 10)
+	m.headers = appendHeader(m.headers, name, m.number)
+}
+
+func (m *message) setTime(ms int64) {
+	if ms != m.whenMS {
+		m.when = time.UnixMilli(ms).UTC().AppendFormat(m.when[:0], cloudevent.TimeLayout)
+		m.whenMS = ms
+	}
+}
+
+// encode sets value and headers to those of g.
+func (m *message) encode(g *hongbao.Grant) {
+	m.setTime(g.Time.UnixMilli())
+	m.fixed = m.fixedGrant
+
+	m.number = strconv.AppendInt(m.number[:0], int64(g.Shard), 10)
+	m.number = append(m.number, '-')
+	m.number = strconv.AppendInt(m.number, g.Seq, 10)
+	m.headers = appendHeader(m.headers[:0], cloudevent.HeaderID, m.number)
+	m.headers = appendHeader(m.headers, cloudevent.HeaderTime, m.when)
+	m.numberHeader(cloudevent.HeaderShard, int64(g.Shard))
+	m.numberHeader(cloudevent.HeaderSeq, g.Seq)
+	m.numberHeader(cloudevent.HeaderEpoch, g.Epoch)
+	m.headerCount = m.fixedCount + 5
+	if g.Trace != "" {
+		m.headers = appendHeader(m.headers, cloudevent.HeaderTrace, g.Trace)
+		m.headerCount++
+		if m.parents {
+			m.headers = appendHeader(m.headers, cloudevent.HeaderParent, g.Trace)
+			m.headerCount++
+		}
+	}
+
+	v := append(m.value[:0], `{"campaign":"`...)
+	v = append(v, g.Campaign...) // a-z, 0-9, - and _: nothing to escape
+	v = append(v, `","packet":`...)
+	v = strconv.AppendInt(v, g.Packet, 10)
+	v = append(v, `,"user":`...)
+	v = appendString(v, g.User)
+	v = append(v, `,"amount":`...)
+	v = strconv.AppendInt(v, int64(g.Amount), 10)
+	if g.Currency != "" {
+		v = append(v, `,"currency":`...)
+		v = appendString(v, g.Currency)
+	}
+	v = append(v, `,"shard":`...)
+	v = strconv.AppendInt(v, int64(g.Shard), 10)
+	v = append(v, `,"seq":`...)
+	v = strconv.AppendInt(v, g.Seq, 10)
+	v = append(v, `,"epoch":`...)
+	v = strconv.AppendInt(v, g.Epoch, 10)
+	v = append(v, `,"time":"`...)
+	v = append(v, m.when...)
+	v = append(v, '"')
+	if g.RequestID != "" {
+		v = append(v, `,"request_id":`...)
+		v = appendString(v, g.RequestID)
+	}
+	if g.Code != "" {
+		v = append(v, `,"code":`...)
+		v = appendString(v, g.Code)
+	}
+	m.value = append(v, '}')
+}
+
+// encodeFence sets value and headers to those of a fence record, named by the epoch that it opens.
+func (m *message) encodeFence(n numbers, ms int64) {
+	m.setTime(ms)
+	m.fixed = m.fixedFence
+	m.number = strconv.AppendInt(append(m.number[:0], "fence-"...), n.producer, 10)
+	m.number = strconv.AppendInt(append(m.number, '-'), int64(n.epoch), 10)
+	m.headers = appendHeader(m.headers[:0], cloudevent.HeaderID, m.number)
+	m.headers = appendHeader(m.headers, cloudevent.HeaderTime, m.when)
+	m.headerCount = m.fixedCount + 2
+	m.value = append(m.value[:0], "{}"...)
+}
+
+// appendString appends s as a JSON string. Ids and codes are printable ASCII, so only the quote and the backslash need
+// care.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,195 @@
+package publish
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
+
+// requireClass checks that every grant got an error of the class.
+func requireClass(t testing.TB, errs []error, n int, class hongbao.Class, outage bool) {
+	t.Helper()
+	require.Len(t, errs, n)
+	for _, err := range errs {
+		require.Error(t, err)
+		require.Equal(t, class, hongbao.ClassOf(err), "%v", err)
+		require.Equal(t, outage, hongbao.IsOutage(err), "%v", err)
+	}
+}
+
+func TestHandlePublishesEachGrantOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	first := b.store.grants(0, 250, decided)
+	second := b.store.grants(2, 10, decided) // same partition, own order
+	third := b.store.grants(1, 1, decided)
+	require.Nil(t, p.Handle(t.Context(), first))
+	require.Nil(t, p.Handle(t.Context(), second))
+	require.Nil(t, p.Handle(t.Context(), third))
+	require.Nil(t, p.Handle(t.Context(), first), "a second time it is done already")
+	require.Nil(t, p.Handle(t.Context(), append(first[240:250:250], b.store.grants(0, 5, decided)...)),
+		"a part is done already")
+	all := b.store.shard(0).entries
+	requireOneCopy(t, &b.cfg, all[0].Grants, all[1].Grants, second, third)
+	s := p.Stats()
+	require.EqualValues(t, 6, s.Sessions,
+		"one producer id a partition, and a fresh one after each claim that was not granted")
+	require.Zero(t, s.TakenOver)
+}
+
+func TestHandleTakesAGrantTwiceInOneCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 3, decided)
+	require.Nil(t, p.Handle(t.Context(), []hongbao.Grant{g[2], g[0], g[0], g[1], g[2]}))
+	requireOneCopy(t, &b.cfg, g)
+}
+
+func TestUndecidedAnswers(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string][]fate{
+		"lost":           {lost},
+		"swallowed":      {swallow},
+		"twice":          {swallow, swallow},
+		"lost, swallow":  {lost, swallow},
+		"late copy":      {deferred},
+		"two late":       {deferred, deferred},
+		"swallow, late":  {swallow, deferred},
+		"late, swallow":  {deferred, swallow},
+		"lost and again": {lost, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, w := b.worker(t)
+			w.fate = fates(list...)
+			g := b.store.grants(0, 20, decided)
+			require.Nil(t, p.Handle(t.Context(), g))
+			more := b.store.grants(0, 20, decided)
+			require.Nil(t, p.Handle(t.Context(), more))
+			w.flush(t)
+			require.Equal(t, len(list), w.fired)
+			require.EqualValues(t, len(list), p.Stats().Resends)
+			requireOneCopy(t, &b.cfg, g, more)
+		})
+	}
+}
+
+func TestOutageKeepsTheClaimAndDropsTheSession(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fate{"never sent": lost, "appended": swallow} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, w := b.worker(t)
+			g := b.store.grants(0, 20, decided)
+			w.fate = func() fate { return f }
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, true)
+			require.Positive(t, w.fired)
+			require.Equal(t, 1, b.store.open(0))
+			require.Nil(t, p.slots[0].session)
+			w.fate = nil
+			other := b.store.grants(2, 20, decided) // another shard on the partition, before the first is settled
+			require.Nil(t, p.Handle(t.Context(), other))
+			require.Nil(t, p.Handle(t.Context(), g))
+			require.Zero(t, b.store.open(0))
+			require.EqualValues(t, 1, p.Stats().SentAgain)
+			requireOneCopy(t, &b.cfg, g, other)
+		})
+	}
+}
+
+func TestHeldClaimsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	g := b.store.grants(0, 3, decided)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.fate = func() fate { cancel(); return lost }
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.ClassUnknown, true)
+	w.fate = nil
+	b.store.held = 1
+	errs := p.Handle(t.Context(), g)
+	requireClass(t, errs, 3, hongbao.ClassTransient, false)
+	require.True(t, hongbao.IsHeld(errs[0]), "it costs no attempt")
+	require.Nil(t, p.slots[0].session, "an answer to a repeated call can't tell that nothing was claimed")
+}
+
+func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
+	t.Parallel()
+	t.Run("lease", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		p, w := b.worker(t)
+		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)))
+		w.fate = fates()
+		ctx, cancel := context.WithCancel(t.Context())
+		b.store.granted = func(stream.Claim) { cancel() }
+		requireClass(t, p.Handle(ctx, b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
+		require.Zero(t, w.sends)
+		require.Equal(t, 1, b.store.open(0))
+	})
+	t.Run("age", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		p, w := b.worker(t)
+		w.fate = fates()
+		b.store.granted = func(stream.Claim) { // the process sleeps
+			p.now = func() time.Time { return time.Now().Round(0).Add(p.cfg.MaxClaimAge + time.Second) }
+		}
+		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 2, decided)), 2, hongbao.ClassUnknown, true)
+		require.Zero(t, w.sends)
+		require.EqualValues(t, 1, p.Stats().Stale)
+		require.Nil(t, p.slots[0].session)
+	})
+}
+
+// The shards of a partition wait for each other; one that waits for longer than its call may take has failed at
+// nothing.
+func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	first, second := b.store.grants(0, 3, decided), b.store.grants(2, 3, decided)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	b.store.granted = func(stream.Claim) {
+		close(inside)
+		<-leave
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.Nil(t, p.Handle(t.Context(), first)) })
+	<-inside
+	b.store.granted = nil
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	requireClass(t, p.Handle(ctx, second), 3, hongbao.ClassTransient, true)
+	close(leave)
+	wg.Wait()
+	require.Nil(t, p.Handle(t.Context(), second))
+	requireOneCopy(t, &b.cfg, first, second)
+}
+
+// One that got the slot late has little time left to send.
+func TestSendThatTheCallCutsShortIsNoFailureOfAGrant(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)), "it has a producer id")
+	w.fate = func() fate { return lost }
+	g := b.store.grants(0, 3, decided)
+	ctx, cancel := context.WithTimeout(t.Context(), hopeless)
+	defer cancel()
+	requireClass(t, p.Handle(ctx, g), 3, hongbao.ClassUnknown, true)
+	require.Positive(t, w.fired)
+}

@@ -1,0 +1,147 @@
+package publish
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+)
+
+// maxIdleRounds bounds how often Handle goes round without settling a grant.
+const maxIdleRounds = 5
+
+// Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called at once for different shards;
+// shards that share a partition wait for each other.
+type Publisher struct {
+	*Log
+	codec   kafka.Compression
+	claims  Claims
+	entries Entries
+	slots   []slot
+	count   counters
+
+	claimName  string // never used before by any process
+	claimCount atomic.Int64
+
+	now func() time.Time // a test's clock
+}
+
+var _ hongbao.Handler = (*Publisher)(nil)
+
+// New makes a Publisher. It does not talk to the brokers; call Check before the first Handle, and Close in the end.
+func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
+	log, err := NewLog(cfg)
+	if !knob.IsName(cfg.Worker) {
+		err = errors.Join(err, fmt.Errorf("publisher configuration: Worker %.70q: want 1 to 64 of a-z A-Z 0-9 . _ -",
+			cfg.Worker))
+	}
+	if claims == nil || entries == nil {
+		err = errors.Join(err, errors.New("publisher configuration: Claims and Entries must be given"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	codec, err := parseCodec(cfg.Compression)
+	if err != nil {
+		return nil, fmt.Errorf("publisher configuration: Compression: %w", err)
+	}
+	var nonce [6]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return nil, fmt.Errorf("publish: no random bytes for the names of claims: %w", err)
+	}
+	p := &Publisher{
+		Log: log, codec: codec, claims: claims, entries: entries, slots: make([]slot, cfg.Partitions),
+		claimName: cfg.Worker + "." + hex.EncodeToString(nonce[:]) + ".", now: time.Now,
+	}
+	for i := range p.slots {
+		p.slots[i] = slot{partition: i, turn: make(chan struct{}, 1), batch: newBatch(p.source)}
+		p.slots[i].batch.found(cfg.Founding)
+	}
+	return p, nil
+}
+
+func (p *Publisher) newClaimID() string {
+	return p.claimName + strconv.FormatInt(p.claimCount.Add(1), 10)
+}
+
+// Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
+//
+// The errors' classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free in time;
+// a claim that was stored stays for whoever comes next. Held: a live worker is at the same grants. Permanent: a grant
+// that can't be sent at all, one of a campaign that nobody knows, a coupon without its code, a grant that the broker
+// refuses alone though it takes a minimal record. Conflict: the log holds a part of a batch, or no longer reaches back
+// to where it would be. Broken: topic and claims contradict each other, or the broker refuses everything.
+func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
+	c := newCall(grants, p.cfg.BatchGrants)
+	if len(c.left) == 0 {
+		return c.result()
+	}
+	if err := p.addTerms(ctx, c); err != nil {
+		c.fail(err)
+		return c.result()
+	}
+	s := &p.slots[p.Partition(c.shard)]
+	if !s.lock(ctx) {
+		c.fail(hongbao.Outagef(hongbao.ClassTransient, "waiting for %s, which other shards use: %w", p.where(s.partition),
+			ctx.Err()))
+		return c.result()
+	}
+	defer s.unlock()
+	for idle := 0; len(c.left) > 0; idle++ {
+		if idle == maxIdleRounds {
+			c.fail(hongbao.Heldf("claims of %s change hands too fast: gave up after %d rounds", p.where(s.partition),
+				maxIdleRounds))
+			break
+		}
+		before, most := len(c.left), c.most
+		if err := p.publish(ctx, s, c); err != nil {
+			c.fail(err)
+			break
+		}
+		if len(c.left) < before || c.most < most {
+			idle = -1
+		}
+	}
+	return c.result()
+}
+
+// publish brings the next batch of the call into the topic, or what stands in its way to its end. An error concerns
+// every grant that is left. After nil, go round again with what is left.
+func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	b, err := p.nextBatch(attempt, s, c)
+	if err != nil {
+		return err
+	}
+	answer, err := p.claim(ctx, c, b)
+	if err != nil {
+		return err
+	}
+	if !answer.Granted() {
+		// The session ends here. If the answer to a first run of the script was lost and the client ran it again, that first
+		// run has stored the claim, and whoever finishes it uses the sequence up.
+		return p.resolveAll(ctx, s, c, answer)
+	}
+	sent := p.send(attempt, s, b.born, b.raw)
+	switch {
+	case sent.verdict == appended:
+		return p.complete(ctx, s, c, b, sent.base)
+	case sent.verdict == lookBack:
+		return c.ownOnly(&b.claim, p.lookBack(ctx, s, c, &b.claimed))
+	case sent.verdict == fenced: // the claim was taken over; the next one tells how that went
+		return nil
+	case !sent.unsure && (sent.verdict == tooMuch || sent.verdict == refused || sent.verdict == absent):
+		return p.giveBack(ctx, s, c, b, sent)
+	}
+	return p.undecided(s, sent)
+}

@@ -1,0 +1,188 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// claimed is a batch and the claim that holds it.
+type claimed struct {
+	st    stored
+	claim stream.Claim
+}
+
+// push is a batch under this worker's own session.
+type push struct {
+	claimed
+	open *session
+	born time.Time
+	raw  []byte // valid until the slot's next batch
+}
+
+// nextBatch takes the session and fills a batch from what is left of the call, as much as the bounds allow.
+func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, error) {
+	open, err := p.takeSession(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	born := p.now()
+	st := stored{numbers: open.numbers, codec: p.codec, partition: s.partition, ms: born.UnixMilli(), noted: open.end,
+		topic: p.cfg.Topic}
+	s.batch.start(st.numbers, st.ms)
+	last := int64(-1)
+	for _, i := range c.left {
+		g := &c.grants[i]
+		if g.Seq == last { // twice in one call
+			continue
+		}
+		if s.batch.count == c.most || !s.batch.add(g, p.cfg.BatchBytes) {
+			break
+		}
+		last = g.Seq
+		st.extend(g)
+	}
+	raw, err := s.batch.pack(st.codec)
+	if err != nil {
+		return nil, err
+	}
+	claim := stream.Claim{ID: p.newClaimID(), Events: st.events(), Payload: st.String()}
+	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: raw}, nil
+}
+
+// claim stores the batch and takes the right to send it.
+func (p *Publisher) claim(ctx context.Context, c *call, b *push) (*stream.ClaimAnswer, error) {
+	answer, err := p.claims.Claim(ctx, c.shard, b.claim.ID, b.claim.Events, b.claim.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("claiming %d grants for %s: %w", b.st.count(), p.where(b.st.partition), err)
+	}
+	b.claim.Fence = answer.Fence
+	return &answer, nil
+}
+
+// resolveAll brings to its end what stood in the way of a claim.
+func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.ClaimAnswer) error {
+	c.settle(a.Done, nil)
+	for i := range a.Open {
+		p.count.takenOver.Add(1)
+		if err := c.ownOnly(&a.Open[i], p.resolve(ctx, s, c, a.Open[i])); err != nil {
+			return err
+		}
+	}
+	if a.Held > 0 {
+		return hongbao.Heldf("%d claims for %s are in the hands of a live worker", a.Held, p.where(s.partition))
+	}
+	return nil
+}
+
+// complete ends a batch that is in the log. Only here, and after a release, the session goes on.
+func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, base int64) error {
+	if err := p.checkOffset(s, &b.st, base); err != nil {
+		return err
+	}
+	done, err := p.completeClaim(ctx, c, &b.claim)
+	if err != nil || !done {
+		return err
+	}
+	n := b.st.count()
+	p.count.batches.Add(1)
+	c.widen()
+	b.open.sequence += int32(n)
+	b.open.end, b.open.known = max(b.open.end, base+n), p.now()
+	s.keep(b.open)
+	return nil
+}
+
+// giveBack releases the claim of a batch that is certainly not in the log. One that was too much is sent in halves.
+func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
+	released, err := p.releaseClaim(ctx, c, &b.claim)
+	switch {
+	case err != nil:
+		return err
+	case sent.verdict != tooMuch:
+		return p.sinkError("sending to "+p.where(s.partition), sent.verdict, sent.err)
+	case !released:
+		return nil
+	}
+	return p.halve(ctx, s, c, b, sent.err)
+}
+
+// halve makes the next batch smaller. One grant alone is given up once the broker took a minimal record.
+func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause error) error {
+	p.count.refused.Add(1)
+	if n := int(b.st.count()); n > 1 {
+		s.keep(b.open)
+		c.most = max(1, n/2)
+		return nil
+	}
+	if err := p.probe(ctx, s, b.open); err != nil {
+		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
+	}
+	c.widen()
+	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
+		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
+		cause))
+	return nil
+}
+
+// probe sends the smallest record that there is, a fence record under the session's own numbers. It tells a grant that
+// the broker does not take from a broker that takes nothing.
+func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	born := p.now()
+	s.batch.start(open.numbers, born.UnixMilli())
+	s.batch.addFence(open.numbers, born.UnixMilli())
+	sent := p.send(attempt, s, born, s.batch.finish())
+	switch {
+	case sent.verdict == appended:
+		open.sequence++
+		open.end, open.known = max(open.end, sent.base+1), p.now()
+		s.keep(open)
+		return nil
+	case sent.verdict == lookBack || sent.verdict == fenced:
+		return hongbao.Outagef(hongbao.ClassTransient, "the broker refuses the producer id, the next try takes another: %w",
+			sent.err)
+	case sent.verdict == again || sent.unsure:
+		return p.undecided(s, sent)
+	}
+	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
+}
+
+// undecided is the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, also when
+// the time of the call was over first: other shards had the partition before.
+func (p *Publisher) undecided(s *slot, sent sendResult) error {
+	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no answer in time that decides: %w; its claim stays",
+		p.where(s.partition), sent.err)
+}
+
+// completeClaim marks the claim's events done. False: it was taken over, go round.
+func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
+	err := p.claims.Complete(ctx, c.shard, *claim)
+	if errors.Is(err, stream.ErrFenced) {
+		p.count.lost.Add(1)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("completing claim %s of shard %d: %w", claim.ID, c.shard, err)
+	}
+	c.settle(claim.Events, nil)
+	return true, nil
+}
+
+// releaseClaim removes the claim of a batch that is certainly not in the log. False: it was taken over.
+func (p *Publisher) releaseClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
+	err := p.claims.Release(ctx, c.shard, *claim)
+	if errors.Is(err, stream.ErrFenced) {
+		p.count.lost.Add(1)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("releasing claim %s of shard %d: %w", claim.ID, c.shard, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,296 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// maxEmptyFetches bounds how often an answer may hold no record at or after the offset that was asked for.
+const maxEmptyFetches = 20
+
+// record is one record of the log; its bytes are valid until the next one.
+type record struct {
+	offset     int64
+	time       time.Time // when a worker first sent it, by that worker's clock
+	headers    []kafka.Header
+	key, value []byte
+}
+
+// ScanReport is what a scan passed over and how far it went.
+type ScanReport struct {
+	Events int64
+	// Foreign counts other producers' records, other deployments' events and fence records.
+	Foreign int64
+	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first
+	// error, with its place.
+	Malformed      int64
+	FirstMalformed error
+	// Since says since when each partition has kept everything: grants that were decided before may have expired from it.
+	// It is zero if nothing has expired, and right only for a scan from the beginning of the log.
+	Since []time.Time
+	// Next has the offset after the last one read, per partition: where a following scan begins.
+	Next []int64
+}
+
+// Scan reads the topic from the offsets in from, one per partition (nil: from the beginning of the log), up to the end
+// that each partition has when the scan begins, and gives every event of this deployment to fn. fn is called by one
+// goroutine a partition, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's
+// grants are counted and passed over.
+func (l *Log) Scan(ctx context.Context, from []int64,
+	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
+	if from != nil && len(from) != l.cfg.Partitions {
+		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", l.cfg.Topic, len(from),
+			l.cfg.Partitions)
+	}
+	parts := make([]partitionScan, l.cfg.Partitions)
+	report := ScanReport{Since: make([]time.Time, l.cfg.Partitions), Next: make([]int64, l.cfg.Partitions)}
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range parts {
+		parts[i] = partitionScan{l: l, partition: i, from: -1, fn: fn}
+		if from != nil {
+			parts[i].from = from[i]
+		}
+		group.Go(func() error { return parts[i].run(ctx) })
+	}
+	err := group.Wait()
+	for i := range parts {
+		one := &parts[i].report
+		report.Events += one.Events
+		report.Foreign += one.Foreign
+		report.Malformed += one.Malformed
+		if report.FirstMalformed == nil {
+			report.FirstMalformed = one.FirstMalformed
+		}
+		report.Since[i], report.Next[i] = parts[i].since(), parts[i].next
+	}
+	return report, err
+}
+
+// Offsets gives, for each partition, the offset of the first record that was sent at since or later, and the offset
+// after the last record. The zero time stands for the beginning of the log. A record has the time at which a worker
+// first sent it.
+func (l *Log) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
+	for i := range l.cfg.Partitions {
+		b, err := l.ends(ctx, i)
+		if err != nil {
+			return nil, nil, err
+		}
+		first := b.start
+		if !since.IsZero() {
+			if first, err = l.offsetAt(ctx, i, since, b); err != nil {
+				return nil, nil, err
+			}
+		}
+		from, end = append(from, first), append(end, b.end)
+	}
+	return from, end, nil
+}
+
+// partitionScan is a scan of one partition, from an offset or, if that is -1, from the beginning of the log.
+type partitionScan struct {
+	l         *Log
+	partition int
+	from      int64
+	fn        func(partition int, offset int64, e topic.Event) error
+	report    ScanReport
+	start     int64 // of the log
+	next      int64
+	began     time.Time
+	latest    time.Time // of the first events of the log
+}
+
+func (s *partitionScan) run(ctx context.Context) error {
+	s.began = time.Now()
+	b, err := s.l.ends(ctx, s.partition)
+	if err != nil {
+		return err
+	}
+	s.start = b.start
+	if s.from >= 0 {
+		if s.from < b.start || s.from > b.end {
+			return hongbao.Errorf(hongbao.ClassBroken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+
+				"see docs/topic.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
+		}
+		b.start = s.from
+	}
+	s.next = b.start
+	return s.l.read(ctx, s.partition, b, s.one)
+}
+
+func (s *partitionScan) one(r *record) error {
+	s.next = r.offset + 1
+	e, err := topic.DecodeMessage(r.headers, r.key, r.value)
+	switch {
+	case errors.Is(err, topic.ErrForeign) || s.l.anothers(r) || err == nil && e.Source != s.l.source:
+		s.report.Foreign++
+		return nil
+	case err != nil:
+		s.report.Malformed++
+		if s.report.FirstMalformed == nil {
+			s.report.FirstMalformed = fmt.Errorf("offset %d of %s: %w", r.offset, s.l.where(s.partition), err)
+		}
+		return nil
+	}
+	if s.report.Events++; s.report.Events <= firstEvents && r.time.After(s.latest) {
+		s.latest = r.time
+	}
+	return s.fn(s.partition, r.offset, e)
+}
+
+const (
+	// firstEvents are the events at the beginning of a log whose times say when it begins. One time alone says little: a
+	// batch that is sent again keeps its old one.
+	firstEvents = 1_000
+)
+
+// since gives the time since which the log has kept everything; zero if nothing has expired. Only times can say it: the
+// log is not ordered by seq, since dead letters are requeued late and the batches of two workers may cross.
+func (s *partitionScan) since() time.Time {
+	switch {
+	case s.start == 0:
+		return time.Time{}
+	case s.report.Events == 0: // everything that was sent before the scan may have expired
+		return s.began.Add(stream.ClockSkew)
+	}
+	return s.latest.Add(stream.ClockSkew)
+}
+
+// ends asks for the ends of a partition's log.
+func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
+	defer cancel()
+	err = l.ask(ctx, "asking for the ends of the log", func(ctx context.Context) (err error) {
+		b, err = l.bounds(ctx, partition)
+		return err
+	})
+	return b, err
+}
+
+// read gives the records of a partition with offsets in b to fn. Control batches are passed over, compressed ones
+// unpacked, transactions that are not committed are read as well.
+func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record) error) error {
+	empty := 0
+	for at := b.start; at < b.end; {
+		set, err := l.page(ctx, partition, at)
+		if hongbao.IsOutage(err) && ctx.Err() == nil { // one slow answer must not end a long reading
+			set, err = l.page(ctx, partition, at)
+		}
+		if err != nil {
+			return err
+		}
+		next, err := l.drain(partition, set, bounds{at, b.end}, fn)
+		if err != nil {
+			return err
+		}
+		if next > at {
+			at, empty = next, 0
+			continue
+		}
+		if empty++; empty == maxEmptyFetches || !retry.Pause(ctx, firstPause) {
+			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
+				l.where(partition), at, b.end)
+		}
+	}
+	return nil
+}
+
+// page fetches records from an offset on, with repeats within the time of an attempt.
+func (l *Log) page(ctx context.Context, partition int, at int64) (set kafka.RecordReader, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
+	defer cancel()
+	err = l.ask(ctx, "reading "+l.where(partition), func(ctx context.Context) (err error) {
+		set, err = l.fetch(ctx, partition, at)
+		return err
+	})
+	return set, err
+}
+
+func (l *Log) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
+	res, err := l.client.Fetch(ctx, &kafka.FetchRequest{
+		Topic: l.cfg.Topic, Partition: partition, Offset: offset,
+		MinBytes: 1, MaxBytes: int64(l.cfg.FetchBytes), MaxWait: 200 * time.Millisecond,
+		IsolationLevel: kafka.ReadUncommitted,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res.Records, res.Error
+}
+
+// drain gives the records of one answer to fn and tells the offset after the last one.
+func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*record) error) (int64, error) {
+	batches := []kafka.RecordReader{set}
+	if stream, ok := set.(*protocol.RecordStream); ok {
+		batches = stream.Records // RecordStream itself hides control batches, and with them their offsets
+	}
+	var r record
+	for _, one := range batches {
+		_, control := one.(*protocol.ControlBatch)
+		for {
+			raw, err := one.ReadRecord()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				err = r.set(raw)
+			}
+			if err != nil {
+				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w",
+					b.start, l.where(partition), err)
+			}
+			if r.offset < b.start || r.offset >= b.end { // an answer may begin and end with more than was asked for
+				continue
+			}
+			b.start = r.offset + 1
+			if control {
+				continue
+			}
+			if err := fn(&r); err != nil {
+				return b.start, err
+			}
+		}
+	}
+	return b.start, nil
+}
+
+// set copies what raw refers to and closes it.
+func (r *record) set(raw *kafka.Record) error {
+	r.offset, r.time, r.headers = raw.Offset, raw.Time, raw.Headers
+	var err error
+	if r.key, err = readInto(r.key[:0], raw.Key); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	if r.value, err = readInto(r.value[:0], raw.Value); err != nil {
+		return fmt.Errorf("value: %w", err)
+	}
+	return nil
+}
+
+func readInto(to []byte, from kafka.Bytes) ([]byte, error) {
+	if from == nil {
+		return to, nil
+	}
+	defer from.Close()
+	n := from.Len()
+	if cap(to) < n {
+		to = make([]byte, 0, n+n/2)
+	}
+	to = to[:n]
+	_, err := io.ReadFull(from, to)
+	return to, err
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

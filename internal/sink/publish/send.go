@@ -1,0 +1,58 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+var errStale = errors.New("this process slept: the claim is older than MaxClaimAge")
+
+// sendResult is what came of sending a batch, once or more often.
+type sendResult struct {
+	verdict verdict
+	base    int64 // offset of the first record, if appended
+	err     error // of the last answer
+	// unsure: a request before the last one may have been appended, whatever the last answer says.
+	unsure bool
+}
+
+// send sends the batch until an answer decides or ctx ends. Not one byte changes between the requests: that is what
+// makes a repeat harmless.
+func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byte) sendResult {
+	var r sendResult
+	defer func() {
+		if r.unsure || r.verdict == again {
+			s.batch.forget()
+		}
+	}()
+	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
+		if err := ctx.Err(); err != nil && r.err == nil {
+			r.err = err
+			return r
+		}
+		if p.tooOld(born) {
+			p.count.stale.Add(1)
+			r.verdict, r.err = again, errStale
+			return r
+		}
+		r.base, r.err = p.produce(ctx, s.partition, raw)
+		r.verdict = verdictOf(r.err)
+		switch r.verdict {
+		case again:
+			r.unsure = true
+		case absent:
+		default:
+			return r
+		}
+		if !retry.Pause(ctx, wait.NextBackOff()) {
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // broken off: it was not absent for long
+				r.verdict = again
+			}
+			return r
+		}
+		p.count.resends.Add(1)
+	}
+}

@@ -1,0 +1,144 @@
+package publish
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// The danger that the session rule is for: a claim is taken over and finished under the session's sequence, while its
+// owner lives. Going on with that sequence, the owner's next batch of the same size would be dropped as a copy: a lost
+// event.
+func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	other, _ := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	g := b.store.grants(0, 20, decided)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.fate = func() fate { cancel(); return lost } // the lease is lost; nothing was sent
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
+	w.fate = nil
+	require.Nil(t, other.Handle(t.Context(), g), "the successor uses the sequence up")
+	next := b.store.grants(0, 20, decided)
+	require.Nil(t, p.Handle(t.Context(), next))
+	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
+}
+
+// The same danger without the rule: it shows that the test above can fail.
+func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	other, _ := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+	g := b.store.grants(0, 20, decided)
+	kept := *p.slots[0].session
+	ctx, cancel := context.WithCancel(t.Context())
+	w.fate = func() fate { cancel(); return lost }
+	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
+	w.fate = nil
+	require.Nil(t, other.Handle(t.Context(), g))
+	p.slots[0].session = &kept // what the rule forbids
+	next := b.store.grants(0, 20, decided)
+	require.Nil(t, p.Handle(t.Context(), next), "and nobody notices")
+	content := topicContent(t, &b.cfg)
+	require.Empty(t, content[next[0].EventID()])
+}
+
+func TestEveryFailureOfTheClaimsDropsTheSession(t *testing.T) {
+	t.Parallel()
+	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is away")
+	for name, c := range map[string]struct {
+		op    string
+		after bool
+	}{
+		"claim not made": {"claim", false}, "claim made, answer lost": {"claim", true},
+		"complete not made": {"complete", false}, "complete made, answer lost": {"complete", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, _ := b.worker(t)
+			fired := 0
+			b.store.fault = func(op string) (error, error) {
+				if op != c.op || fired > 0 {
+					return nil, nil
+				}
+				fired++
+				if c.after {
+					return nil, down
+				}
+				return down, nil
+			}
+			g := b.store.grants(0, 20, decided)
+			requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassUnknown, false)
+			require.Equal(t, 1, fired)
+			require.Nil(t, p.slots[0].session)
+			other := b.store.grants(2, 20, decided)
+			require.Nil(t, p.Handle(t.Context(), other))
+			require.Nil(t, p.Handle(t.Context(), g))
+			requireOneCopy(t, &b.cfg, g, other)
+		})
+	}
+}
+
+func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	owner, _ := b.worker(t)
+	other, _ := b.worker(t)
+	g := b.store.grants(0, 20, decided)
+	took := false
+	b.store.granted = func(stream.Claim) { // the owner stands still here
+		if took {
+			return
+		}
+		took = true
+		require.Nil(t, other.Handle(t.Context(), g))
+	}
+	require.Nil(t, owner.Handle(t.Context(), g), "its late copy is dropped by the broker, its complete is fenced")
+	require.True(t, took)
+	require.EqualValues(t, 1, owner.Stats().Lost)
+	require.EqualValues(t, 1, other.Stats().SentAgain)
+	next := b.store.grants(0, 20, decided)
+	require.Nil(t, owner.Handle(t.Context(), next))
+	requireOneCopy(t, &b.cfg, g, next)
+}
+
+// twice runs the claim script twice and gives the second answer, as go-redis does when the first answer is lost.
+type twice struct {
+	*store
+	n int
+}
+
+func (s *twice) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+	payload string) (stream.ClaimAnswer, error) {
+	a, err := s.store.Claim(ctx, shard, id, events, payload)
+	if s.n--; s.n < 0 {
+		return a, err
+	}
+	return s.store.Claim(ctx, shard, id, events, payload)
+}
+
+// The claim that the first run stored is finished under the session's sequence, which must not be used again then: the
+// broker would drop the next batch of the same size as a copy.
+func TestClaimRunTwiceUsesUpTheSequence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := &twice{store: b.store}
+	p, err := New(b.cfg, c, b.store)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	g0, g1, g2 := b.store.grants(0, 1, decided), b.store.grants(0, 1, decided), b.store.grants(0, 1, decided)
+	require.Nil(t, p.Handle(t.Context(), g0))
+	c.n = 1
+	require.Nil(t, p.Handle(t.Context(), g1))
+	require.Nil(t, p.Handle(t.Context(), g2))
+	requireOneCopy(t, &b.cfg, g0, g1, g2)
+}

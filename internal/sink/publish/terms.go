@@ -1,0 +1,94 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// addTerms gives the call's grants their currency and their codes. A grant of a campaign that nobody knows, and one
+// that has no code although its campaign has codes, gets a Permanent error. That Campaigns can't be asked concerns all,
+// and nothing is sent.
+func (p *Publisher) addTerms(ctx context.Context, c *call) error {
+	grants, without, err := p.withTerms(ctx, c.grants)
+	if err != nil {
+		return err
+	}
+	c.grants = grants
+	for i, err := range without {
+		c.settle([]stream.SeqRange{{First: grants[i].Seq, Last: grants[i].Seq}}, err)
+	}
+	return nil
+}
+
+// withTerms returns a copy of the grants, which belong to the caller, with currency and code. It keeps those that a grant
+// brings: the stream has the currency, except in entries of earlier builds, and the ledger has the code. without says
+// which grants can't be a message, and why.
+func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out []hongbao.Grant, without map[int]error,
+	err error) {
+	if p.cfg.Campaigns == nil {
+		return grants, nil, nil
+	}
+	out, without = slices.Clone(grants), map[int]error{}
+	uncoded := map[string][]int{} // by campaign
+	var id string
+	var terms Terms
+	var known bool
+	for i := range out {
+		g := &out[i]
+		if hongbao.CheckCampaignID(g.Campaign) != nil { // admit has refused that one
+			continue
+		}
+		if g.Campaign != id {
+			if terms, known, err = p.cfg.Campaigns.Terms(ctx, g.Shard, g.Campaign); err != nil {
+				return nil, nil, unread(err)
+			}
+			id = g.Campaign
+		}
+		if !known {
+			without[i] = hongbao.Errorf(hongbao.ClassPermanent,
+				"campaign %s is neither in Redis nor in the ledger, so nobody can tell the currency of "+
+					"packet %d: bring back the campaign, then requeue the grant", g.Campaign, g.Packet)
+			continue
+		}
+		if g.Currency = cmp.Or(g.Currency, terms.Currency); terms.Codes && g.Code == "" {
+			uncoded[id] = append(uncoded[id], i)
+		}
+	}
+	for campaign, at := range uncoded {
+		if err := p.addCodes(ctx, campaign, out, at, without); err != nil {
+			return nil, nil, unread(err)
+		}
+	}
+	return out, without, nil
+}
+
+// addCodes gives the campaign's grants, which stand at these places, their codes.
+func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hongbao.Grant, at []int,
+	without map[int]error) error {
+	packets := make([]int64, len(at))
+	for k, i := range at {
+		packets[k] = grants[i].Packet
+	}
+	codes, err := p.cfg.Campaigns.Codes(ctx, grants[at[0]].Shard, campaign, packets)
+	if err != nil {
+		return err
+	}
+	for k, i := range at {
+		if grants[i].Code = codes[k]; codes[k] == "" {
+			without[i] = hongbao.Errorf(hongbao.ClassPermanent,
+				"packet %d of campaign %s has no code, neither in Redis nor in the ledger: put it back, "+
+					"then requeue the grant", packets[k], campaign)
+		}
+	}
+	return nil
+}
+
+// unread is an outage of the whole sink, whatever failed: no grant is to blame.
+func unread(err error) error {
+	return hongbao.Outagef(hongbao.ClassTransient, "reading the currency and the codes of campaigns, nothing was sent: %w",
+		err)
+}

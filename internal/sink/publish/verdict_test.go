@@ -1,0 +1,206 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+)
+
+func TestTooLargeBatchesAreHalved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	g := b.store.grants(0, 64, decided)
+	poison := "u37"
+	w.answer = refuseKey(poison, kafka.InvalidRecord)
+	errs := p.Handle(t.Context(), g)
+	require.Len(t, errs, 64)
+	for i, err := range errs {
+		if g[i].User != poison {
+			require.NoError(t, err)
+			continue
+		}
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+		require.ErrorIs(t, err, kafka.InvalidRecord)
+	}
+	require.EqualValues(t, 1, p.Stats().Sessions, "a definite refusal does not use the sequence up")
+	requireOneCopy(t, &b.cfg, g[:36], g[37:])
+	require.Zero(t, b.store.open(0))
+}
+
+// A broker that refuses every grant, one by one too, but not for what the grants hold: no grant is to blame.
+func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		probe  error // what the minimal record gets; the grants get InvalidRecord
+		class  hongbao.Class
+		outage bool
+	}{
+		"refused too": {kafka.InvalidRecord, hongbao.ClassBroken, false},
+		"too large":   {kafka.MessageSizeTooLarge, hongbao.ClassBroken, false},
+		"denied":      {kafka.TopicAuthorizationFailed, hongbao.ClassBroken, false},
+		"no answer":   {errWire, hongbao.ClassUnknown, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p, w := b.worker(t)
+			p.cfg.AttemptTime = hopeless
+			probes := 0
+			w.answer = func(r kafka.Request) error {
+				produce, ok := r.(*rawproduce.Request)
+				switch {
+				case !ok:
+					return nil
+				case holds(produce, []byte(cloudevent.TypeGrant)):
+					return kafka.InvalidRecord
+				}
+				probes++
+				return c.probe
+			}
+			g := b.store.grants(0, 4, decided)
+			requireClass(t, p.Handle(t.Context(), g), 4, c.class, c.outage)
+			require.Positive(t, probes)
+			require.Zero(t, b.store.open(0), "no grant is in the log")
+			w.answer = nil
+			p.cfg.AttemptTime = b.cfg.AttemptTime
+			require.Nil(t, p.Handle(t.Context(), g))
+			requireOneCopy(t, &b.cfg, g)
+		})
+	}
+}
+
+func TestRealSizeLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "9000"}))
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 100, decided)
+	require.Nil(t, p.Handle(t.Context(), g))
+	require.Positive(t, p.Stats().Refused)
+	requireOneCopy(t, &b.cfg, g)
+}
+
+func TestRefusalAfterAnUndecidedAnswerIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	g := b.store.grants(0, 8, decided)
+	w.fate = fates(swallow)
+	n := 0
+	w.answer = func(r kafka.Request) error {
+		if _, ok := r.(*rawproduce.Request); ok {
+			if n++; n == 2 {
+				return kafka.MessageSizeTooLarge
+			}
+		}
+		return nil
+	}
+	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassUnknown, true)
+	require.Equal(t, 1, b.store.open(0), "the batch is in the log: the claim must not be released")
+	require.Nil(t, p.Handle(t.Context(), g))
+	requireOneCopy(t, &b.cfg, g)
+}
+
+func TestSinkWideRefusals(t *testing.T) {
+	t.Parallel()
+	for _, code := range []kafka.Error{kafka.TopicAuthorizationFailed, kafka.InvalidTimestamp,
+		kafka.UnknownTopicOrPartition} {
+		t.Run(code.Title(), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.cfg.AttemptTime = hopeless // a topic that is not there is asked for that long, well below MaxClaimAge
+			p, w := b.worker(t)
+			w.answer = func(r kafka.Request) error {
+				if _, ok := r.(*rawproduce.Request); ok {
+					return code
+				}
+				return nil
+			}
+			g := b.store.grants(0, 8, decided)
+			errs := p.Handle(t.Context(), g)
+			requireClass(t, errs, 8, hongbao.ClassBroken, false)
+			require.ErrorIs(t, errs[0], code)
+			require.Zero(t, b.store.open(0), "nothing was appended")
+			w.answer = nil
+			require.Nil(t, p.Handle(t.Context(), g))
+			requireOneCopy(t, &b.cfg, g)
+		})
+	}
+}
+
+func TestBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cfg.AttemptTime = hopeless
+	p, w := b.worker(t)
+	w.answer = func(kafka.Request) error { return errWire }
+	g := b.store.grants(0, 8, decided)
+	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassTransient, true)
+	require.Zero(t, b.store.open(0), "without a producer id nothing is claimed")
+}
+
+func TestInadmissibleGrants(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 9, decided)
+	bad := append([]hongbao.Grant(nil), g...)
+	bad[0].User = "a b"
+	bad[1].EntryID = ""
+	bad[2].Campaign = `c"`
+	bad[3].Amount = -1
+	bad[4].Seq = 0
+	bad[5].Time = time.Time{}
+	bad[6].Trace = "\n"
+	bad[7].Shard = 1
+	errs := p.Handle(t.Context(), bad)
+	requireClass(t, errs[:8], 8, hongbao.ClassPermanent, false)
+	require.NoError(t, errs[8])
+	requireOneCopy(t, &b.cfg, g[8:])
+}
+
+// refuseKey answers code to every batch that holds a record with the key.
+func refuseKey(key string, code kafka.Error) func(kafka.Request) error {
+	return func(r kafka.Request) error {
+		produce, ok := r.(*rawproduce.Request)
+		if ok && holdsKey(produce, key) {
+			return code
+		}
+		return nil
+	}
+}
+
+func TestErrorTable(t *testing.T) {
+	t.Parallel()
+	want := map[verdict][]kafka.Error{
+		lookBack: {45, 46, 59},
+		fenced:   {47, 90},
+		tooMuch:  {10, 18, 44, 87},
+		refused:  {17, 21, 29, 31, 32, 35, 40, 42, 43, 76},
+		absent:   {3, 100, 103},
+	}
+	listed := map[kafka.Error]verdict{}
+	for v, codes := range want {
+		for _, c := range codes {
+			listed[c] = v
+		}
+	}
+	for code := kafka.Error(-1); code <= 140; code++ {
+		if code == 0 {
+			continue
+		}
+		require.Equal(t, listed[code], verdictOf(code), "code %d", code) // not listed: again
+	}
+	require.Equal(t, again, verdictOf(errors.New("anything")))
+	require.Equal(t, again, verdictOf(context.Canceled))
+	require.Equal(t, appended, verdictOf(nil))
+}

@@ -1,0 +1,68 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+// Booked is a credit that the remote has.
+type Booked struct {
+	Account, Currency string
+	Amount            hongbao.Amount
+}
+
+// Credited asks a queryable remote what it has booked for a packet; false if nothing. An answer that tells nothing is
+// asked for again as often as Config.Repeats allows. Many may ask at once: Config.Concurrency bounds them together
+// with Handle's requests.
+func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
+	reference := Key(h.cfg.Deployment, campaign, packet)
+	if !h.cfg.Queryable {
+		return b, false, hongbao.Errorf(hongbao.ClassPermanent,
+			"ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
+	}
+	pause := h.cfg.Pause
+	for try := 0; ; try++ {
+		if b, found, err = h.booked(ctx, reference); err == nil || try == h.cfg.Repeats {
+			return b, found, err
+		}
+		if !retry.Pause(ctx, pause) {
+			return b, false, errors.Join(err, context.Cause(ctx))
+		}
+		pause *= 2
+	}
+}
+
+func (h *Handler) booked(ctx context.Context, reference string) (b Booked, found bool, err error) {
+	unread := func(err error) (Booked, bool, error) {
+		return Booked{}, false, hongbao.Outagef(hongbao.ClassTransient, "ask for credit %s: %w", reference, err)
+	}
+	body, r := h.get(ctx, reference)
+	switch r.verdict {
+	case NotSent:
+		return b, false, nil
+	case Unknown:
+		return unread(r.err)
+	case Done, Rejected, Wait:
+	}
+	o, err := flatjson.Parse(body, "", 0)
+	if err != nil {
+		return unread(fmt.Errorf("%w: %w", errBody, err))
+	}
+	has, _ := o.Text("reference")
+	b.Account, _ = o.Text("account")
+	b.Currency, _ = o.Text("currency")
+	amount, err := o.Integer("amount", int64(hongbao.MaxAmount))
+	if err != nil || b.Account == "" || b.Currency == "" {
+		return unread(fmt.Errorf("%w: account, currency or amount is missing", errBody))
+	}
+	if has != reference {
+		return unread(errEcho)
+	}
+	b.Amount = hongbao.Amount(amount)
+	return b, true, nil
+}

@@ -1,0 +1,182 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+)
+
+// books is a ledger in memory. It does what package ledger's Settler does.
+type books struct {
+	mu    sync.Mutex
+	held  map[string]hongbao.Grant // by event
+	rows  map[string]*row          // pending, by reference
+	calls int
+	fail  func(g *hongbao.Grant) error // not nil: what it says of each grant that is recorded
+	// unread is what comes of a Begin; noted tells whether it has noted all the same. unforgotten is what comes of a
+	// Forget, which then does nothing.
+	unread, unforgotten error
+	noted               bool
+}
+
+// row is a row of table pending.
+type row struct {
+	grant hongbao.Grant
+	owner string
+	batch int64
+	since time.Time
+	asked time.Time
+}
+
+func newBooks() *books {
+	return &books{held: map[string]hongbao.Grant{}, rows: map[string]*row{}}
+}
+
+func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet) }
+
+func (b *books) Begin(
+	_ context.Context, call payment.Asking, grants []hongbao.Grant,
+) (held []hongbao.Grant, before []payment.Pending, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unread != nil && !b.noted {
+		return nil, nil, b.unread
+	}
+	now := time.Now()
+	for _, g := range grants {
+		key := testKey(&g)
+		if has := b.recorded(&g); has != nil {
+			held = append(held, *has)
+			delete(b.rows, key)
+			continue
+		}
+		r := b.rows[key]
+		if r == nil {
+			since := now
+			if call.SinceGrant && g.Time.Before(now) {
+				since = g.Time
+			}
+			b.rows[key] = &row{g, call.Owner, call.Batch, since, now}
+			continue
+		}
+		p := payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: now.Sub(r.since), Idle: now.Sub(r.asked)}
+		same := r.grant.User == g.User && r.grant.Seq == g.Seq && r.grant.Shard == g.Shard && r.grant.Amount == g.Amount
+		if p.Taken = same && (r.owner == call.Owner || p.Idle >= call.OwnedFor); p.Taken {
+			r.owner, r.batch, r.asked = call.Owner, call.BatchOf(&p), now
+		}
+		before = append(before, p)
+	}
+	if b.unread != nil {
+		return nil, nil, b.unread
+	}
+	return held, before, nil
+}
+
+func (b *books) recorded(g *hongbao.Grant) *hongbao.Grant {
+	for _, has := range b.held {
+		if has.Campaign == g.Campaign && has.Packet == g.Packet {
+			return &has
+		}
+	}
+	return nil
+}
+
+func (b *books) Forget(_ context.Context, batch int64, grants []hongbao.Grant) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unforgotten != nil {
+		return b.unforgotten
+	}
+	for _, g := range grants {
+		if r := b.rows[testKey(&g)]; r != nil && r.batch == batch {
+			delete(b.rows, testKey(&g))
+		}
+	}
+	return nil
+}
+
+func (b *books) Record(_ context.Context, grants []hongbao.Grant) []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+	errs := make([]error, len(grants))
+	for i, g := range grants {
+		if b.fail != nil {
+			errs[i] = b.fail(&g)
+		}
+		if errs[i] == nil {
+			b.held[g.EventID()] = g
+			delete(b.rows, testKey(&g))
+		}
+	}
+	return errs
+}
+
+func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Grant,
+	limit int) (list []payment.Pending, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.rows {
+		if p := (payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: time.Since(r.since),
+			Idle: time.Since(r.asked)}); p.Idle >= idle &&
+			r.grant.Packet > after.Packet {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b payment.Pending) int { return cmp.Compare(a.Grant.Packet, b.Grant.Packet) })
+	return list[:min(len(list), limit)], b.unread
+}
+
+// left is how many credits are pending.
+func (b *books) left() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.rows)
+}
+
+// ages makes the rows older, and tells how many there are.
+func (b *books) ages(by time.Duration) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.rows {
+		r.since, r.asked = r.since.Add(-by), r.asked.Add(-by)
+	}
+	return len(b.rows)
+}
+
+// died lets the owners' time pass.
+func (b *books) died() { b.ages(testClaimTime) }
+
+func (b *books) fails(fail func(*hongbao.Grant) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fail = fail
+}
+
+// has tells that exactly these grants are recorded.
+func (b *books) has(t *testing.T, grants []hongbao.Grant) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Len(t, b.held, len(grants))
+	for _, g := range grants {
+		require.Equal(t, g, b.held[g.EventID()])
+	}
+}
+
+func ledgerDown(*hongbao.Grant) error {
+	return hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
+}
+
+// kinds of remotes, by what they are able to do.
+var kinds = map[string]func(*Config){
+	"idempotent": repeats, "queryable": queryable, "neither": neither, "batches": func(c *Config) { c.BatchCredits = 7 },
+}

@@ -1,0 +1,128 @@
+package remote
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+)
+
+// Config says how to reach the remote and what it is able to do. Nothing has a default; zero is refused but where it
+// says what it means.
+type Config struct {
+	// Where the remote's API begins, http(s)://host[:port][/path]; /v1/credits is put behind it.
+	URL string `knob:"remote.url,common" form:"url"`
+	// Token goes into the Authorization header as a bearer token; empty for none. It is never logged.
+	Token string
+	// TLS for https; nil for the system's roots.
+	TLS *tls.Config
+	// Deployment is part of every key: it must never change.
+	Deployment string
+
+	// One connect, and one TLS handshake.
+	ConnectTimeout time.Duration `knob:"remote.connect_timeout" default:"2s" want:"1ms to 1m"`
+	// Wait for the answer's head once the request is written.
+	HeaderTimeout time.Duration `knob:"remote.header_timeout" default:"5s" want:"1ms to 5m"`
+	// One request as a whole.
+	Timeout time.Duration `knob:"remote.timeout" default:"8s" want:"1ms to 10m"`
+	// Unused connections are closed after this; below the remote's own.
+	IdleTimeout time.Duration `knob:"remote.idle_timeout" default:"30s" want:"1ms to 1h"`
+	// An answer about one credit at most.
+	BodyBytes int64 `knob:"remote.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
+	// Requests of one process under way at once.
+	Concurrency int `knob:"remote.concurrency" default:"256" want:"1 to 10_000 requests"`
+	// Credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For idempotent remotes only.
+	BatchCredits int `knob:"remote.batch_credits" default:"0" want:"0 to 1000 credits"`
+
+	// How long the remote surely remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be
+	// declared for settlement.kind remote.
+	Retention time.Duration `knob:"remote.retention,common" want:"0s to 87600h"`
+	// Taken off the retention, for clocks that differ and requests that are slow.
+	Margin time.Duration `knob:"remote.margin" default:"5m" want:"0s to 720h"`
+	// The remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind remote. A
+	// remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about what is
+	// unknown.
+	Queryable bool `knob:"remote.queryable,common"`
+	// How long after it was sent a request can still take effect: then 'not found' is final, and the credit is sent anew.
+	// 0s: never.
+	//
+	// It counts from the end of the sender's ClaimTime, and is at least ClaimTime.
+	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
+
+	// Replay says that the grants may have been settled before, at the time that they carry or later. The Handler
+	// asks for each once more while the remote surely remembers its key since then. Later it only looks the credit
+	// up. It never sends a new one.
+	Replay bool
+	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; else empty.
+	// Done: the remote has the credits as we ask for them, and nothing is sent; only for remotes that can't be asked.
+	// NotSent: it did not have them at VerifiedAt, and no request was under way. Those are sent anew, unless their
+	// last sender had time until after VerifiedAt.
+	Verified   Verdict
+	VerifiedAt time.Time
+
+	// How long only the worker that began a credit asks for it; then others may find out about it.
+	ClaimTime time.Duration `knob:"remote.claim_time" default:"20s" want:"1ms to 30m"`
+	// How often an unknown answer is resolved again before the grant goes back to the consumer, which tries again later.
+	Repeats int `knob:"remote.repeats" default:"3" want:"0 to 20"`
+	// Wait before the first of these; it doubles.
+	Pause time.Duration `knob:"remote.pause" default:"100ms" want:"1ms to 1m"`
+	// Failures in a row that stop all requests.
+	BreakerFailures int `knob:"remote.breaker_failures" default:"50" want:"1 to 1_000_000"`
+	// How long they are stopped before one is let through.
+	BreakerOpen time.Duration `knob:"remote.breaker_open" default:"5s" want:"1ms to 1h"`
+	// The longest silence that a Retry-After of the remote can ask for.
+	MaxRetryAfter time.Duration `knob:"remote.max_retry_after" default:"1m" want:"1ms to 1h"`
+}
+
+// Check tells everything that is wrong with the configuration at once.
+func (c *Config) Check() error {
+	errs := knob.Check(c)
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.URL == "" {
+		bad("the URL is empty: want http(s)://host[:port][/path]")
+	}
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		bad("the token holds what is not printable ASCII")
+	}
+	if err := hongbao.CheckID(c.Deployment); err != nil || len(c.Deployment) > MaxDeployment ||
+		strings.ContainsAny(c.Deployment, keySep+"/\"\\") {
+		bad("deployment %.80q: want 1 to %d letters, digits, - or _", c.Deployment, MaxDeployment)
+	}
+	c.checkTimes(bad)
+	c.checkVerified(bad)
+	if c.BatchCredits > 0 && c.Retention == 0 {
+		bad("BatchCredits is %d, but Retention 0: batches are for idempotent remotes only", c.BatchCredits)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("remote configuration: %w", errors.Join(errs...))
+}
+
+func (c *Config) checkVerified(bad func(string, ...any)) {
+	if c.Verified != "" && c.Verified != NotSent && (c.Verified != Done || c.Queryable) || c.Verified != "" && c.Replay {
+		bad("Verified is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Replay", c.Verified,
+			NotSent, Done)
+	}
+	if (c.Verified == NotSent) == c.VerifiedAt.IsZero() {
+		bad("VerifiedAt is %s: it goes with Verified %s, and only with that", c.VerifiedAt, NotSent)
+	}
+}
+
+func (c *Config) checkTimes(bad func(string, ...any)) {
+	if c.Timeout > c.ClaimTime {
+		bad("Timeout is %s: want at most ClaimTime, %s", c.Timeout, c.ClaimTime)
+	}
+	if c.Retention < 0 || c.Retention > 0 && (c.Margin <= c.ClaimTime || c.Margin >= c.Retention) {
+		bad("Margin is %s: want more than ClaimTime, %s, and less than Retention, %s", c.Margin, c.ClaimTime, c.Retention)
+	}
+	if c.QueryFinal != 0 && (!c.Queryable || c.QueryFinal < c.ClaimTime) {
+		bad("QueryFinal is %s: it is for queryable remotes, and at least ClaimTime, %s", c.QueryFinal, c.ClaimTime)
+	}
+}
+
+func (c *Config) idempotent() bool { return c.Retention > 0 }

@@ -1,0 +1,254 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+// push sends the items that nobody has asked for yet.
+func (h *Handler) push(ctx context.Context, items []*item) {
+	if h.cfg.BatchCredits > 0 && len(items) > 1 {
+		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
+	} else {
+		h.each(len(items), 1, func(i, _ int) { h.conclude(items[i], h.post(ctx, items[i]), false) })
+	}
+}
+
+// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a
+// refusal or a rejection of this one then proves nothing about that one.
+func (h *Handler) conclude(it *item, r result, repeated bool) {
+	if r.late && it.sent && it.err != nil { // the attempt that was made counts
+		return
+	}
+	it.last = r
+	switch {
+	case r.verdict == Done:
+		it.outcome, it.err = outcomeBooked, nil
+	case r.verdict == Rejected && repeated:
+		it.rejected = &r
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "was rejected as a repeat, and may be booked")
+	case r.verdict == Rejected:
+		it.outcome = outcomeRejected
+		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s for good: %w", it.credit.Reference,
+			r.err)
+	case r.verdict == NotSent && !repeated:
+		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.ClassTransient, "was not sent")
+	case r.verdict == Wait || r.verdict == NotSent:
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassTransient, "has to wait")
+	default:
+		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "may or may not be booked")
+	}
+	if errors.Is(r.err, errEcho) {
+		it.mismatches++
+	}
+}
+
+func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
+	switch {
+	case it.last.outage:
+		return hongbao.Outagef(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
+	case it.last.late:
+		return hongbao.Heldf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
+	case it.last.waits:
+		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with "+
+			"all: %w",
+			it.credit.Reference, how, it.last.err)
+	}
+	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
+}
+
+// conflict leaves an item to a person. Its row stays: whoever requeues it gets here again.
+func (h *Handler) conflict(it *item, what error) {
+	cause := it.last.err
+	if cause == nil {
+		cause = errors.New("another worker may have sent it")
+	}
+	it.outcome = outcomeOpen
+	it.err = hongbao.Errorf(hongbao.ClassConflict, "credit %s: %w: %w; ask the owners of the remote, see "+
+		"docs/remote-balance.md",
+		it.credit.Reference, what, cause)
+}
+
+// resolve asks whether an item is booked, as often as the configuration and ctx allow.
+func (h *Handler) resolve(ctx context.Context, it *item) {
+	pause := h.cfg.Pause
+	for try := 0; ; try++ {
+		if decided := h.ask(ctx, it); decided || try == h.cfg.Repeats {
+			return
+		}
+		wait := max(pause, it.last.after)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+h.cfg.Timeout {
+			return
+		}
+		if !retry.Pause(ctx, wait) {
+			return
+		}
+		pause *= 2
+	}
+}
+
+// ask resolves an item by one request, if one can. False: the outcome is still unknown, ask again.
+func (h *Handler) ask(ctx context.Context, it *item) bool {
+	age := h.now().Sub(it.first)
+	remembered := h.remembers(it.first)
+	conflicting := it.last.clash || it.mismatches > 1
+	switch {
+	case remembered && it.rejected == nil && !conflicting && !(h.cfg.Queryable && it.mismatches > 0):
+		if h.conclude(it, h.post(ctx, it), true); it.rejected != nil {
+			return h.ask(ctx, it)
+		}
+		return it.outcome != outcomeOpen
+	case h.cfg.Queryable:
+		return h.lookUp(ctx, it)
+	case conflicting:
+		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
+	case h.cfg.Verified == Done:
+		it.outcome, it.err = outcomeBooked, nil
+	case h.verifiedUnbooked(it):
+		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent anew",
+			it.credit.Reference))
+	case it.rejected != nil:
+		h.conflict(it, errors.New("the remote rejects its repeat, and can't be asked whether an earlier request was booked"))
+	case h.cfg.idempotent():
+		h.conflict(it, fmt.Errorf("its first request was sent %s ago, and the remote remembers keys for %s: a repeat could "+
+			"pay twice", age.Round(time.Second), h.cfg.Retention))
+	default:
+		h.conflict(it, errors.New("it may have been sent, and the remote can neither repeat nor be asked: it is never sent "+
+			"twice"))
+	}
+	return true
+}
+
+// lookUp resolves an item by a query.
+func (h *Handler) lookUp(ctx context.Context, it *item) bool {
+	clashed := it.last.clash
+	r := h.query(ctx, it)
+	if r.clash { // one wrong answer is not enough to call a person
+		r = h.query(ctx, it)
+	}
+	switch {
+	case r.clash, r.verdict == NotSent && clashed:
+		it.last = r
+		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
+	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
+		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
+		it.last = r
+		h.unbooked(it, h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent anew"))
+	case r.verdict == NotSent:
+		r.verdict = Unknown // not yet, perhaps
+		h.conclude(it, r, true)
+		return false
+	default:
+		h.conclude(it, r, true)
+		return it.outcome != outcomeOpen
+	}
+	return true
+}
+
+// unbooked ends the doubt about an item: none of its requests was booked. It is sent anew, unless its repeat was rejected.
+func (h *Handler) unbooked(it *item, err error) {
+	if it.rejected != nil {
+		h.conclude(it, *it.rejected, false)
+		return
+	}
+	it.outcome, it.resend, it.err = outcomeUnbooked, true, err
+}
+
+// lastSent is by when the last request for an item was sent. A remote that is not idempotent gets one, by the worker
+// that began first; another one may have got more, but not when the key was too old.
+func (h *Handler) lastSent(it *item) time.Time {
+	began := it.first
+	if h.cfg.idempotent() {
+		if began = it.first.Add(h.cfg.Retention - h.cfg.Margin); it.asked.Before(began) {
+			began = it.asked
+		}
+	}
+	return began.Add(h.cfg.ClaimTime)
+}
+
+// verifiedUnbooked tells whether a person has verified that none of an item's requests was booked.
+func (h *Handler) verifiedUnbooked(it *item) bool {
+	return h.cfg.Verified == NotSent && h.lastSent(it).Before(h.cfg.VerifiedAt)
+}
+
+// pushBatch sends items in one request. What the answer does not tell of an item stays open.
+func (h *Handler) pushBatch(ctx context.Context, items []*item) {
+	list := make([]credit, len(items))
+	for i, it := range items {
+		list[i] = it.credit
+	}
+	body := encode(map[string]any{"credits": list})
+	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
+	for i, r := range h.batchResults(&a, unsent, items) {
+		items[i].sent = unsent == nil
+		if it := items[i]; r.bare && a.status != http.StatusOK { // one of them may be the reason: each is asked for alone
+			alone := h.post(ctx, it)
+			// The remote may have booked a part of the batch before it refused.
+			h.conclude(it, alone, alone.verdict == Rejected)
+		} else {
+			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
+		}
+	}
+}
+
+// batchResults gives one result an item, in their order.
+func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []result {
+	all := func(r result) []result {
+		if r.verdict == Rejected { // it does not say which of them
+			r.verdict = Unknown
+		}
+		list := make([]result, len(items))
+		for i := range list {
+			list[i] = r
+		}
+		return list
+	}
+	if unsent != nil {
+		return all(*unsent)
+	}
+	if r, failed := h.failure(a); failed {
+		return all(r)
+	}
+	if a.status != http.StatusOK {
+		c := code(a.body)
+		r := h.cfg.ofAnswer(a.status, c, fmt.Errorf("the batch: %w %d %.40q", errStatus, a.status, c))
+		if r.after = a.retryAfter; r.verdict == Done {
+			r.verdict = Unknown
+		}
+		return all(r)
+	}
+	o, err := flatjson.Parse(a.body, "results", len(items))
+	answers, ok := o["results"].([]flatjson.Object)
+	if err != nil || !ok || len(answers) != len(items) {
+		return all(result{verdict: Unknown, err: fmt.Errorf("the batch: %w: want a list of %d results", errBody, len(items))})
+	}
+	list := make([]result, len(items))
+	for i, it := range items {
+		list[i] = h.partResult(answers[i], &it.credit)
+	}
+	return list
+}
+
+// partResult gives the verdict on one result of a batch: its status says what an answer about it alone would have said.
+func (h *Handler) partResult(o flatjson.Object, want *credit) result {
+	status, err := o.Integer("status", 599)
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("the batch: %w: status: %w", errBody, err)}
+	}
+	c, _ := o.Text("code")
+	r := h.cfg.ofAnswer(int(status), c, fmt.Errorf("in a batch: %w %d %.40q", errStatus, status, c))
+	if r.verdict == Done {
+		if err := want.compare(o); err != nil {
+			return result{verdict: Unknown, err: fmt.Errorf("in a batch: %w", err)}
+		}
+		r.err = nil
+	}
+	return r
+}

@@ -1,0 +1,197 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+)
+
+// result is the verdict on one credit, and why.
+type result struct {
+	verdict Verdict
+	err     error
+	// outage: not this credit, the whole remote.
+	outage bool
+	// bare: a refusal without a code, so that it does not say whom it is about. It waits until that is known: see
+	// refusals.
+	bare, waits bool
+	// late: there was no time for it, or no free slot. Nothing is wrong with it.
+	late bool
+	// clash: something else is there under our key or reference.
+	clash bool
+	// after is when to come back, if the remote said so.
+	after time.Duration
+}
+
+// errAborted marks requests that we broke off ourselves: they say nothing about the remote.
+var errAborted = errors.New("the request was broken off: the lease or the time for it is over")
+
+var errStatus = errors.New("the remote answered")
+
+// closed tells why nothing may be sent now; nil if something may.
+func (h *Handler) closed() error {
+	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
+		return hongbao.Outagef(hongbao.ClassTransient, "the remote is left alone until %s, as it asked or as it refuses "+
+			"everybody; nothing was sent", until.UTC().Format(time.RFC3339))
+	}
+	if h.breaker.State() == gobreaker.StateOpen {
+		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d failures in a row; nothing was sent, "+
+			"it is tried again within %s",
+			h.cfg.BreakerFailures, h.cfg.BreakerOpen)
+	}
+	return nil
+}
+
+// request sends one request when gate, breaker and a free slot let it. A result that is not nil says why it was not
+// sent.
+func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (answer, *result) {
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	case <-ctx.Done():
+		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
+	}
+	if err := h.closed(); err != nil {
+		return answer{}, &result{verdict: NotSent, err: err, outage: true}
+	}
+	// A process that was stopped may get here before its timers fire, and a machine that slept did not count that time.
+	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
+		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
+	}
+	tell, err := h.breaker.Allow()
+	if err != nil {
+		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
+			err), outage: true}
+	}
+	a := h.do(ctx, method, path, key, body, most)
+	switch {
+	case ctx.Err() != nil && a.err != nil:
+		tell(errAborted)
+	case a.err != nil || a.status >= http.StatusInternalServerError || a.status/100 == 3: // a redirect: the URL is wrong
+		tell(errStatus)
+	default:
+		tell(nil)
+	}
+	if a.retryAfter = min(a.retryAfter, h.cfg.MaxRetryAfter); a.retryAfter > 0 && everybody(a.status) {
+		h.silence(a.retryAfter)
+	}
+	return a, nil
+}
+
+// everybody tells whether a status speaks of the whole remote.
+func everybody(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
+// silence keeps everything back for a time.
+func (h *Handler) silence(d time.Duration) {
+	until := h.now().Add(d).UnixNano()
+	for {
+		has := h.gate.Load()
+		if has >= until || h.gate.CompareAndSwap(has, until) {
+			return
+		}
+	}
+}
+
+// post asks for one credit.
+func (h *Handler) post(ctx context.Context, it *item) result {
+	body := it.credit
+	body.Key = ""
+	a, unsent := h.request(inTrace(ctx, it.grant), http.MethodPost, "/v1/credits", it.credit.Key,
+		encode(body), h.cfg.BodyBytes)
+	if unsent != nil {
+		return *unsent
+	}
+	it.sent = true
+	r, failed := h.failure(&a)
+	if !failed {
+		r = h.oneResult(a.status, a.body, a.retryAfter, &it.credit)
+	}
+	return h.attribute(&h.credits, it.credit.Account, r)
+}
+
+// failure is the result of a request without a whole answer.
+func (h *Handler) failure(a *answer) (result, bool) {
+	switch {
+	case a.err == nil:
+		return result{}, false
+	case !a.sent:
+		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
+	case a.status != 0 && h.cfg.verdictOf(a.status, "") != Done:
+		// The head alone decides: what the body says more is for people.
+		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
+		r.after = a.retryAfter
+		return r, true
+	}
+	return result{verdict: Unknown, err: a.err}, true
+}
+
+// oneResult gives the verdict on a whole answer about one credit.
+func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *credit) result {
+	o, err := flatjson.Parse(body, "", 0)
+	c, _ := o.Text("code")
+	if h.cfg.verdictOf(status, c) != Done {
+		r := h.cfg.ofAnswer(status, c, fmt.Errorf("%w %d %.40q", errStatus, status, c))
+		r.after = after
+		return r
+	}
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w: %w", errStatus, status, errBody, err)}
+	}
+	if err := want.compare(o); err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("%w %d: %w", errStatus, status, err)}
+	}
+	return result{verdict: Done}
+}
+
+// get asks for a credit by its reference. Done: the body is what the remote has. NotSent: the remote does not have it
+// now. Unknown tells nothing.
+func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
+	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
+	switch {
+	case unsent != nil:
+		return nil, result{verdict: Unknown, err: unsent.err, outage: unsent.outage, late: unsent.late}
+	case a.err != nil:
+		return nil, result{verdict: Unknown, err: fmt.Errorf("the query failed: %w", a.err), outage: !a.sent}
+	case a.status == http.StatusNotFound && code(a.body) == codeNotFound: // any other 404 may come from a wrong address
+		return nil, result{verdict: NotSent, err: fmt.Errorf("the remote has no credit %s", reference)}
+	case a.status != http.StatusOK:
+		r := h.cfg.ofAnswer(a.status, code(a.body), fmt.Errorf("the query: %w %d", errStatus, a.status))
+		r.verdict, r.clash, r.after = Unknown, false, a.retryAfter
+		return nil, r
+	}
+	return a.body, result{verdict: Done}
+}
+
+// query is get for an item. Done: the credit is there as we asked for it. Clash: it is there and differs.
+func (h *Handler) query(ctx context.Context, it *item) result {
+	body, r := h.get(ctx, it.credit.Reference)
+	if r.verdict == Unknown {
+		return h.attribute(&h.questions, it.credit.Account, r)
+	}
+	h.questions.pass(it.credit.Account)
+	if r.verdict == NotSent {
+		return r
+	}
+	o, err := flatjson.Parse(body, "", 0)
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("the query: %w: %w", errBody, err)}
+	}
+	err = it.credit.compare(o)
+	if reference, _ := o.Text("reference"); errors.Is(err, errEcho) && reference == it.credit.Reference {
+		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has credit %s with other facts", reference)}
+	}
+	if err != nil {
+		return result{verdict: Unknown, err: fmt.Errorf("the query: %w", err)}
+	}
+	return result{verdict: Done}
+}

@@ -1,0 +1,89 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+)
+
+// sweepAtOnce is how many credits are read from the ledger before they are asked about.
+const sweepAtOnce = 1_000
+
+// Sweep asks a queryable remote about the credits in doubt: those whose events come no more, as their letters were
+// dropped or Redis has lost them, are found out about by nobody else. What is booked is recorded, and what never will
+// be is forgotten. It sends nothing, so it may run beside workers. It gives how many are in doubt still.
+func (h *Handler) Sweep(ctx context.Context) (left int, err error) {
+	if !h.cfg.Queryable {
+		return 0, nil
+	}
+	for after := (hongbao.Grant{}); ; {
+		list, err := h.ledger.Pending(ctx, h.cfg.ClaimTime, after, sweepAtOnce)
+		if err != nil {
+			return left, err
+		}
+		doubts, err := h.sweep(ctx, list)
+		if left += doubts; err != nil || len(list) < sweepAtOnce {
+			return left, err
+		}
+		after = list[len(list)-1].Grant
+	}
+}
+
+func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
+	defer cancel()
+	grants, errs := make([]hongbao.Grant, len(list)), make([]error, len(list))
+	for i := range list {
+		grants[i] = list[i].Grant
+	}
+	items, _ := h.sort(ctx, grants, errs)
+	h.each(len(items), 1, func(i, _ int) {
+		it := items[i]
+		h.asPending(it, &list[it.index])
+		h.lookUp(ctx, it)
+	})
+	h.record(ctx, items)
+	h.forget(ctx, items)
+	for _, it := range items {
+		if it.outcome == outcomeOpen {
+			left++
+		}
+		if hongbao.IsOutage(it.err) {
+			err = fmt.Errorf("find out about credits in doubt: %w", it.err)
+		}
+	}
+	return left + len(list) - len(items), err
+}
+
+// asPending gives an item what its row tells.
+func (h *Handler) asPending(it *item, row *payment.Pending) {
+	now := h.now()
+	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
+}
+
+// Unbook ends a credit in doubt of which a person says that it is not booked (Config.Verified), without sending it:
+// its event comes no more.
+func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
+	it := &item{grant: &row.Grant}
+	if h.asPending(it, &row); !h.verifiedUnbooked(it) {
+		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s may have been asked for until %s: look "+
+			"again at what the remote has, later than that",
+			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
+	}
+	err := h.ledger.Forget(ctx, row.Batch, []hongbao.Grant{row.Grant})
+	if err != nil {
+		return err
+	}
+	before := row.Grant
+	before.Packet--
+	left, err := h.ledger.Pending(ctx, 0, before, 1)
+	if err == nil && len(left) > 0 && left[0].Grant.Campaign == row.Grant.Campaign &&
+		left[0].Grant.Packet == row.Grant.Packet {
+		err = hongbao.Errorf(hongbao.ClassTransient, "a worker has taken packet %d of campaign %s over meanwhile: run this "+
+			"again", row.Grant.Packet, row.Grant.Campaign)
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package load
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// loadCodes puts each packet's code on the place that the packet is dealt to. A load goes on where the codes end; if
+// the campaign is loaded and some are missing, nobody knows which: all are put back.
+func (l *load) loadCodes(ctx context.Context) error {
+	if l.c.Codes == nil {
+		return nil
+	}
+	if l.cfg.Codes == nil {
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"load campaign %s: its packets have codes, and nobody said where they are: give Config.Codes", l.c.ID)
+	}
+	after, err := l.coded(ctx)
+	for err == nil && after < l.c.Packets {
+		l.progress(after)
+		var codes []string
+		if codes, err = l.codesAfter(ctx, after); err != nil {
+			return err
+		}
+		for i := 0; err == nil && i < min(len(codes), len(l.places)); i++ {
+			p := l.places[(after+int64(i))%int64(len(l.places))]
+			_, err = l.putCodes(ctx, p, after+int64(i)+1, every(codes[i:], len(l.places)))
+		}
+		if after += int64(len(codes)); err == nil && after >= l.c.Packets {
+			return l.checkCodes(ctx)
+		}
+	}
+	return err
+}
+
+// coded is the number of the last packet before which no place lacks a code.
+func (l *load) coded(ctx context.Context) (int64, error) {
+	after, n := l.c.Packets, int64(len(l.places))
+	for _, p := range l.places {
+		has, err := l.putCodes(ctx, p, 1, nil)
+		switch {
+		case err != nil:
+			return 0, err
+		case has == int64(len(p.amounts)):
+		case p.at.State != store.StateLoading:
+			return 0, nil
+		default:
+			after = min(after, int64(p.number)+has*n)
+		}
+	}
+	return after, nil
+}
+
+// codesAfter reads codes from the ledger, at least one.
+func (l *load) codesAfter(ctx context.Context, after int64) ([]string, error) {
+	codes, err := l.cfg.Codes(ctx, l.c.ID, after, l.cfg.Chunk*len(l.places))
+	if err == nil && len(codes) == 0 {
+		err = hongbao.Errorf(hongbao.ClassPermanent,
+			"packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there", after+1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the codes of campaign %s: %w", l.c.ID, err)
+	}
+	return codes, nil
+}
+
+// every gives each n-th code, beginning with the first one.
+func every(codes []string, n int) []string {
+	if n == 1 {
+		return codes
+	}
+	out := make([]string, 0, len(codes)/n+1)
+	for i := 0; i < len(codes); i += n {
+		out = append(out, codes[i])
+	}
+	return out
+}
+
+// putCodes puts codes of packets of one place, and tells how many it has. first is the first packet's number.
+func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []string) (int64, error) {
+	chunk := &store.CodesChunk{Campaign: l.c.ID, Hash: l.hash, First: first, Step: int64(len(l.places)), Codes: codes}
+	var has store.LoadState
+	err := l.patiently(ctx, func() (err error) {
+		has, err = p.PutCodes(ctx, chunk)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("load the codes of campaign %s (run it again to go on): %w", l.c.ID, err)
+	}
+	if has.Hash != l.hash {
+		return 0, hongbao.Errorf(hongbao.ClassConflict,
+			"load the codes of campaign %s: it was taken out of Redis or replaced meanwhile", l.c.ID)
+	}
+	return has.Loaded, nil
+}
+
+// checkCodes makes sure that each place has as many codes as packets.
+func (l *load) checkCodes(ctx context.Context) error {
+	for _, p := range l.places {
+		has, err := l.putCodes(ctx, p, 1, nil)
+		if err != nil {
+			return err
+		}
+		if has != int64(len(p.amounts)) {
+			return hongbao.Errorf(hongbao.ClassBroken, "load the codes of campaign %s: %s has %d, the place %d packets; "+
+				"something else writes there", l.c.ID, p.Keys.Codes(l.c.ID), has, len(p.amounts))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+// Package load brings the packets of campaigns and of their top-ups to their shards in Redis. Package campaign plans them.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Config of a Loader.
+type Config struct {
+	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
+	// load a campaign that has codes; nil where none is loaded.
+	Codes func(ctx context.Context, id string, after int64, n int) ([]string, error)
+	// Pause gives the ledger's last decision to pause or resume a campaign, nil if it has none. A campaign that is loaded
+	// while it is paused stays paused. nil where nothing is loaded.
+	Pause func(ctx context.Context, id string) (*stream.Control, error)
+	// Packets that one call loads into Redis, which is busy meanwhile.
+	//
+	// A Lua call takes fewer than 8,000 arguments.
+	Chunk int `knob:"campaign.load_chunk" default:"1000" want:"1 to 5000 packets"`
+	// How long one call is repeated while Redis is out of reach; 0s for no repeat.
+	Patience time.Duration `knob:"campaign.load_patience" default:"30s" want:"0s to 1h"`
+}
+
+// Loader brings the packets of campaigns and of their top-ups to their shards. Its methods may be called at once.
+type Loader struct {
+	store *store.Store
+	cfg   Config
+	lease time.Duration // see load_topup.go
+}
+
+// New checks the configuration.
+func New(st *store.Store, cfg Config) (*Loader, error) {
+	if errs := knob.Check(&cfg); len(errs) > 0 {
+		return nil, fmt.Errorf("load campaigns: %w", errors.Join(errs...))
+	}
+	return &Loader{store: st, cfg: cfg, lease: lease}, nil
+}
+
+// Load puts the plan's packets into the stocks of the campaign's places, chunk by chunk, and opens the campaign. hash
+// is the plan's published hash. progress, if not nil, is told how many packets are there after each chunk.
+//
+// Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends.
+// A campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if
+// another plan of the same id is there.
+func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Plan, hash string,
+	progress func(loaded int64)) error {
+	if c.Places() > s.store.Len() {
+		return hongbao.Errorf(hongbao.ClassPermanent, "load campaign %s: it wants %d shards, the deployment has %d; nothing "+
+			"was loaded", c.ID, c.Places(), s.store.Len())
+	}
+	l := s.newLoad(&c, hash, plan.Amounts, progress)
+	// A user who has passed an empty place may come to any other one, so all are full before the first one opens.
+	for _, step := range []func(context.Context) error{l.checkWhole, l.create, l.loadCodes, l.deal, l.open} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Deal gives the amounts of the packets of place j of n. Packet i, from 0, goes to place i mod n, whatever its
+// generation.
+func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
+	if n == 1 {
+		return amounts
+	}
+	dealt := make([]hongbao.Amount, 0, len(amounts)/n+1)
+	for i := j; i < len(amounts); i += n {
+		dealt = append(dealt, amounts[i])
+	}
+	return dealt
+}
+
+// load is one Load under way.
+type load struct {
+	*Loader
+	c        *hongbao.Campaign
+	hash     string
+	places   []*place
+	progress func(loaded int64)
+}
+
+// place is one shard of the campaign.
+type place struct {
+	*store.Shard
+	number  int
+	amounts []hongbao.Amount // of its packets
+	sum     hongbao.Amount   // of the amounts
+	at      store.LoadState
+}
+
+// newLoad begins a load: it deals the amounts of all packets to the places of the campaign.
+func (s *Loader) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amount, progress func(loaded int64)) *load {
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	l := &load{Loader: s, c: c, hash: hash, progress: progress}
+	for j, k := range s.store.Places(c.ID, c.Places()) {
+		p := &place{Shard: k, number: j, amounts: Deal(amounts, c.Places(), j)}
+		for _, a := range p.amounts {
+			p.sum += a
+		}
+		l.places = append(l.places, p)
+	}
+	return l
+}
+
+// chunk gives the packets that follow those that a place has.
+func (l *load) chunk(p *place) *store.Chunk {
+	step, has := int64(len(l.places)), p.at.Loaded
+	return &store.Chunk{
+		Campaign: l.c.ID, Hash: l.hash, Before: has, First: int64(p.number) + 1 + has*step, Step: step,
+		Amounts: p.amounts[has:min(has+int64(l.cfg.Chunk), int64(len(p.amounts)))],
+	}
+}
+
+// checkWhole refuses a campaign that Redis has lost on one of its places: a load would deal that place's packets again.
+// No place opens before all are there. So where one is beyond loading, each that is missing afterwards is lost.
+func (l *load) checkWhole(ctx context.Context) error {
+	if len(l.places) == 1 {
+		return nil
+	}
+	var missing []*place
+	begun := false
+	for _, p := range l.places {
+		state, err := l.stateOn(ctx, p)
+		if err != nil {
+			return err
+		}
+		if state == "" {
+			missing = append(missing, p)
+		}
+		begun = begun || state != "" && state != store.StateLoading
+	}
+	for _, p := range missing {
+		if !begun {
+			return nil
+		}
+		state, err := l.stateOn(ctx, p)
+		if err != nil {
+			return err
+		}
+		if state == "" {
+			return fmt.Errorf("nothing was loaded, shard %d does not have it: %w", p.Index(), store.LostError(l.c.ID))
+		}
+	}
+	return nil
+}
+
+// stateOn is the campaign's state on a place, empty if it is not there.
+func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
+	err = l.patiently(ctx, func() (err error) {
+		state, _, err = p.CampaignState(ctx, l.c.ID)
+		return err
+	})
+	if err != nil {
+		return "", l.stopped(err)
+	}
+	return state, nil
+}
+
+// create puts the campaign on its places, where it is not there yet, and learns how far the load is.
+func (l *load) create(ctx context.Context) error {
+	fields, err := redisFields(l.c)
+	if err != nil {
+		return err
+	}
+	for _, p := range l.places {
+		call := &store.CampaignCall{Campaign: l.c.ID, Hash: l.hash, Places: len(l.places), Place: p.number,
+			Share: int64(len(p.amounts)), ShareAmount: p.sum, Fields: fields}
+		err := l.patiently(ctx, func() (err error) {
+			p.at, err = p.CreateCampaign(ctx, call)
+			return err
+		})
+		if err := l.check(p, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check looks at what a place has answered.
+func (l *load) check(p *place, err error) error {
+	switch {
+	case err != nil:
+		return l.stopped(err)
+	case p.at.State == store.StateFrozen:
+		return fmt.Errorf("nothing was loaded: %w", store.LostError(l.c.ID))
+	case p.at.Hash != l.hash:
+		return hongbao.Errorf(hongbao.ClassConflict,
+			"load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed", l.c.ID, p.at.Hash, l.hash)
+	}
+	return nil
+}
+
+func (l *load) stopped(err error) error {
+	return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", l.c.ID, l.loaded(),
+		l.c.Packets, err)
+}
+
+func (l *load) loaded() (n int64) {
+	for _, p := range l.places {
+		n += p.at.Loaded
+	}
+	return n
+}
+
+// deal puts the packets into the stocks, one place after the other.
+func (l *load) deal(ctx context.Context) error {
+	for _, p := range l.places {
+		for p.at.State == store.StateLoading && p.at.Loaded < int64(len(p.amounts)) {
+			l.progress(l.loaded())
+			chunk := l.chunk(p)
+			err := l.patiently(ctx, func() (err error) {
+				p.at, err = p.LoadChunk(ctx, chunk)
+				return err
+			})
+			if err := l.check(p, err); err != nil {
+				return err
+			}
+		}
+	}
+	l.progress(l.c.Packets)
+	return nil
+}
+
+// open opens the places, the home last. A campaign that was paused before Redis lost it stays paused.
+func (l *load) open(ctx context.Context) error {
+	state := store.StateOpen
+	var pause *stream.Control
+	if l.cfg.Pause != nil {
+		var err error
+		if pause, err = l.cfg.Pause(ctx, l.c.ID); err != nil {
+			return err
+		}
+		if pause != nil && pause.Value == store.StatePaused {
+			state = store.StatePaused
+		}
+	}
+	for j := len(l.places) - 1; j >= 0; j-- {
+		p := l.places[j]
+		if p.at.State != store.StateLoading {
+			continue
+		}
+		err := l.patiently(ctx, func() error { return p.SetState(ctx, l.c.ID, state, store.StateLoading) })
+		if err == nil && pause != nil {
+			err = l.patiently(ctx, func() error {
+				_, err := p.RestoreControl(ctx, pause)
+				return err
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patiently repeats a call that is safe to repeat while Redis is out of reach.
+func (s *Loader) patiently(ctx context.Context, call func() error) error {
+	policy := retry.Backoff(20*time.Millisecond, 2*time.Second, max(s.cfg.Patience, 1))
+	return backoff.Retry(func() error {
+		err := call()
+		if err != nil && !hongbao.IsOutage(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(policy, ctx))
+}
+
+// redisFields are the fields that the scripts look at, and the whole specification for people who look. Redis searches
+// a small hash from its front, field by field; with a text as long as that it keeps a table, and grabs get their fields
+// faster.
+func redisFields(c *hongbao.Campaign) ([]string, error) {
+	zone, err := Transitions(*c)
+	if err != nil {
+		return nil, err
+	}
+	user := map[hongbao.Period]string{}
+	var names, limits []string
+	position := map[string]int{}
+	for _, l := range c.Limits {
+		if l.By == hongbao.ByUser {
+			user[l.Per] = strconv.FormatInt(l.Max, 10)
+			continue
+		}
+		if position[l.By] == 0 {
+			names = append(names, l.By)
+			position[l.By] = len(names)
+		}
+		limits = append(limits, fmt.Sprintf("%d:%s:%d", position[l.By], l.Per, l.Max))
+	}
+	fields := []string{
+		"from", strconv.FormatInt(c.From.UnixMilli(), 10), "to", strconv.FormatInt(c.To.UnixMilli(), 10),
+		"user_campaign", strconv.FormatInt(c.UserHold(), 10), "user_day", user[hongbao.PerDay], "user_hour",
+		user[hongbao.PerHour],
+		"fact_names", strings.Join(names, ","), "fact_limits", strings.Join(limits, " "), "zone", encodeTransitions(zone),
+		"packets", strconv.FormatInt(c.Packets, 10), "total", strconv.FormatInt(int64(c.Total), 10),
+		"kind", string(c.Kind), "currency", c.Currency, "name", c.Name, "durability", string(c.Durability), "spec",
+		string(campaign.Canonical(*c)),
+	}
+	if c.Codes != nil {
+		fields = append(fields, store.CodesField, "1")
+	}
+	if c.Places() > 1 {
+		fields = append(fields, "walk", walk.Version)
+	}
+	return fields, nil
+}

@@ -1,0 +1,155 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// bundle is a deployment of four shards in a Redis, and a client that dies.
+type bundle struct {
+	rdb    *redis.Client
+	store  *store.Store
+	mortal *mortal
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	b := &bundle{rdb: testkit.Redis(t).Client(t), mortal: &mortal{}}
+	var err error
+	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	require.NoError(t, err)
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	b.mortal.client = testkit.Redis(t).Client(t)
+	b.mortal.client.AddHook(b.mortal)
+	return b
+}
+
+// mortal is a client whose process dies at one of its scripts: none comes after it. The last one has run, or not.
+type mortal struct {
+	client *redis.Client
+	mu     sync.Mutex // scripts come at once
+	lives  int        // scripts that are left
+	ran    bool
+}
+
+var errKilled = errors.New("killed")
+
+func (m *mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return m.die(func() error { return next(ctx, cmd) }, cmd)
+	}
+}
+
+// ProcessPipelineHook is there because the first script on a shard goes with the questions that open it.
+func (m *mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return m.die(func() error { return next(ctx, cmds) }, cmds...)
+	}
+}
+
+func (*mortal) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m *mortal) die(run func() error, cmds ...redis.Cmder) error {
+	if !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" }) {
+		return run()
+	}
+	m.mu.Lock()
+	m.lives--
+	alive, last := m.lives >= 0, m.lives < 0 && m.ran
+	m.ran = m.ran && !last
+	m.mu.Unlock()
+	if alive {
+		return run()
+	}
+	if last {
+		_ = run()
+	}
+	for _, cmd := range cmds {
+		cmd.SetErr(errKilled)
+	}
+	return errKilled
+}
+
+func (b *bundle) loader(t *testing.T, rdb *redis.Client) *Loader {
+	t.Helper()
+	s, err := New(b.store.Over(rdb), Config{Chunk: 2,
+		Codes: func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
+			for p := after + 1; p <= min(after+int64(n), packets); p++ {
+				codes = append(codes, codeOf(id, p))
+			}
+			return codes, nil
+		}})
+	require.NoError(t, err)
+	return s
+}
+
+func codeOf(id string, packet int64) string { return fmt.Sprintf("%s-%d", id, packet) }
+
+// packets of each campaign here: not the same number on each place.
+const packets = 22
+
+// coupons is a campaign with codes on a number of places, and its plan.
+func coupons(t *testing.T, id string, places int) (hongbao.Campaign, *campaign.Plan, string) {
+	t.Helper()
+	now := time.Now().Truncate(time.Millisecond)
+	c := campaign.Complete(hongbao.Campaign{
+		ID: id, Name: "Coffee", Kind: hongbao.KindCoupon, Currency: "CNY", Total: 1_000, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitTiers,
+			Tiers: []hongbao.Tier{{Amount: 10, Packets: 2}, {Amount: 49, Packets: 20}}},
+		From: now.Add(-time.Hour), To: now.Add(time.Hour), Sponsor: "acme", Shards: places,
+		Codes: &hongbao.Codes{File: "codes.txt"},
+	})
+	require.NoError(t, campaign.Validate(c, now))
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	return c, plan, campaign.Commit(c, seed)
+}
+
+// loadedWhole makes sure that each packet and its code stands on its place, once and in order, and that all is open.
+func (b *bundle) loadedWhole(t *testing.T, c *hongbao.Campaign, plan *campaign.Plan) {
+	t.Helper()
+	for j, k := range b.store.Places(c.ID, c.Places()) {
+		var stock []string
+		codes := map[string]string{}
+		for p := int64(j) + 1; p <= packets; p += int64(c.Places()) {
+			stock = append(stock, fmt.Sprintf("%d %d", p, plan.Amounts[p-1]))
+			codes[strconv.FormatInt(p, 10)] = codeOf(c.ID, p)
+		}
+		has, err := b.rdb.LRange(t.Context(), k.Keys.Stock(c.ID), 0, -1).Result()
+		require.NoError(t, err)
+		require.Equal(t, stock, has)
+		coded, err := b.rdb.HGetAll(t.Context(), k.Keys.Codes(c.ID)).Result()
+		require.NoError(t, err)
+		require.Equal(t, codes, coded)
+	}
+	require.Equal(t, slices.Repeat([]string{store.StateOpen}, c.Places()), b.states(t, c))
+}
+
+// states are those of a campaign's places, empty where it is not.
+func (b *bundle) states(t *testing.T, c *hongbao.Campaign) (states []string) {
+	t.Helper()
+	for _, k := range b.store.Places(c.ID, c.Places()) {
+		m, err := k.CampaignFields(t.Context(), c.ID)
+		require.NoError(t, err)
+		states = append(states, m["state"])
+	}
+	return states
+}

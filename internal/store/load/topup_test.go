@@ -1,0 +1,232 @@
+package load
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// rain is a campaign on a number of places, whose first generation is loaded, and the generation that comes to it.
+type rain struct {
+	*bundle
+	loads *Loader
+	spec  hongbao.Campaign
+	next  *Generation
+}
+
+const more = 9 // packets that are added
+
+func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
+	t.Helper()
+	c, plan, hash := coupons(t, id, places)
+	c.Codes, c.Limits = nil, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
+	r := &rain{bundle: b, loads: b.loader(t, b.rdb), spec: c}
+	require.NoError(t, r.loads.Load(t.Context(), c, plan, hash, nil))
+	draw := campaign.TopUp{
+		Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
+		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}},
+	}
+	of := c // with the packets of the top-up alone
+	of.Packets, of.Total, of.Split = draw.Packets, draw.Total, draw.Split
+	added, err := campaign.NewPlan(of, draw.Seed)
+	require.NoError(t, err)
+	r.next = &Generation{Spec: c, Hash: hash, PlanHash: draw.Commit(), Number: 2, Packets: packets + more,
+		Total: c.Total + draw.Total, Plan: &campaign.Plan{Amounts: slices.Concat(plan.Amounts, added.Amounts)}}
+	return r
+}
+
+// whole makes sure that both generations stand on their places, each packet once and in order.
+func (r *rain) whole(t *testing.T) {
+	t.Helper()
+	n := int64(r.spec.Places())
+	for j, k := range r.store.Places(r.spec.ID, r.spec.Places()) {
+		var first, second []string
+		for p := int64(j) + 1; p <= packets+more; p += n {
+			text := fmt.Sprintf("%d %d", p, r.next.Plan.Amounts[p-1])
+			if p <= packets {
+				first = append(first, text)
+			} else {
+				second = append(second, text)
+			}
+		}
+		for generation, want := range map[int64][]string{1: first, 2: second} {
+			has, err := r.rdb.LRange(t.Context(), k.Keys.StockOf(r.spec.ID, generation), 0, -1).Result()
+			require.NoError(t, err)
+			require.ElementsMatch(t, want, has)
+			require.Equal(t, append([]string{}, want...), append([]string{}, has...), "in order")
+		}
+		m, err := k.CampaignFields(t.Context(), r.spec.ID)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(packets+more), m["packets"])
+		require.Equal(t, fmt.Sprint(int64(r.next.Total)), m["total"])
+		require.Equal(t, "2", m["dealt"])
+		require.Equal(t, fmt.Sprint(len(first)+len(second)), m["loaded"])
+	}
+}
+
+// A top-up that dies at any of its scripts, before it or after it has run, is finished by another one; no place gives
+// away its packets before every place was told.
+func TestTopUpDiesOnAnyPlace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, places := range []int{1, 3, 4} {
+		for _, ran := range []bool{false, true} {
+			for lives := 0; ; lives++ {
+				r := loadedRain(t, b, fmt.Sprintf("rain-%d-%d-%v", places, lives, ran), places)
+				b.mortal.lives, b.mortal.ran = lives, ran
+				dying := b.loader(t, b.mortal.client)
+				dying.lease, r.loads.lease = 0, 0 // nobody grabs
+				err := dying.TopUp(t.Context(), r.next, nil)
+				if err == nil {
+					require.Greater(t, lives, places*3, "it dies at many places")
+					break
+				}
+				require.ErrorIs(t, err, errKilled)
+				r.toldFirst(t)
+				require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
+				r.whole(t)
+				require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil), "a repeat")
+				r.whole(t)
+			}
+		}
+	}
+}
+
+// toldFirst makes sure that a stock of the generation stands nowhere unless every place was told.
+func (r *rain) toldFirst(t *testing.T) {
+	t.Helper()
+	var told, stocked int
+	places := r.store.Places(r.spec.ID, r.spec.Places())
+	for _, k := range places {
+		m, err := k.CampaignFields(t.Context(), r.spec.ID)
+		require.NoError(t, err)
+		if m["generation"] == "2" {
+			told++
+		}
+		n, err := r.rdb.LLen(t.Context(), k.Keys.StockOf(r.spec.ID, 2)).Result()
+		require.NoError(t, err)
+		stocked += int(n)
+	}
+	require.True(t, stocked == 0 || told == len(places), "%d of %d places were told, %d packets are there", told,
+		len(places), stocked)
+}
+
+// grabs has new users grab one generation of a place until it has nothing for them.
+func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongbao.Outcome) {
+	t.Helper()
+	k := r.store.Places(r.spec.ID, r.spec.Places())[j]
+	call := &store.GrabCall{Campaign: r.spec.ID, MaxBacklog: 1_000_000, Generation: generation}
+	for i := 0; ; i++ {
+		call.Grabs = []*hongbao.Grab{{Campaign: r.spec.ID, User: fmt.Sprintf("u%d-%d-%d", j, generation, i)}}
+		answers, err := k.Grab(t.Context(), call, nil)
+		require.NoError(t, err)
+		if answers[0].Outcome != hongbao.OutcomeGranted {
+			return won, answers[0].Outcome
+		}
+		won++
+	}
+}
+
+// Who comes between the announcement and the last chunk is told refilling; then each place gives away what it got.
+func TestTopUpIsGrabbed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, places := range []int{1, 3} {
+		r := loadedRain(t, b, fmt.Sprintf("rain-%d", places), places)
+		won := 0
+		for j := range places {
+			n, last := r.grabs(t, j, 1)
+			require.Equal(t, hongbao.OutcomeSoldOut, last)
+			won += n
+		}
+		require.Equal(t, packets, won)
+		b.mortal.lives, b.mortal.ran = places+1, false // every place was told, one was asked
+		require.ErrorIs(t, b.loader(t, b.mortal.client).TopUp(t.Context(), r.next, nil), errKilled)
+		for j := range places {
+			n, last := r.grabs(t, j, 2)
+			require.Zero(t, n)
+			require.Equal(t, hongbao.OutcomeRefilling, last)
+		}
+		require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
+		for j := range places {
+			n, last := r.grabs(t, j, 2)
+			require.Equal(t, hongbao.OutcomeSoldOut, last)
+			won += n
+		}
+		require.Equal(t, packets+more, won)
+		st, _, err := r.store.Campaign(r.spec.ID).Status(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, st.Left)
+		require.EqualValues(t, packets+more, st.Packets)
+		require.Equal(t, r.next.Total, st.GrantedAmount)
+	}
+}
+
+// What Redis has lost, or does not have yet, waits; what contradicts is refused. Nothing is changed.
+func TestTopUpWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := loadedRain(t, b, "rain", 3)
+	dealt, err := r.store.Campaign("rain").Dealt(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, dealt)
+	_, err = r.store.Campaign("snow").Dealt(t.Context())
+	require.ErrorIs(t, err, store.ErrTopUpWaits)
+	require.NotErrorIs(t, err, store.ErrLost)
+
+	other := *r.next
+	other.Hash = "another"
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(r.loads.TopUp(t.Context(), &other, nil)))
+	later := *r.next
+	later.Number = 3
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(r.loads.TopUp(t.Context(), &later, nil)))
+
+	k := r.store.Places("rain", 3)[2]
+	require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", store.StateFrozen).Err())
+	require.ErrorIs(t, r.loads.TopUp(t.Context(), r.next, nil), store.ErrLost)
+	_, err = r.store.Campaign("rain").Dealt(t.Context())
+	require.ErrorIs(t, err, store.ErrTopUpWaits)
+	require.ErrorIs(t, err, store.ErrLost)
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
+	require.NoError(t, b.rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", store.StateOpen).Err())
+	require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
+	r.whole(t)
+}
+
+// The lease is waited out between the last announcement and the first packet.
+func TestTopUpWaitsForTheLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := loadedRain(t, b, "rain", 3)
+	done := make(chan error, 1)
+	go func() { done <- r.loads.TopUp(t.Context(), r.next, nil) }()
+	var untold, stocked time.Time // when a place did not know of it yet, and when one had a packet
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		now, told, packets := time.Now(), 0, int64(0)
+		for _, k := range r.store.Places("rain", 3) {
+			pipe := r.rdb.TxPipeline()
+			generation, stock := pipe.HGet(t.Context(), k.Keys.Campaign("rain"), "generation"),
+				pipe.LLen(t.Context(), k.Keys.StockOf("rain", 2))
+			_, _ = pipe.Exec(t.Context()) // a place that was not told has no such field
+			packets += stock.Val()
+			if generation.Val() == "2" {
+				told++
+			}
+		}
+		if stocked = time.Now(); told < 3 {
+			untold = now
+		}
+		return packets > 0
+	}, "a packet is there")
+	require.GreaterOrEqual(t, stocked.Sub(untold), 250*time.Millisecond)
+	require.NoError(t, <-done)
+	r.whole(t)
+}

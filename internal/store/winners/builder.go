@@ -1,0 +1,171 @@
+package winners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Locker has one owner for a name.
+type Locker interface {
+	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
+}
+
+// BuilderConfig of a Builder. Every field must be set.
+type BuilderConfig struct {
+	Store *store.Store
+	Locks Locker
+	Log   *zap.Logger
+	// Pause between two looks at which filters are wanted.
+	Every time.Duration `default:"1s" want:"1ms to 1m"`
+}
+
+// Builder builds the filters that producers want. Several may run at once: one works.
+type Builder struct{ cfg BuilderConfig }
+
+// NewBuilder checks the configuration.
+func NewBuilder(cfg BuilderConfig) (*Builder, error) {
+	errs := knob.Check(&cfg)
+	if cfg.Store == nil || cfg.Locks == nil || cfg.Log == nil {
+		errs = append(errs, errors.New("Store, Locks and Log are required"))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("builder of winners' filters: %w", errors.Join(errs...))
+	}
+	return &Builder{cfg: cfg}, nil
+}
+
+// toldEvery is how often the log tells that filters can't be built.
+const toldEvery = time.Minute
+
+// Run builds until ctx ends.
+func (b *Builder) Run(ctx context.Context) error {
+	told := time.Time{}
+	_ = retry.Poll(ctx, b.cfg.Every, func() (bool, error) {
+		if err := b.Tend(ctx); err != nil && ctx.Err() == nil && time.Since(told) > toldEvery {
+			told = time.Now()
+			b.cfg.Log.Warn("filters of winners could not be built, so producers ask Redis for each loser; it is tried again",
+				zap.Error(err))
+		}
+		return false, nil
+	})
+	return nil
+}
+
+// Tend builds what is wanted now. Whoever still wants a filter that could not be built asks again.
+func (b *Builder) Tend(ctx context.Context) error {
+	wanted, err := b.cfg.Store.WantedFilters(ctx)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	return b.cfg.Locks.Do(ctx, "filters", func(ctx context.Context) error {
+		wanted, err := b.cfg.Store.WantedFilters(ctx) // another worker may have been quicker
+		for id, revision := range wanted {
+			err1 := b.Build(ctx, id, revision)
+			if ctx.Err() != nil { // the next worker goes on
+				return errors.Join(err, err1)
+			}
+			if errors.Is(err1, store.ErrNotFinal) || errors.Is(err1, store.ErrOvertaken) {
+				err1 = nil // it is wanted again if it is final some day
+			}
+			err = errors.Join(err, err1, b.cfg.Store.Campaign(id).UnwantFilter(ctx))
+		}
+		return err
+	})
+}
+
+// Build builds and stores the filter of a campaign's revision, unless a good one is there. It is refused with
+// ErrNotFinal unless each place says that nothing is left, and an outage of any place fails it: then nothing is stored.
+func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
+	if err := hongbao.CheckCampaignID(campaign); err != nil {
+		return hongbao.Errorf(hongbao.ClassBroken, "a filter is wanted of campaign %.80q: %w", campaign, err)
+	}
+	home := b.cfg.Store.Home(campaign)
+	f, err := Fetch(ctx, home, campaign, revision)
+	if f != nil || hongbao.IsOutage(err) {
+		return err
+	}
+	places, err := b.places(ctx, campaign, revision)
+	if err != nil {
+		return err
+	}
+	var hashes []uint64
+	for i := range places {
+		if hashes, err = places[i].read(ctx, campaign, revision, hashes); err != nil {
+			return err
+		}
+	}
+	hashes = unique(hashes) // a user may have won on several places
+	if f, err = newFilter(revision, hashes); err != nil {
+		return err
+	}
+	if err := f.prove(hashes); err != nil {
+		return err
+	}
+	if err := f.Store(ctx, home, campaign); err != nil {
+		return err
+	}
+	b.cfg.Log.Info("nothing is left of a campaign, and its winners have a filter", zap.String("campaign", campaign),
+		zap.String("revision", revision), zap.Int("winners", f.users))
+	return nil
+}
+
+// place is a place that has nothing left.
+type place struct {
+	*store.Shard
+	epoch int64 // in which it said so
+	users int64
+}
+
+// placesTimeout bounds how long a shard that hangs holds up the filters of other campaigns.
+const placesTimeout = 5 * time.Second
+
+// places asks every place of a campaign whether nothing is left, before the users of any one are read.
+func (b *Builder) places(ctx context.Context, campaign, revision string) ([]place, error) {
+	ctx, cancel := context.WithTimeout(ctx, placesTimeout)
+	defer cancel()
+	on, err := b.cfg.Store.Campaign(campaign).Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	places := make([]place, len(on))
+	for i, k := range on {
+		p := &places[i]
+		p.Shard = k
+		head, err := p.OpenHead(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.epoch = head.Epoch
+		if p.users, err = p.CountWinners(store.WithEpoch(ctx, p.epoch), campaign, revision); err != nil {
+			return nil, err
+		}
+	}
+	return places, nil
+}
+
+// read adds the hashes of the users who hold packets on the place. A filter that lacks one would hide his receipt, so
+// they are counted.
+func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
+	var mine []uint64
+	err := p.Winners(store.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {
+		mine = append(mine, xxhash.Sum64String(user))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if mine = unique(mine); int64(len(mine)) != p.users {
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d winners on shard %d, and %d were read: "+
+			"nothing was stored", campaign, p.users, p.Index(), len(mine))
+	}
+	return append(hashes, mine...), nil
+}

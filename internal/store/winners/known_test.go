@@ -1,0 +1,116 @@
+package winners_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
+)
+
+// producer is what one remembers and knows of a campaign over two places, of which w has won a packet.
+type producer struct {
+	winners.Known
+	memory *walk.Memory
+	start  time.Time
+}
+
+func (p *producer) at(ms int) time.Time { return p.start.Add(time.Duration(ms) * time.Millisecond) }
+
+// late tells whether a loser is known to be late at a time. A winner never is.
+func (p *producer) late(t *testing.T, ms int) bool {
+	t.Helper()
+	require.False(t, p.Late("w", p.at(ms)))
+	return p.Late("l", p.at(ms))
+}
+
+// soldOut tells what a place has said, asked in one ms and judged in another.
+func (p *producer) soldOut(place int, revision string, generation int64, asked, judged int) {
+	p.memory.Emptied(place, generation, p.at(asked), generation)
+	p.Answered(p.memory, &winners.Said{Outcome: hongbao.OutcomeSoldOut, Revision: revision, Generation: generation,
+		Asked: p.at(asked)}, p.at(judged))
+}
+
+func (p *producer) said(outcome hongbao.Outcome, asked, judged int) {
+	p.Answered(p.memory, &winners.Said{Outcome: outcome, Revision: "h", Generation: 1, Asked: p.at(asked)}, p.at(judged))
+}
+
+func newProducer(t *testing.T) *producer {
+	t.Helper()
+	p := &producer{memory: walk.NewMemory(2), start: time.Now().Add(time.Second)}
+	p.use(t, "h")
+	p.soldOut(0, "h", 1, 0, 1)
+	require.False(t, p.late(t, 2), "one place has not said anything")
+	p.soldOut(1, "h", 1, 1, 2)
+	require.True(t, p.late(t, 2))
+	return p
+}
+
+func (p *producer) use(t *testing.T, revision string) {
+	t.Helper()
+	f, err := winners.New(revision, []string{"w"})
+	require.NoError(t, err)
+	p.Use(f)
+	require.False(t, f.Has("l"), "by chance: take another user")
+}
+
+// What is known lasts a lease, and goes on with the answer of any one place that is of the same revision.
+func TestKnownLastsALease(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t)
+	require.True(t, p.late(t, 250))
+	require.False(t, p.late(t, 251))
+	require.False(t, p.Renew(p.at(100)), "the first half")
+	require.True(t, p.Renew(p.at(130)))
+	require.False(t, p.Renew(p.at(140)), "one is under way")
+	require.True(t, p.Renew(p.at(155)))
+	p.soldOut(0, "h", 1, 160, 165)
+	p.soldOut(1, "h", 1, 150, 166) // an older question
+	require.True(t, p.late(t, 409))
+	require.False(t, p.late(t, 410))
+	p.said(hongbao.OutcomeGranted, 400, 401) // of the past
+	p.said(hongbao.OutcomeLimitReached, 402, 403)
+	require.True(t, p.late(t, 651))
+	require.False(t, p.late(t, 652))
+	p.said(hongbao.OutcomeLimitReached, 700, 701)
+	require.False(t, p.late(t, 702), "a limit does not begin it")
+}
+
+// Once a place has said something else, nothing that was asked before brings back what was known: each place is asked
+// once more.
+func TestKnownEnds(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []hongbao.Outcome{hongbao.OutcomePaused, hongbao.OutcomeEnded, hongbao.OutcomeFrozen,
+		hongbao.OutcomeRefilling} {
+		p := newProducer(t)
+		p.said(outcome, 10, 20)
+		require.False(t, p.late(t, 21))
+		p.soldOut(0, "h", 1, 15, 100)
+		p.soldOut(1, "h", 1, 20, 101)
+		require.False(t, p.late(t, 102), "asked before %s was told", outcome)
+		p.soldOut(0, "h", 1, 110, 111)
+		require.False(t, p.late(t, 112), "place 1 has not said anything since %s was told", outcome)
+		p.soldOut(1, "h", 1, 112, 113)
+		require.True(t, p.late(t, 114))
+	}
+}
+
+// A filter is of no use once packets were announced that it knows nothing of.
+func TestKnownOfAnOlderRevision(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t)
+	require.False(t, p.Wants("h"))
+	p.soldOut(0, "h.2", 2, 10, 11)
+	require.False(t, p.late(t, 12))
+	require.True(t, p.Wants("h.2"))
+	p.soldOut(1, "h", 1, 13, 14)
+	require.False(t, p.late(t, 15))
+	p.use(t, "h.2")
+	p.soldOut(0, "h.2", 2, 20, 21)
+	require.False(t, p.late(t, 22), "place 1 has something left of generation 2")
+	p.soldOut(1, "h.2", 2, 23, 24)
+	require.True(t, p.late(t, 25))
+}

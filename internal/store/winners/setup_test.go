@@ -1,0 +1,103 @@
+package winners_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// bundle is campaign rain over so many shards of a Redis.
+type bundle struct {
+	server *testkit.RedisServer
+	rdb    *redis.Client
+	store  *store.Store
+	places []*store.Shard
+}
+
+func setup(t *testing.T, places int, packets int64) *bundle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	server := testkit.Redis(t)
+	b := &bundle{server: server, rdb: server.Client(t)}
+	var err error
+	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
+	require.NoError(t, err)
+	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	now := time.Now().Truncate(time.Millisecond)
+	c := hongbao.Campaign{
+		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10),
+		Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+	}
+	if places > 1 {
+		c.Shards = places
+	}
+	c = campaign.Complete(c)
+	seed := campaign.NewSeed()
+	plan, err := campaign.NewPlan(c, seed)
+	require.NoError(t, err)
+	st, err := load.New(b.store, load.Config{Chunk: 1000})
+	require.NoError(t, err)
+	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	for _, k := range b.store.Places("rain", places) {
+		b.places = append(b.places, k)
+	}
+	return b
+}
+
+// drain grants all packets of a place, and gives the users. One of them wins on every place.
+func (b *bundle) drain(t *testing.T, place int) (users []string) {
+	t.Helper()
+	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9, Generation: 1}
+	for i := 0; ; i++ {
+		user := fmt.Sprintf("w%d-%d", place, i)
+		if i == 0 {
+			user = "w"
+		}
+		call.Grabs = []*hongbao.Grab{{Campaign: "rain", User: user, RequestID: "r"}}
+		answers, err := b.places[place].Grab(t.Context(), call, nil)
+		require.NoError(t, err)
+		if answers[0].Outcome == hongbao.OutcomeSoldOut {
+			return users
+		}
+		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+		users = append(users, user)
+	}
+}
+
+func (b *bundle) revision(t *testing.T) string {
+	t.Helper()
+	revision, err := b.rdb.HGet(t.Context(), b.places[0].Keys.Campaign("rain"), "revision").Result()
+	require.NoError(t, err)
+	return revision
+}
+
+func (b *bundle) builder(t *testing.T, rdb redis.UniversalClient) *winners.Builder {
+	t.Helper()
+	locks, err := b.store.Over(rdb).Locks(store.LockConfig{Lease: 30 * time.Second, Poll: 10 * time.Millisecond})
+	require.NoError(t, err)
+	made, err := winners.NewBuilder(winners.BuilderConfig{Store: b.store.Over(rdb), Locks: locks, Log: zap.NewNop(),
+		Every: 10 * time.Millisecond})
+	require.NoError(t, err)
+	return made
+}
+
+func (b *bundle) fetch(ctx context.Context, revision string) (*winners.Filter, error) {
+	return winners.Fetch(ctx, b.places[0], "rain", revision)
+}
