@@ -102,10 +102,10 @@ func TestEndOnFourShards(t *testing.T) {
 	_, err := e.store.Campaign("rain").Held(t.Context(), user(1))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	closer := e.closer()
-	_, err = closer.Close(t.Context(), "rain", true)
+	_, err = closer.Close(t.Context(), e.row("rain"), true)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.ErrorContains(t, err, fmt.Sprintf("campaign rain, %d of its 4 shards: ", silent))
-	_, err = closer.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 1})
+	_, err = closer.Refund(t.Context(), e.row("rain"), closing.Order{Campaign: "rain", Amount: 1})
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.NoError(t, stopped.Cont())
 	e.exits(1, []string{"campaign", "refund", "rain", "--amount", "1"}, "not closed", "hongbao campaign close rain")
@@ -155,6 +155,18 @@ func (e *ending) closer() *closing.Closer {
 		Log: zap.NewNop(), Poll: 100 * time.Millisecond})
 	require.NoError(e.t, err)
 	return c
+}
+
+// row is the ledger's row of a campaign.
+func (e *ending) row(id string) *ledger.StoredCampaign {
+	e.t.Helper()
+	l, err := ledger.Open(e.t.Context(), e.books())
+	require.NoError(e.t, err)
+	c, found, err := l.Campaign(e.t.Context(), id)
+	require.NoError(e.t, err)
+	require.True(e.t, found)
+	require.NoError(e.t, l.Close())
+	return &c
 }
 
 // leftOver is what the closes of all places left.

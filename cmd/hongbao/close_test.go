@@ -47,6 +47,9 @@ func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	d := setup(t, options{})
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 	d.refused(1, []string{"campaign", "close", "rain", "--early"}, "hongbao campaign cancel rain")
+	for _, args := range [][]string{{"close", "typo", "--early"}, {"close", "typo"}, {"refund", "typo", "--amount", "1"}} {
+		d.refused(1, append([]string{"campaign"}, args...), `campaign "typo"`, "hongbao campaign list")
+	}
 	d.refused(1, []string{"campaign", "refund", "rain", "--amount", "1000"}, "hongbao campaign cancel rain")
 	d.refused(1, []string{"campaign", "reveal", "rain"}, "hongbao campaign close rain")
 	d.refused(1, []string{"campaign", "reveal", "snow"}, "hongbao campaign list")

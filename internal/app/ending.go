@@ -132,19 +132,21 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	var out *Ending
 	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"early": early}
-		c, found, err := a.ledger.Campaign(ctx, id)
-		switch {
-		case err != nil:
+		c, added, err := a.campaignWithTopUps(ctx, id)
+		if err != nil {
 			return err
-		case found && !early && time.Until(c.Spec.To) > 0 && c.Closing.IsZero():
+		}
+		if !early && time.Until(c.Spec.To) > 0 && c.Closing.IsZero() {
 			out, err = a.closedBefore(ctx, &c)
 			return err
-		case found:
-			if err := a.beginClose(ctx, id); err != nil {
-				return err
-			}
 		}
-		out, err = a.end(ctx, id, a.ledger, func(c *closing.Closer) (closing.Standing, error) { return c.Close(ctx, id, early) })
+		if err := a.beginClose(ctx, &c, added); err != nil {
+			return err
+		}
+		if c, err = a.campaign(ctx, id); err != nil { // from now on it gets no more packets
+			return err
+		}
+		out, err = a.end(&c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Close(ctx, &c, early) })
 		return err
 	})
 	return out, err
@@ -153,7 +155,7 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 // closedBefore gives the end of a campaign whose window is open, if it is closed, and else refuses. Redis is not asked
 // to close it: its clock may be ahead, and the ledger would still take a top-up.
 func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
-	out, err := a.Standing(ctx, c.Spec.ID)
+	out, err := a.standing(ctx, c)
 	if errors.Is(err, store.ErrNotClosed) {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: its window is open until %s; wait for its end, or "+
 			"end it early (--early)", c.Spec.ID, c.Spec.To.UTC().Format(time.RFC3339))
@@ -161,18 +163,30 @@ func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Endi
 	return out, err
 }
 
-// Standing tells how far the end of a campaign is.
+// Standing returns how far the end of a campaign is.
 func (a *App) Standing(ctx context.Context, id string) (*Ending, error) {
-	return a.end(ctx, id, a.ledger, func(c *closing.Closer) (closing.Standing, error) { return c.Standing(ctx, id) })
+	c, err := a.campaign(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return a.standing(ctx, &c)
+}
+
+func (a *App) standing(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
+	return a.end(c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Standing(ctx, c) })
 }
 
 // Refund gives what nobody got back to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	books := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
-	out, err := a.end(ctx, o.Campaign, &books, func(c *closing.Closer) (closing.Standing, error) {
-		r, err := c.Refund(ctx, o)
-		return closing.Standing{Refund: &r}, err
-	})
+	var out *Ending
+	c, err := a.campaign(ctx, o.Campaign)
+	if err == nil {
+		out, err = a.end(&c, &books, func(by *closing.Closer) (closing.Standing, error) {
+			r, err := by.Refund(ctx, &c, o)
+			return closing.Standing{Refund: &r}, err
+		})
+	}
 	if err != nil {
 		a.write(ctx, &books.entry, err)
 	}
@@ -201,12 +215,8 @@ func (b *recordedRefund) Refund(
 }
 
 // end takes a step to a campaign's end.
-func (a *App) end(ctx context.Context, id string, books closing.Ledger,
+func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
 	step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
-	c, err := a.campaign(ctx, id)
-	if err != nil {
-		return nil, err
-	}
 	locks, err := a.locks()
 	if err != nil {
 		return nil, err
@@ -219,9 +229,9 @@ func (a *App) end(ctx context.Context, id string, books closing.Ledger,
 	}
 	s, err := step(closer)
 	if err != nil {
-		return nil, closeHint(err, &c)
+		return nil, closeHint(err, c)
 	}
-	return endingOf(&c, &s), nil
+	return endingOf(c, &s), nil
 }
 
 // Cancel gives all the money of a campaign whose loading has not begun back to its sponsor, once. The ledger decides; Redis

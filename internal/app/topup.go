@@ -234,9 +234,18 @@ func TopUpWaits(err error) bool {
 // have lost packets that were dealt once. It may be killed anywhere, and called by many at once: the next one goes on.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
-	if err != nil || len(stored) == 0 || c.State == ledger.StateRefunded {
+	if err != nil {
 		return err
 	}
+	return a.deal(ctx, &c, stored)
+}
+
+// deal deals those of a campaign's top-ups that Redis does not have.
+func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledger.StoredTopUp) error {
+	if len(stored) == 0 || c.State == ledger.StateRefunded {
+		return nil
+	}
+	id := c.Spec.ID
 	dealt, err := a.store.Campaign(id).Dealt(ctx)
 	if TopUpWaits(err) {
 		err = cmp.Or(a.notLost(ctx, id), err) // else it waits for a load that is refused
@@ -245,7 +254,7 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", len(stored)+1, id, err)
 	}
 	if dealt <= len(stored) {
-		if err := a.dealAfter(ctx, &c, stored, dealt); err != nil {
+		if err := a.dealAfter(ctx, c, stored, dealt); err != nil {
 			return err
 		}
 	}
@@ -297,8 +306,8 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 // beginClose deals the campaign's top-ups, and then has the ledger take no more of them. Where a shard does not answer,
 // and the ledger says that all was dealt, the close goes on: it looks at each shard itself. Where Redis has lost
 // something of the campaign, nothing can be dealt any more: the shards that are whole are closed without it.
-func (a *App) beginClose(ctx context.Context, id string) error {
-	begin, dealing := a.ledger.BeginClose, a.DealTopUps(ctx, id)
+func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []ledger.StoredTopUp) error {
+	begin, dealing, id := a.ledger.BeginClose, a.deal(ctx, c, added), c.Spec.ID
 	if errors.Is(dealing, store.ErrLost) {
 		begin = a.ledger.BeginCloseOfLost
 	}

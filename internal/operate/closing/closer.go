@@ -143,13 +143,13 @@ type Order struct {
 	Wait time.Duration
 }
 
-// Refund posts the refund of a closed campaign, or gives the one that is there. While the ledger does not hold every
+// Refund posts the refund of a closed campaign, or returns the one that is there. While the ledger does not hold every
 // grant up to the close the error is ErrSettling.
-func (c *Closer) Refund(ctx context.Context, o Order) (r payment.Refund, err error) {
+func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order) (r payment.Refund, err error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	_ = retry.Poll(waiting, c.cfg.Poll, func() (bool, error) {
-		r, err = c.tryRefund(ctx, &o)
+		r, err = c.tryRefund(ctx, row, &o)
 		return !errors.Is(err, payment.ErrSettling), nil
 	})
 	switch {
@@ -166,8 +166,8 @@ func (c *Closer) Refund(ctx context.Context, o Order) (r payment.Refund, err err
 
 // tryRefund goes through all steps once. It holds the lock only while the ledger posts, not while the campaign waits for
 // its settlers.
-func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err error) {
-	s, err := c.Standing(ctx, o.Campaign)
+func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *Order) (r payment.Refund, err error) {
+	s, err := c.Standing(ctx, row)
 	if err == nil {
 		err = c.agree(o, &s)
 	}
@@ -183,7 +183,7 @@ func (c *Closer) tryRefund(ctx context.Context, o *Order) (r payment.Refund, err
 		return r, err
 	}
 	return r, ledger.AfterCommit(ctx, func(ctx context.Context) error {
-		if err := c.note(ctx, o.Campaign); err != nil {
+		if err := c.note(ctx, row); err != nil {
 			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
 				o.Campaign, err)
 		}

@@ -25,8 +25,6 @@ func TestRefundInOrder(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotClosed)
 	_, err = b.Standing(t.Context(), "rain")
 	require.ErrorIs(t, err, store.ErrNotClosed)
-	_, err = b.Close(t.Context(), "typo", true)
-	require.ErrorIs(t, err, ledger.ErrNoCampaign)
 	_, err = b.Close(t.Context(), "snow", true)
 	require.ErrorIs(t, err, store.ErrNotInRedis)
 	_, err = b.Close(t.Context(), "rain", false)
@@ -200,14 +198,14 @@ func TestRefundDiesAtEachStep(t *testing.T) {
 			defer cancel()
 			locks := b.locks
 			die.at(b, cancel)
-			_, err := b.closer().Refund(ctx, order(70, 0))
+			_, err := b.closer().Refund(ctx, b.row("rain"), order(70, 0))
 			require.Error(t, err)
 			require.Equal(t, die.posts, b.ledger.posts)
 			require.Equal(t, "closed", b.state())
 
 			b.locks, b.ledger.before, b.ledger.after = locks, nil, nil
 			require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Refunded()).Err())
-			r, err := b.closer().Refund(t.Context(), order(70, 0))
+			r, err := b.closer().Refund(t.Context(), b.row("rain"), order(70, 0))
 			require.NoError(t, err)
 			require.EqualValues(t, 70, r.Amount)
 			require.Equal(t, 1, b.ledger.posts)
@@ -243,7 +241,7 @@ func TestConcurrentRefunds(t *testing.T) {
 				return err
 			}
 			var err error
-			got[i], err = b.closer().Refund(t.Context(), order(70, 20*time.Second))
+			got[i], err = b.closer().Refund(t.Context(), b.row("rain"), order(70, 20*time.Second))
 			return err
 		})
 	}

@@ -5,26 +5,21 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Close closes the campaign, for ever: on each of its places, all at once. Before the end of its window it is refused
-// unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
+// Close closes the campaign permanently, on all of its places at once. Before the end of its window it is refused unless
+// early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
 //
 // A place that does not answer, or whose clock is behind so that the window is not over there, does not keep the others
 // open. The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
-// unless another place is lost: then nobody can deal them any more.
-func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, error) {
-	stored, err := c.stored(ctx, id)
-	if err != nil {
-		return Standing{}, err
-	}
-	places := c.cfg.Store.Places(id, stored.Spec.Places())
+// unless another place is lost: then no one can deal them any more.
+func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Standing, error) {
+	id, places := row.Spec.ID, c.places(row)
 	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) {
-		return k.Close(ctx, id, early, stored.Packets)
+		return k.Close(ctx, id, early, row.Packets)
 	})
 	lost := slices.ContainsFunc(errs, func(err error) bool {
 		return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrNotInRedis)
@@ -37,32 +32,17 @@ func (c *Closer) Close(ctx context.Context, id string, early bool) (Standing, er
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// Standing tells how far the end of a campaign is, and changes nothing. store.ErrNotClosed if it was not closed on
+// Standing returns how far the end of a campaign is, and changes nothing. store.ErrNotClosed if it was not closed on
 // each of its places.
-func (c *Closer) Standing(ctx context.Context, id string) (Standing, error) {
-	places, err := c.places(ctx, id)
-	if err != nil {
-		return Standing{}, err
-	}
+func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Standing, error) {
+	id, places := row.Spec.ID, c.places(row)
 	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) { return k.CloseOf(ctx, id) })
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// places are the shards on which a campaign lives. The ledger knows, also when Redis has lost the campaign.
-func (c *Closer) places(ctx context.Context, id string) ([]*store.Shard, error) {
-	stored, err := c.stored(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return c.cfg.Store.Places(id, stored.Spec.Places()), nil
-}
-
-func (c *Closer) stored(ctx context.Context, id string) (ledger.StoredCampaign, error) {
-	stored, found, err := c.cfg.Ledger.Campaign(ctx, id)
-	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
-	}
-	return stored, err
+// places are the shards of a campaign. The ledger's row has their number, also when Redis has lost the campaign.
+func (c *Closer) places(row *ledger.StoredCampaign) []*store.Shard {
+	return c.cfg.Store.Places(row.Spec.ID, row.Spec.Places())
 }
 
 // each calls all places at once, and returns the answer and the error of each.
@@ -105,12 +85,12 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 	for j := range closes {
 		out.Places = append(out.Places, Place{closes[j], finished[j]})
 	}
-	if out.Settled() { // else nobody asks
-		stored, err := c.stored(ctx, id)
+	if out.Settled() { // else nothing depends on it
+		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // after the group has come to the closes
 		if err != nil {
 			return out, err
 		}
-		out.Held = stored.Held()
+		out.Held = row.Held()
 	}
 	return out, nil
 }
@@ -126,13 +106,10 @@ func allGone(errs []error) bool {
 }
 
 // note notes the refund on each place. One that the campaign has left is done.
-func (c *Closer) note(ctx context.Context, id string) error {
-	places, err := c.places(ctx, id)
-	if err != nil {
-		return err
-	}
-	return c.cfg.Store.Campaign(id).Joined(places, store.Each(len(places), store.AllAtOnce, func(j int) error {
-		_, err := places[j].Refunded(ctx, id)
+func (c *Closer) note(ctx context.Context, row *ledger.StoredCampaign) error {
+	places := c.places(row)
+	return c.cfg.Store.Campaign(row.Spec.ID).Joined(places, store.Each(len(places), store.AllAtOnce, func(j int) error {
+		_, err := places[j].Refunded(ctx, row.Spec.ID)
 		if errors.Is(err, store.ErrNotInRedis) {
 			err = nil
 		}

@@ -231,7 +231,7 @@ func TestEndOfPlacesDies(t *testing.T) {
 	s.ledger.grants = 3
 	for deaths = 0; ; deaths++ {
 		s.faults.set("", deaths)
-		_, err := s.closer().Refund(t.Context(), order(70, 0))
+		_, err := s.closer().Refund(t.Context(), s.row("rain"), order(70, 0))
 		s.faults.set("", -1)
 		if err == nil {
 			break

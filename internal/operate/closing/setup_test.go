@@ -77,7 +77,7 @@ func (l *memLedger) Campaign(_ context.Context, id string) (c ledger.StoredCampa
 	c.Spec = hongbao.Campaign{ID: id, Packets: 10, Total: total, Shards: l.shards}
 	c.Packets = max(c.Spec.Packets, l.packets)
 	c.Funded, c.Granted, c.Grants = total, hongbao.Amount(10*l.grants), l.grants
-	return c, id != "typo", nil
+	return c, true, nil
 }
 
 func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
@@ -167,6 +167,26 @@ func (b *bundle) grab(k *store.Shard, users ...string) {
 	for _, a := range answers {
 		require.Equal(b.t, hongbao.OutcomeGranted, a.Outcome)
 	}
+}
+
+// row is the ledger's row of a campaign.
+func (b *bundle) row(id string) *ledger.StoredCampaign {
+	b.t.Helper()
+	c, _, err := b.ledger.Campaign(b.t.Context(), id)
+	require.NoError(b.t, err)
+	return &c
+}
+
+func (b *bundle) Close(ctx context.Context, id string, early bool) (closing.Standing, error) {
+	return b.Closer.Close(ctx, b.row(id), early)
+}
+
+func (b *bundle) Standing(ctx context.Context, id string) (closing.Standing, error) {
+	return b.Closer.Standing(ctx, b.row(id))
+}
+
+func (b *bundle) Refund(ctx context.Context, o closing.Order) (payment.Refund, error) {
+	return b.Closer.Refund(ctx, b.row(o.Campaign), o)
 }
 
 func (b *bundle) closer() *closing.Closer {
