@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -169,7 +170,7 @@ func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (fir
 	home := c.store.Home(campaign).Index()
 	err = errors.Join(store.Each(c.store.Len(), store.AllAtOnce, func(i int) error {
 		k := c.store.Shard(i)
-		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, "hongbao", why)
+		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, stream.Decision{By: "hongbao", Why: why})
 		if i == home {
 			first = changed
 		}

@@ -81,7 +81,7 @@ func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []st
 func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
 	t.Helper()
 	for shard := range b.store.Len() {
-		_, _, err := b.store.Shard(shard).ResumeSinkCampaign(t.Context(), group, campaign, "ann", "mended")
+		_, _, err := b.store.Shard(shard).ResumeSinkCampaign(t.Context(), group, campaign, annSays("mended"))
 		require.NoError(t, err)
 	}
 }

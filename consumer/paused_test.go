@@ -8,19 +8,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
+// annSays makes a decision.
+func annSays(why string) stream.Decision { return stream.Decision{By: "ann", Why: why} }
+
 func (b *bundle) pause(t *testing.T) {
 	t.Helper()
-	_, _, err := b.keys().PauseSink(t.Context(), group, "ann", "the bank is closed")
+	_, _, err := b.keys().PauseSink(t.Context(), group, annSays("the bank is closed"))
 	require.NoError(t, err)
 }
 
 func (b *bundle) resume(t *testing.T) {
 	t.Helper()
-	_, _, err := b.keys().ResumeSink(t.Context(), group, "ann", "it is open")
+	_, _, err := b.keys().ResumeSink(t.Context(), group, annSays("it is open"))
 	require.NoError(t, err)
 }
 
@@ -144,7 +148,7 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 		return s.numberOfCalls() == 1 && held == 2
 	}, "one call has begun, the other waits")
 	for shard := range 2 {
-		_, _, err := b.store.Shard(shard).PauseSink(t.Context(), group, "ann", "the bank is closed")
+		_, _, err := b.store.Shard(shard).PauseSink(t.Context(), group, annSays("the bank is closed"))
 		require.NoError(t, err)
 	}
 	paused := time.Now()

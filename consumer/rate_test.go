@@ -62,7 +62,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
-		_, now, err := b.store.Shard(shard).LimitSink(t.Context(), group, &unbounded, "ann", "mended")
+		_, now, err := b.store.Shard(shard).LimitSink(t.Context(), group, &unbounded, annSays("mended"))
 		require.NoError(t, err)
 		require.Equal(t, 0, *now.Rate)
 	}
@@ -140,7 +140,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	ids := b.add(t, 0, 1, 1, 1)
 	one := 1
 	k := b.keys()
-	_, _, err := k.LimitSink(t.Context(), group, &one, "ann", "slowly")
+	_, _, err := k.LimitSink(t.Context(), group, &one, annSays("slowly"))
 	require.NoError(t, err)
 	b.book(t, 60)
 	s := newSink(nil)
@@ -157,7 +157,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	require.Equal(t, "_retry/0", holder)
 	require.Zero(t, count, "handing back takes no attempt")
 	unbounded := 0
-	_, _, err = k.LimitSink(t.Context(), group, &unbounded, "ann", "mended")
+	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("mended"))
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -200,13 +200,13 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the call has begun")
 	four, unbounded := 4, 0
 	k := b.keys()
-	_, _, err := k.LimitSink(t.Context(), group, &four, "ann", "slowly")
+	_, _, err := k.LimitSink(t.Context(), group, &four, annSays("slowly"))
 	require.NoError(t, err)
 	limited := time.Now()
 	testkit.Eventually(t, soon, func() bool { return time.Since(limited) > controlAge }, "what the worker knows is old")
 	close(first)
 	testkit.Eventually(t, soon, func() bool { return s.size() >= 3 }, "it goes on slowly")
-	_, _, err = k.LimitSink(t.Context(), group, &unbounded, "ann", "mended")
+	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("mended"))
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())

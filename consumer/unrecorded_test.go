@@ -15,7 +15,7 @@ import (
 func TestAShardWaitsForTheLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
-	text, err := json.Marshal([]store.Unrecorded{{Epoch: 1, By: "ann", Why: "the database burns", At: time.Now()}})
+	text, err := json.Marshal([]store.Unrecorded{{Epoch: 1, Decision: annSays("the database burns"), At: time.Now()}})
 	require.NoError(t, err)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), "unrecorded", text).Err())
 	b.add(t, 0, 2)

@@ -25,6 +25,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
@@ -45,7 +46,7 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 		Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}}))
 	for _, currency := range []string{"CNY", "USD"} {
 		_, err := books.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
-			Amount: hongbao.MaxAmount, By: "ann", Why: "tests"})
+			Amount: hongbao.MaxAmount, Decision: stream.Decision{By: "ann", Why: "tests"}})
 		require.NoError(t, err)
 	}
 	b, err := bank.NewBalance(bank.Config{

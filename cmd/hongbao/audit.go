@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -70,7 +71,8 @@ func auditCmd() *cobra.Command {
 }
 
 func acknowledgeCmd() *cobra.Command {
-	var until, by, why string
+	var until string
+	var by stream.Decision
 	cmd := &cobra.Command{
 		Use: "acknowledge FILE", Short: "Acknowledge a known difference: the audit shows it and does not count it, until a time",
 		Long: `Acknowledges a difference that is known and that nothing can mend, such as a copy in the topic that only
@@ -83,7 +85,7 @@ double_credit can't be acknowledged.`,
 		Example: "  hongbao audit acknowledge difference.json --until 720h --by ann --why \"TICKET-7: subscribers drop the copy\"",
 		Args:    exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if until == "" || by == "" || why == "" {
+			if until == "" || by.By == "" || by.Why == "" {
 				return app.Usage("--until, --by and --why are required: for how long, who decides, and why (see `%s --help`)",
 					cmd.CommandPath())
 			}
@@ -96,7 +98,7 @@ double_credit can't be acknowledged.`,
 				return app.Usage("difference %s: %w", args[0], err)
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				out, err := a.Acknowledge(cmd.Context(), d, end, by, why)
+				out, err := a.Acknowledge(cmd.Context(), d, end, by)
 				if err != nil {
 					return err
 				}
@@ -109,8 +111,7 @@ double_credit can't be acknowledged.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&until, "until", "", "when the audit counts it again: a time, or how long from now, as 720h (required)")
-	flags.StringVar(&by, "by", "", "who decides; kept with it (required)")
-	flags.StringVar(&why, "why", "", "why; kept with it (required)")
+	addDecision(flags, &by, "; kept with it (required)")
 	return cmd
 }
 

@@ -208,7 +208,6 @@ func balanceFundCmd() *cobra.Command {
 	flags.Var((*amountFlag)(&f.Amount), "amount", "amount in minor units (required)")
 	flags.StringVar(&f.Currency, "currency", "", "three capital letters (required)")
 	flags.StringVar(&f.ID, "id", "", "name of this funding, as a ticket or a budget has; kept with it (required)")
-	flags.StringVar(&f.By, "by", "", "who decides; kept with it (required)")
-	flags.StringVar(&f.Why, "why", "", "why; kept with it (required)")
+	addDecision(flags, &f.Decision, "; kept with it (required)")
 	return cmd
 }

@@ -75,11 +75,11 @@ keeps who and why.`,
 		Example: "  hongbao claim settle kafka/0/w1.5f0c.7 --as published --by ann --why \"all 20 are at offsets 810 to 829\"",
 		Args:    exactly(1, "one CLAIM"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case as != "published" && as != "unpublished":
+			if as != "published" && as != "unpublished" {
 				return app.Usage("--as %.40q: want published or unpublished (see `%s --help`)", as, cmd.CommandPath())
-			case o.By.By == "" || o.By.Why == "":
-				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			}
+			if err := checkDecision(cmd, &o.Decision); err != nil {
+				return err
 			}
 			o.ID, o.Published = args[0], as == "published"
 			return with(cmd, app.Needs{}, func(a *app.App) error {
@@ -93,8 +93,7 @@ keeps who and why.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&as, "as", "", "published or unpublished (required)")
-	flags.StringVar(&o.By.By, "by", "", "who decides; kept in the journal (required)")
-	flags.StringVar(&o.By.Why, "why", "", "why; kept in the journal (required)")
+	addDecision(flags, &o.Decision, "; kept in the journal (required)")
 	flags.DurationVar(&o.Patience, "patience", time.Minute, "how long to try again while the topic is out of reach")
 	return cmd
 }

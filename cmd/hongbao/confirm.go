@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
@@ -23,7 +24,7 @@ type confirmFlags struct {
 	booked, notBooked, dryRun bool
 	asked                     string
 	packets                   []string
-	who                       deadletter.Decider
+	who                       stream.Decision
 	patience                  time.Duration
 }
 
@@ -112,7 +113,7 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 
 // confirmation is what the flags say, and how it is kept with the letters.
 func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err error) {
-	o = app.Confirmation{Letters: letters, By: f.who, Patience: f.patience, DryRun: f.dryRun}
+	o = app.Confirmation{Letters: letters, Decision: f.who, Patience: f.patience, DryRun: f.dryRun}
 	for _, text := range f.packets {
 		p, err := parsePacket(text)
 		if err != nil {
@@ -121,14 +122,14 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 		o.Packets = append(o.Packets, p)
 	}
 	if f.booked {
-		o.Word, o.By.Why = app.Word{Verdict: remote.Done}, "booked at the remote: "+f.who.Why
+		o.Word, o.Why = app.Word{Verdict: remote.Done}, "booked at the remote: "+f.who.Why
 		return o, nil
 	}
 	at, err := parseTime("--asked", f.asked)
 	if err == nil && at.After(time.Now()) {
 		err = app.Usage("--asked %s: that is still to come", f.asked)
 	}
-	o.Word, o.By.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
+	o.Word, o.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
 		f.who.Why
 	return o, err
 }

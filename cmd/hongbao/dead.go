@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
@@ -131,7 +132,7 @@ const countFirst = "With filters, begin with --dry-run: it prints the number of 
 // decideFlags are those of requeue and drop.
 type decideFlags struct {
 	letterFlags
-	who    deadletter.Decider
+	who    stream.Decision
 	after  string
 	expect int64
 	dryRun bool
@@ -140,8 +141,7 @@ type decideFlags struct {
 func (f *decideFlags) add(cmd *cobra.Command) {
 	f.letterFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.who.By, "by", "", "who decides; kept with the letter (required)")
-	flags.StringVar(&f.who.Why, "why", "", "why; kept with the letter (required)")
+	addDecision(flags, &f.who, "; kept with the letter (required)")
 	flags.StringVar(&f.after, "after", "", "go on after this letter, with the same filters: the next of a report that ended early")
 	flags.Int64Var(&f.expect, "expect", 0, "how many letters the filters pick, as --dry-run prints it (required with filters)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
@@ -150,8 +150,8 @@ func (f *decideFlags) add(cmd *cobra.Command) {
 // pick reads which letters are meant: some by name, or those of a filter and their number.
 func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (deadletter.Pick, error) {
 	none := deadletter.Pick{}
-	if f.who.By == "" || f.who.Why == "" {
-		return none, app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+	if err := checkDecision(cmd, &f.who); err != nil {
+		return none, err
 	}
 	if err := f.check(); err != nil {
 		return none, err
@@ -226,7 +226,7 @@ func deadRequeueCmd() *cobra.Command {
 			}
 			return with(cmd, app.Needs{}, func(a *app.App) error {
 				report, err := a.Requeue(cmd.Context(),
-					app.Requeue{Pick: pick, By: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
+					app.Requeue{Pick: pick, Decision: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
 				if report == nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
@@ -102,7 +103,7 @@ func quarantineShowCmd() *cobra.Command {
 }
 
 func quarantineResolveCmd() *cobra.Command {
-	var decision ledger.Decision
+	var d ledger.Resolution
 	void := false
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
@@ -116,17 +117,17 @@ func quarantineResolveCmd() *cobra.Command {
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
 		Args: exactly(1, "one ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if decision.ID, err = quarantineID(args[0]); err != nil {
+			if d.ID, err = quarantineID(args[0]); err != nil {
 				return err
 			}
-			if decision.Pay == void {
+			if d.Pay == void {
 				return app.Usage("say either --pay or --void (see `%s --help`)", cmd.CommandPath())
 			}
-			if decision.By == "" || decision.Why == "" {
-				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			if err := checkDecision(cmd, &d.Decision); err != nil {
+				return err
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				q, err := a.Decide(cmd.Context(), decision)
+				q, err := a.Decide(cmd.Context(), d)
 				if err != nil {
 					return err
 				}
@@ -135,15 +136,14 @@ func quarantineResolveCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&decision.Pay, "pay", false, "pay the grant's amount to its user from the reserve")
+	flags.BoolVar(&d.Pay, "pay", false, "pay the grant's amount to its user from the reserve")
 	flags.BoolVar(&void, "void", false, "the grant is not to be paid")
-	flags.StringVar(&decision.By, "by", "", "who decides; kept with the grant (required)")
-	flags.StringVar(&decision.Why, "why", "", "why; kept with the grant (required)")
+	addDecision(flags, &d.Decision, "; kept with the grant (required)")
 	return cmd
 }
 
 func quarantineCampaignCmd() *cobra.Command {
-	by, why := "", ""
+	var by stream.Decision
 	cmd := &cobra.Command{
 		Use: "campaign CAMPAIGN", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they " +
 			"wait",
@@ -152,18 +152,17 @@ func quarantineCampaignCmd() *cobra.Command {
 			"older copy of it. This says, once and for all, that the campaign will never be there. Who and why are kept.",
 		Example: "  hongbao quarantine campaign winter-rain --by ann --why \"its ledger burnt\"", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if by == "" || why == "" {
-				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			if err := checkDecision(cmd, &by); err != nil {
+				return err
 			}
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				if err := a.Disown(cmd.Context(), args[0], by, why); err != nil {
+				if err := a.Disown(cmd.Context(), args[0], by); err != nil {
 					return err
 				}
 				out := struct {
 					Campaign string `json:"campaign"`
-					By       string `json:"by"`
-					Why      string `json:"why"`
-				}{args[0], by, why}
+					stream.Decision
+				}{args[0], by}
 				return printAnswer(cmd, out, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "the grants of campaign %s go to quarantine from now on\n", args[0])
 					return err
@@ -171,7 +170,6 @@ func quarantineCampaignCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", "", "who decides; kept (required)")
-	cmd.Flags().StringVar(&why, "why", "", "why; kept (required)")
+	addDecision(cmd.Flags(), &by, "; kept (required)")
 	return cmd
 }

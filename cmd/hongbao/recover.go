@@ -66,8 +66,7 @@ func recoverCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&accept, "accept-loss", false, "open one shard although something was lost")
 	cmd.Flags().IntVar(&word.Shard, "shard", 0, "the shard that is opened")
 	cmd.Flags().StringVar(&word.Expect, "expect", "", "the digest that was shown for the shard")
-	cmd.Flags().StringVar(&word.By, "by", "", "who decides")
-	cmd.Flags().StringVar(&word.Why, "why", "", "why")
+	addDecision(cmd.Flags(), &word.Decision, "")
 	cmd.Flags().StringSliceVar(&without, "without", nil, "kafka, ledger or both: leave out what is down")
 	return cmd
 }

@@ -61,8 +61,7 @@ func refundLostCmd() *cobra.Command {
 	}
 	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
 	cmd.Flags().StringVar(&expect, "expect", "", "the digest that was printed without --amount")
-	cmd.Flags().StringVar(&o.By, "by", "", "who decides; kept in the ledger")
-	cmd.Flags().StringVar(&o.Why, "why", "", "why; kept in the ledger")
+	addDecision(cmd.Flags(), &o.Decision, "; kept in the ledger")
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
@@ -126,6 +127,20 @@ func oneCampaign(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return checkCampaigns(args...)
+}
+
+// addDecision adds --by and --why; kept ends their help.
+func addDecision(flags *pflag.FlagSet, d *stream.Decision, kept string) {
+	flags.StringVar(&d.By, "by", "", "who decides"+kept)
+	flags.StringVar(&d.Why, "why", "", "why"+kept)
+}
+
+// checkDecision requires --by and --why.
+func checkDecision(cmd *cobra.Command, d *stream.Decision) error {
+	if d.By == "" || d.Why == "" {
+		return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+	}
+	return nil
 }
 
 // exactly is cobra.ExactArgs with a hint.

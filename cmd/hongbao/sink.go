@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 func sinkCmd() *cobra.Command {
@@ -112,15 +113,15 @@ func sinkResumeCmd() *cobra.Command {
 }
 
 // pauseSinkCmd is pause or resume: of a sink, or of one campaign for it.
-func pauseSinkCmd(whole func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
-	one func(a *app.App, ctx context.Context, sink, campaign, who, why string) (app.SinkChange, error),
+func pauseSinkCmd(whole func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
+	one func(a *app.App, ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange, error),
 	said string) *cobra.Command {
 	campaign := ""
-	cmd := controlCmd(func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error) {
+	cmd := controlCmd(func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error) {
 		if campaign != "" {
-			return one(a, ctx, sink, campaign, who, why)
+			return one(a, ctx, sink, campaign, by)
 		}
-		return whole(a, ctx, sink, who, why)
+		return whole(a, ctx, sink, by)
 	}, writePause(said))
 	cmd.Flags().StringVar(&campaign, "campaign", "", "one campaign only: its grants wait, and the sink's others go on")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -134,11 +135,11 @@ func pauseSinkCmd(whole func(a *app.App, ctx context.Context, sink, who, why str
 
 func sinkLimitCmd() *cobra.Command {
 	rate, byKnob := 0, false
-	cmd := controlCmd(func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error) {
+	cmd := controlCmd(func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error) {
 		if byKnob {
-			return a.LimitSink(ctx, sink, nil, who, why)
+			return a.LimitSink(ctx, sink, nil, by)
 		}
-		return a.LimitSink(ctx, sink, &rate, who, why)
+		return a.LimitSink(ctx, sink, &rate, by)
 	}, func(w io.Writer, c *app.SinkChange) error {
 		limit := "the knob of each worker"
 		if c.Limit.GrantsPerSecond != nil {
@@ -163,17 +164,17 @@ func sinkLimitCmd() *cobra.Command {
 	return cmd
 }
 
-func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
+func controlCmd(do func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
 	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
-	who, why := "", ""
+	var by stream.Decision
 	cmd := &cobra.Command{
 		Args: exactly(1, "one SINK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if who == "" || why == "" {
-				return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+			if err := checkDecision(cmd, &by); err != nil {
+				return err
 			}
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				c, err := do(a, cmd.Context(), args[0], who, why)
+				c, err := do(a, cmd.Context(), args[0], by)
 				if err != nil {
 					return err
 				}
@@ -181,8 +182,7 @@ func controlCmd(do func(a *app.App, ctx context.Context, sink, who, why string) 
 			})
 		},
 	}
-	cmd.Flags().StringVar(&who, "by", "", "who decides; kept in Redis and in the ledger (required)")
-	cmd.Flags().StringVar(&why, "why", "", "why; kept in Redis and in the ledger (required)")
+	addDecision(cmd.Flags(), &by, "; kept in Redis and in the ledger (required)")
 	return cmd
 }
 

@@ -59,8 +59,7 @@ func topUpCmd() *cobra.Command {
 		"exactly right")
 	f.StringVar(&o.ID, "id", "", "id of the order, chosen by you: the same again changes nothing")
 	f.StringArrayVar(&tiers, "tier", nil, "AMOUNTxPACKETS of a campaign that is split by tiers; may be repeated")
-	f.StringVar(&o.By, "by", "", "who decides")
-	f.StringVar(&o.Why, "why", "", "why")
+	addDecision(f, &o.Decision, "")
 	return cmd
 }
 

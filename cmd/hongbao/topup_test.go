@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -246,7 +247,7 @@ func (d *deployment) orders(id string, expect hongbao.Amount) {
 	require.NoError(d.t, err)
 	require.NoError(d.t, app.With(d.t.Context(), cfg, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
 		_, err := a.OrderTopUp(d.t.Context(), app.TopUpOrder{Campaign: "rain", ID: id, Packets: 5, Total: 500,
-			Expect: expect, By: "ann", Why: "killed behind it"})
+			Expect: expect, Decision: stream.Decision{By: "ann", Why: "killed behind it"}})
 		return err
 	}))
 }

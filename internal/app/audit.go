@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -93,15 +94,15 @@ type Difference = audit.Difference
 type DifferenceKind = audit.Kind
 
 // Acknowledge notes that a difference of the audit is known, until a time: the audit shows it and does not count it.
-func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, by, why string) (
+func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, by stream.Decision) (
 	out ledger.Acknowledgement, err error) {
 	if out, err = d.Acknowledge(); err != nil {
 		return out, Usage("acknowledge a difference: %w", err)
 	}
-	out.Until, out.By, out.Why = until.UTC().Truncate(time.Millisecond), by, why
+	out.Until, out.By, out.Why = until.UTC().Truncate(time.Millisecond), by.By, by.Why
 	entry := about(ctx, access.AcknowledgeDifference, d.Campaign)
 	err = a.inLedger(ctx, entry, func(ctx context.Context, e *access.Entry) error {
-		e.Details = map[string]any{"difference": d.String(), "until": out.Until, "by": by, "why": why}
+		e.Details = map[string]any{"difference": d.String(), "until": out.Until, "by": by.By, "why": by.Why}
 		return a.ledger.Acknowledge(ctx, out)
 	})
 	return out, err

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -252,7 +253,7 @@ func (a *App) Resume(ctx context.Context, id, why string) error {
 }
 
 func (a *App) turn(ctx context.Context, action access.Action, id, why string,
-	do func(c store.Campaign, ctx context.Context, by, why string) error) error {
+	do func(c store.Campaign, ctx context.Context, by stream.Decision) error) error {
 	if len(why) > maxWords {
 		return Usage("why has %d bytes, at most %d are allowed", len(why), maxWords)
 	}
@@ -260,7 +261,7 @@ func (a *App) turn(ctx context.Context, action access.Action, id, why string,
 		if why != "" {
 			e.Details = map[string]any{"why": why}
 		}
-		return do(a.store.Campaign(id), ctx, e.Who, why)
+		return do(a.store.Campaign(id), ctx, stream.Decision{By: e.Who, Why: why})
 	})
 }
 

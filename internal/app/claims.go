@@ -90,7 +90,7 @@ type ClaimDecision struct {
 	ID string
 	// Published: the topic has all of its grants. Else it has none of them, and they are sent again.
 	Published bool
-	By        deadletter.Decider
+	stream.Decision
 	// Patience is how long a topic that is out of reach is tried again.
 	Patience time.Duration
 }
@@ -106,7 +106,7 @@ type SettledClaim struct {
 // SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants: those that are published
 // count as delivered, and the others are sent. Grants without a letter are the workers', who find the claim gone.
 func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledClaim, err error) {
-	if err := o.By.Check(); err != nil {
+	if err := o.Decision.Check(); err != nil {
 		return nil, Usage("%w", err)
 	}
 	c, err := a.findClaim(ctx, o.ID)
@@ -121,8 +121,8 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 	}
 	e := about(ctx, access.SettleClaim, "")
 	e.Sink = configs.SinkKafka
-	e.Details = map[string]any{"claim": c.ID, "published": o.Published, "events": c.Events, "by": o.By.By,
-		"why": o.By.Why}
+	e.Details = map[string]any{"claim": c.ID, "published": o.Published, "events": c.Events, "by": o.By,
+		"why": o.Why}
 	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
 		if err := a.endClaim(ctx, c, o.Published); err != nil {
 			return err
@@ -188,7 +188,7 @@ func (a *App) requeueEvents(ctx context.Context, c *OpenClaim, o *ClaimDecision)
 	if err != nil {
 		return nil, err
 	}
-	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, By: o.By, Patience: o.Patience}
+	requeue := Requeue{Pick: deadletter.Pick{Filter: filter}, Decision: o.Decision, Patience: o.Patience}
 	err = letters.Each(ctx, configs.SinkKafka, c.shard, "", func(page []deadletter.Letter) error {
 		for i := range page {
 			if slices.ContainsFunc(c.claim.Events, func(r stream.SeqRange) bool { return r.Has(page[i].Seq) }) {

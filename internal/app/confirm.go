@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
@@ -38,7 +39,7 @@ type Confirmation struct {
 	Letters []string
 	Packets []PacketID
 	Word    Word
-	By      deadletter.Decider
+	stream.Decision
 	// Patience is how long a remote or a ledger that is out of reach is tried again.
 	Patience time.Duration
 	DryRun   bool
@@ -72,7 +73,7 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 		report, err = a.confirm(ctx, letters, pick, &o, report)
 		return err
 	}
-	e := aboutLetters(ctx, access.ConfirmCredits, &deadletter.Pick{IDs: o.Letters, Filter: pick.Filter}, o.By)
+	e := aboutLetters(ctx, access.ConfirmCredits, &deadletter.Pick{IDs: o.Letters, Filter: pick.Filter}, o.Decision)
 	e.Details["booked"], e.Details["packets"] = o.Word.Verdict == remote.Done, o.Packets
 	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
 		return a.decides(ctx, configs.SinkBalance, false, confirm)
@@ -94,7 +95,7 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	}
 	to := a.boundsOf(ctx, configs.SinkBalance, 0, o.Patience)
 	to.Handler = handler
-	report.Report, err = letters.Requeue(ctx, to, pick, o.By, o.DryRun)
+	report.Report, err = letters.Requeue(ctx, to, pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
 		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody " +
 			"can read them")
@@ -175,7 +176,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 		}
 		a.log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
 			zap.Bool("booked", o.Word.Verdict == remote.Done),
-			zap.String("by", o.By.By), zap.String("why", o.By.Why))
+			zap.String("by", o.By), zap.String("why", o.Why))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
@@ -71,7 +72,7 @@ func (c PageActions) TurnSink(ctx context.Context, who *access.Caller, sink stri
 		if pause {
 			turn = a.PauseSink
 		}
-		_, err := turn(ctx, sink, who.Name(), fromConsole)
+		_, err := turn(ctx, sink, stream.Decision{By: who.Name(), Why: fromConsole})
 		return err
 	})
 }
@@ -80,7 +81,7 @@ func (c PageActions) TurnSink(ctx context.Context, who *access.Caller, sink stri
 func (c PageActions) Requeue(ctx context.Context, who *access.Caller, o LetterForm) (r *deadletter.Report,
 	err error) {
 	err = c.Within(ctx, Needs{}, func(a *App) error {
-		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, By: deadletter.Decider{By: who.Name(), Why: o.Why},
+		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, Decision: stream.Decision{By: who.Name(), Why: o.Why},
 			DryRun: o.DryRun, Patience: consolePatience})
 		return err
 	})
@@ -91,14 +92,14 @@ func (c PageActions) Requeue(ctx context.Context, who *access.Caller, o LetterFo
 func (c PageActions) Drop(ctx context.Context, who *access.Caller, o LetterForm) (r *deadletter.Report,
 	err error) {
 	err = c.Within(ctx, Needs{}, func(a *App) error {
-		r, err = a.DropLetters(ctx, o.Pick, deadletter.Decider{By: who.Name(), Why: o.Why}, o.DryRun)
+		r, err = a.DropLetters(ctx, o.Pick, stream.Decision{By: who.Name(), Why: o.Why}, o.DryRun)
 		return err
 	})
 	return r, err
 }
 
 // Decide pays or voids a grant in quarantine.
-func (c PageActions) Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error {
+func (c PageActions) Decide(ctx context.Context, who *access.Caller, d ledger.Resolution) error {
 	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
 		_, err := a.Decide(ctx, d)
 		return err
@@ -108,7 +109,7 @@ func (c PageActions) Decide(ctx context.Context, who *access.Caller, d ledger.De
 // TopUp adds packets to a campaign.
 func (c PageActions) TopUp(ctx context.Context, who *access.Caller, o TopUpForm) (text string, err error) {
 	order := TopUpOrder{Campaign: o.Campaign, ID: o.ID, Packets: o.Packets, Total: o.Total, Expect: o.Expect,
-		By: who.Name(), Why: o.Why}
+		Decision: stream.Decision{By: who.Name(), Why: o.Why}}
 	if order.Tiers, err = ParseTiers(strings.Fields(o.Tiers)); err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
@@ -64,7 +65,7 @@ func (a *App) Letter(ctx context.Context, id string) (l deadletter.Letter, err e
 }
 
 // DropLetters decides that dead letters are not to be delivered, and ends them.
-func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
 	error) {
 	letters, err := a.letters(ctx, &pick.Filter)
 	if err != nil {
@@ -138,7 +139,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 }
 
 // aboutLetters begins an entry about letters.
-func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pick, who deadletter.Decider) access.Entry {
+func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pick, who stream.Decision) access.Entry {
 	e := about(ctx, action, pick.Filter.Campaign)
 	if len(pick.Filter.Sinks) == 1 {
 		e.Sink = pick.Filter.Sinks[0]
@@ -187,7 +188,7 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 // Requeue is a wish to deliver dead letters after all.
 type Requeue struct {
 	Pick deadletter.Pick
-	By   deadletter.Decider
+	stream.Decision
 	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that is out of reach is
 	// tried again.
 	Rate     float64
@@ -210,7 +211,7 @@ func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, e
 	if err := letters.CheckExpected(ctx, &o.Pick); err != nil {
 		return nil, err
 	}
-	err = a.recorded(ctx, aboutLetters(ctx, access.RequeueLetters, &o.Pick, o.By),
+	err = a.recorded(ctx, aboutLetters(ctx, access.RequeueLetters, &o.Pick, o.Decision),
 		func(ctx context.Context, e *access.Entry) error {
 			all, err = a.requeueAll(ctx, letters, &o)
 			resolved(e, all)
@@ -271,7 +272,7 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	if err != nil {
 		return nil, err
 	}
-	report, err := letters.Requeue(ctx, to, *pick, o.By, o.DryRun)
+	report, err := letters.Requeue(ctx, to, *pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed > 0 {
 		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them",
 			sink, report.Failed)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -43,7 +44,7 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.Equal(t, 30, bounds.BatchGrants)
 	require.Zero(t, a.sinkBounds(t.Context(), "kafka").Rate)
 	rate := 500
-	_, err := a.LimitSink(t.Context(), "balance", &rate, "ann", "the bank asked for it")
+	_, err := a.LimitSink(t.Context(), "balance", &rate, stream.Decision{By: "ann", Why: "the bank asked for it"})
 	require.NoError(t, err)
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0)
 	require.NoError(t, a.redis.Del(t.Context(), a.store.Shard(0).Keys.Sink("balance")).Err())
@@ -67,7 +68,7 @@ func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
 	a.worker, a.Config.Publisher.Brokers = "test", []string{testkit.FreeAddr(t)}
 	require.NoError(t, a.redis.XAdd(t.Context(), &redis.XAddArgs{Stream: a.store.Shard(0).Keys.Dead("kafka"),
 		Values: []string{"seq", "1", "class", "permanent"}}).Err())
-	o := Requeue{DryRun: true, By: deadletter.Decider{By: "ann", Why: "test"},
+	o := Requeue{DryRun: true, Decision: stream.Decision{By: "ann", Why: "test"},
 		Pick: deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}}
 	report, err := a.Requeue(t.Context(), o)
 	require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 		}
 		return true
 	}}}
-	report, err := a.DropLetters(t.Context(), pick, deadletter.Decider{By: "ann", Why: "test"}, false)
+	report, err := a.DropLetters(t.Context(), pick, stream.Decision{By: "ann", Why: "test"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, report.Resolved)
 	require.EqualValues(t, 1, a.redis.XLen(t.Context(), k.Keys.Dead("kafka")).Val())

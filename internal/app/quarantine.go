@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -115,7 +116,7 @@ func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err e
 }
 
 // Decide pays or voids a grant in quarantine, once.
-func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, err error) {
+func (a *App) Decide(ctx context.Context, d ledger.Resolution) (out Quarantined, err error) {
 	plans, err := a.plans()
 	if err != nil {
 		return out, err
@@ -139,9 +140,9 @@ func (a *App) Decide(ctx context.Context, d ledger.Decision) (out Quarantined, e
 }
 
 // Disown sends the grants of a campaign that the ledger will never have to quarantine.
-func (a *App) Disown(ctx context.Context, campaign, by, why string) error {
+func (a *App) Disown(ctx context.Context, campaign string, d stream.Decision) error {
 	return a.inLedger(ctx, about(ctx, access.DisownCampaign, campaign), func(ctx context.Context, e *access.Entry) error {
-		e.Details = map[string]any{"by": by, "why": why}
-		return a.ledger.Disown(ctx, campaign, by, why)
+		e.Details = map[string]any{"by": d.By, "why": d.Why}
+		return a.ledger.Disown(ctx, campaign, d)
 	})
 }

@@ -65,8 +65,8 @@ func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 
 // Acceptance is a person's decision that one shard goes on without what Redis has lost.
 type Acceptance struct {
-	Shard   int
-	By, Why string
+	Shard int
+	stream.Decision
 	// Expect is the Digest of the shard as the person was shown it.
 	Expect string
 }
@@ -245,7 +245,7 @@ func (a *App) accept(ctx context.Context, r *recovery.Recoverer, out *Recovery, 
 	e := about(ctx, access.AcceptLoss, "")
 	e.Details = map[string]any{"shard": s.Shard, "by": word.By, "why": word.Why, "digest": s.Digest}
 	err := a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
-		return r.Accept(ctx, s.Verdict, word.By, word.Why)
+		return r.Accept(ctx, s.Verdict, word.Decision)
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -44,7 +45,7 @@ type SinkLimit struct {
 // add takes in how the sink is limited on a shard: the last word counts.
 func (l *SinkLimit) add(c *store.SinkControl) {
 	if c.LimitAt.After(l.At) {
-		*l = SinkLimit{c.Rate, c.LimitBy, c.LimitWhy, c.LimitAt}
+		*l = SinkLimit{c.Rate, c.Limited.By, c.Limited.Why, c.LimitAt}
 	}
 }
 
@@ -70,34 +71,32 @@ type SinkChange struct {
 }
 
 // PauseSink tells all workers of a sink to hand it nothing more. Each stops within a second; a call of the sink that has
-// begun is finished. Entries wait, and no attempt is taken. who and why are kept in Redis until the sink goes on. It may
-// run twice: a sink that is paused keeps its first name and reason.
-func (a *App) PauseSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return k.PauseSink(ctx, sink, who, why)
-	})
+// begun is finished. Entries wait, and no attempt is taken. The decision is kept in Redis until the sink goes on. It
+// may run twice: a sink that is paused keeps its first decision.
+func (a *App) PauseSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
+	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), by,
+		func(k *store.Shard) (bool, store.SinkControl, error) { return k.PauseSink(ctx, sink, by) })
 }
 
 // ResumeSink lets a paused sink go on. It may run twice.
-func (a *App) ResumeSink(ctx context.Context, sink, who, why string) (SinkChange, error) {
-	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return k.ResumeSink(ctx, sink, who, why)
-	})
+func (a *App) ResumeSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
+	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), by,
+		func(k *store.Shard) (bool, store.SinkControl, error) { return k.ResumeSink(ctx, sink, by) })
 }
 
 // PauseSinkCampaign pauses one campaign for a sink: its grants wait there, and lose no attempt. It may run twice.
-func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign, who, why string) (SinkChange, error) {
-	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, who, why, (*store.Shard).PauseSinkCampaign)
+func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
+	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, by, (*store.Shard).PauseSinkCampaign)
 }
 
 // ResumeSinkCampaign lets a campaign go on that is paused for a sink. It may run twice.
-func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign, who, why string) (SinkChange, error) {
-	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, who, why, (*store.Shard).ResumeSinkCampaign)
+func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
+	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, by, (*store.Shard).ResumeSinkCampaign)
 }
 
-func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, campaign, who, why string,
-	do func(k *store.Shard, ctx context.Context, sink, campaign, who, why string) (bool, store.SinkControl, error)) (
-	SinkChange, error) {
+func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, campaign string, by stream.Decision,
+	do func(k *store.Shard, ctx context.Context, sink, campaign string, by stream.Decision) (bool, store.SinkControl,
+		error)) (SinkChange, error) {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return SinkChange{Sink: sink}, Usage("campaign %.80q: %s", campaign, err)
 	}
@@ -106,8 +105,8 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 	}
 	e := aboutSink(ctx, action, sink)
 	e.Campaign = campaign
-	out, err := a.controlSink(ctx, e, who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return do(k, ctx, sink, campaign, who, why)
+	out, err := a.controlSink(ctx, e, by, func(k *store.Shard) (bool, store.SinkControl, error) {
+		return do(k, ctx, sink, campaign, by)
 	})
 	out.Campaign = campaign
 	return out, err
@@ -141,18 +140,18 @@ const MaxRate = 1_000_000_000
 
 // LimitSink bounds how many grants a second all workers together hand to a sink: 0 for no bound; nil lets each worker go
 // by its knob. Workers know it within a second. It may run twice.
-func (a *App) LimitSink(ctx context.Context, sink string, rate *int, who, why string) (SinkChange, error) {
+func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (SinkChange, error) {
 	if rate != nil && (*rate < 0 || *rate > MaxRate) {
 		return SinkChange{Sink: sink}, Usage("%d grants a second: want 0 to %d", *rate, MaxRate)
 	}
 	e := aboutSink(ctx, access.LimitSink, sink)
 	e.Details["rate"] = rate
-	return a.controlSink(ctx, e, who, why, func(k *store.Shard) (bool, store.SinkControl, error) {
-		return k.LimitSink(ctx, sink, rate, who, why)
+	return a.controlSink(ctx, e, by, func(k *store.Shard) (bool, store.SinkControl, error) {
+		return k.LimitSink(ctx, sink, rate, by)
 	})
 }
 
-// maxWords bounds who and why, in bytes.
+// maxWords bounds who changes a sink, and why, in bytes.
 const maxWords = 500
 
 // aboutSink begins an entry about a sink.
@@ -162,24 +161,24 @@ func aboutSink(ctx context.Context, action access.Action, sink string) access.En
 	return e
 }
 
-func (a *App) controlSink(ctx context.Context, e access.Entry, who, why string,
+func (a *App) controlSink(ctx context.Context, e access.Entry, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (out SinkChange, err error) {
-	e.Details["by"], e.Details["why"] = who, why
+	e.Details["by"], e.Details["why"] = by.By, by.Why
 	err = a.recorded(ctx, e, func(_ context.Context, e *access.Entry) (err error) {
-		out, err = a.tellShards(e.Sink, who, why, do)
+		out, err = a.tellShards(e.Sink, by, do)
 		e.Details["changed"] = out.Changed
 		return err
 	})
 	return out, err
 }
 
-func (a *App) tellShards(sink, who, why string,
+func (a *App) tellShards(sink string, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
 	if err := a.checkSinks("sink", sink); err != nil {
 		return out, err
 	}
-	if who == "" || why == "" || len(who) > maxWords || len(why) > maxWords {
+	if by.By == "" || by.Why == "" || len(by.By) > maxWords || len(by.Why) > maxWords {
 		return out, Usage("who changes a sink, and why, are required, with at most %d bytes each", maxWords)
 	}
 	changed, now := make([]bool, a.store.Len()), make([]store.SinkControl, a.store.Len())

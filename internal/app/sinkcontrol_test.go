@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -90,8 +91,9 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 		a.redis, a.store = client, a.store.Over(client)
 	}
 	through(newHung(a.store.Shard(0), a.store.Shard(3)))
-	out, err := a.tellShards("balance", "ann", "maintenance", func(k *store.Shard) (bool, store.SinkControl, error) {
-		return k.PauseSink(t.Context(), "balance", "ann", "maintenance")
+	by := stream.Decision{By: "ann", Why: "maintenance"}
+	out, err := a.tellShards("balance", by, func(k *store.Shard) (bool, store.SinkControl, error) {
+		return k.PauseSink(t.Context(), "balance", by)
 	})
 	require.NoError(t, err)
 	require.True(t, out.Changed)
@@ -99,7 +101,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 
 	places := a.store.Places("rain", 4)
 	through(newHung(places[1], places[3])) // the home says where the others are
-	require.NoError(t, a.store.Campaign("rain").Pause(t.Context(), "ann", "test"))
+	require.NoError(t, a.store.Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"}))
 	a.redis, a.store = plain, a.store.Over(plain)
 	for _, k := range a.store.Places("rain", 4) {
 		state, _, err := k.CampaignState(t.Context(), "rain")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -75,7 +76,8 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	require.Equal(t, map[string]int64{"top_ups": 0, "credits": 0}, unfinished())
 	_, err = a.shared.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
 
-		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(), By: "ann", Why: "it rains"})
+		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(),
+		Decision: stream.Decision{By: "ann", Why: "it rains"}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"top_ups": 1, "credits": 0}, unfinished())
 	a.shared.ledger, a.shared.err, a.shared.failed = nil, errors.New("away"), now

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
@@ -31,8 +32,8 @@ type TopUpOrder struct {
 	// Tiers are the packets of a campaign that is split by tiers; of any other none.
 	Tiers []hongbao.Tier
 	// Expect must be what the campaign is funded with so far.
-	Expect  hongbao.Amount
-	By, Why string
+	Expect hongbao.Amount
+	stream.Decision
 }
 
 // ParseTiers reads tiers, each AMOUNTxPACKETS.
@@ -118,7 +119,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	}
 	d := &draft{campaign: c, stored: stored, order: ledger.TopUp{Campaign: o.Campaign, ID: o.ID, Expect: o.Expect,
 		Generation: len(stored) + 2, Packets: o.Packets, Total: o.Total, Split: c.Spec.Split, Seed: campaign.NewSeed(),
-		By: o.By, Why: o.Why}}
+		Decision: o.Decision}}
 	if d.order.Split.Mode == hongbao.SplitTiers {
 		d.order.Split.Tiers = o.Tiers
 	} else if len(o.Tiers) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/group"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
@@ -158,7 +159,7 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 // not in Redis has nothing to pause.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
-	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), "hongbao", why)
+	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: "hongbao", Why: why})
 	a.log.Error("ALARM: "+what+" shows it, `hongbao campaign resume` opens the campaign again",
 		zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), reason,
 		zap.Error(err))

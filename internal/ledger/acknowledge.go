@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // Acknowledgement is a person's word that a difference of the audit is known. It covers the difference with exactly these
@@ -42,7 +43,7 @@ func (a *Acknowledgement) ID() string {
 }
 
 func (a *Acknowledgement) check(now time.Time) error {
-	errs := []error{CheckWord(a.By, a.Why)}
+	errs := []error{stream.Decision{By: a.By, Why: a.Why}.Check()}
 	for _, f := range []struct {
 		name, text  string
 		least, most int

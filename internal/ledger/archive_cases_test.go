@@ -131,7 +131,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	f.settles(t, grant("rain", 2))
 	require.Len(t, f.open(t), 1, "an event that comes once more is put aside")
 	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
-	_, err = f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, Pay: true, By: "ann", Why: "came late"},
+	_, err = f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Pay: true, Decision: by("ann", "came late")},
 		f.Settler.config.Plan)
 	require.ErrorIs(t, err, ErrNotPayable)
 	require.ErrorContains(t, err, "rain.csv")

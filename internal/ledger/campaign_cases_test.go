@@ -177,7 +177,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	alarms := logs.FilterField(zap.String("code", "newer_schema"))
 	require.Equal(t, 1, alarms.Len(), "once a minute")
 	require.Empty(t, f.open(t), "nothing went to quarantine")
-	refused(f.ledger.Disown(t.Context(), "snow", "ann", "why"))
+	refused(f.ledger.Disown(t.Context(), "snow", by("ann", "why")))
 	refused(f.ledger.EndSession(t.Context(), "hash"))
 	_, err := f.ledger.CreateCampaign(t.Context(), testCampaign(t, "snow", 2))
 	refused(err)

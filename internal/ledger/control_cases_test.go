@@ -15,7 +15,8 @@ func testControls(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	f.create(t, "rain", 10)
 	at := time.UnixMilli(1_700_000_000_000)
-	pause := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: "paused", By: "ann", Why: "one", At: at,
+	pause := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: "paused",
+		Decision: by("ann", "one"), At: at,
 		Rev: 10}
 	resume := pause
 	resume.Value, resume.By, resume.Why, resume.At, resume.Rev = "open", "bob", "two, 两", time.Time{}, 20
@@ -34,7 +35,7 @@ func testControls(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		require.Equal(t, step.want, *has)
 	}
-	sink := stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", By: "ann", Why: "w", At: at, Rev: 1}
+	sink := stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", Decision: by("ann", "w"), At: at, Rev: 1}
 	one := stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka", Campaign: "rain", Value: "0", At: at, Rev: 2}
 	rate := stream.Control{Kind: stream.ControlRate, Sink: "kafka", At: at, Rev: 3}
 	gone := stream.Control{Kind: stream.ControlCampaign, Campaign: "gone", Value: "paused", At: at, Rev: 4}

@@ -29,7 +29,7 @@ func funded(run func(*testing.T, *fixture)) func(*testing.T, *fixture) {
 func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amount) Fund {
 	t.Helper()
 	fund, err := f.ledger.Fund(t.Context(), Funding{Client: client, ID: fmt.Sprint(currency, amount),
-		Currency: currency, Amount: amount, By: "ann", Why: "test"})
+		Currency: currency, Amount: amount, Decision: by("ann", "test")})
 	require.NoError(t, err)
 	return fund
 }

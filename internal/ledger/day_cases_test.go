@@ -55,7 +55,7 @@ func testDay(t *testing.T, f *fixture) {
 	f.booked(t, noon)
 	f.settles(t, grantsOf("rain", 5, 5)...)
 	f.settles(t, secondOf(1, "bea:1"))
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, Pay: true, By: "ann", Why: "dealt twice"},
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Pay: true, Decision: by("ann", "dealt twice")},
 		f.Settler.config.Plan)
 	require.NoError(t, err)
 	f.booked(t, noon.Add(12*time.Hour-time.Millisecond))

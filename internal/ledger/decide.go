@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Decision is what a person decides about a grant in quarantine.
-type Decision struct {
+// Resolution is what a person decides about a grant in quarantine.
+type Resolution struct {
 	ID int64
 	// Pay pays the grant's amount to its user from the reserve; else the grant is void.
 	Pay bool
-	// By and Why are kept with it.
-	By, Why string
+	stream.Decision
 }
 
-func (d *Decision) resolution() string {
+func (d *Resolution) resolution() string {
 	if d.Pay {
 		return "paid from the reserve: " + d.Why
 	}
@@ -34,23 +34,8 @@ var (
 	ErrNotPayable      = errors.New("not_payable_from_the_reserve")
 )
 
-// maxWhy bounds a person's reason, in bytes.
-const maxWhy = 1_000
-
-// CheckWord checks a person's word: who decides, and why.
-func CheckWord(by, why string) error {
-	err := hongbao.CheckID(by)
-	if err != nil {
-		err = fmt.Errorf("who decides, %.140q: %w", by, err)
-	}
-	if why == "" || len(why) > maxWhy {
-		err = errors.Join(err, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(why), maxWhy))
-	}
-	return err
-}
-
-func (d *Decision) check() error {
-	err := CheckWord(d.By, d.Why)
+func (d *Resolution) check() error {
+	err := d.Decision.Check()
 	if d.ID < 1 {
 		err = errors.Join(fmt.Errorf("quarantine %d: numbers begin at 1", d.ID), err)
 	}
@@ -68,7 +53,7 @@ func (d *Decision) check() error {
 // ledger did not have is to be replayed once the campaign is created, and one that the ledger has settled since is
 // paid already. Nobody is paid who was paid this packet before, and nobody more than the plan has for it. Nobody is
 // paid of an archived campaign: the ledger does not know who was. Only a decision to pay needs the plan.
-func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quarantined, error) {
+func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Quarantined, error) {
 	if err := d.check(); err != nil {
 		return Quarantined{}, err
 	}
@@ -114,7 +99,7 @@ func (l *Ledger) Decide(ctx context.Context, d Decision, plan PlanSource) (Quara
 
 // mostPayable is what the plan has for the packet of a grant that is to be paid; -1 if there is no such packet, or
 // nobody knows.
-func (l *Ledger) mostPayable(ctx context.Context, d *Decision, plan PlanSource) (hongbao.Amount, error) {
+func (l *Ledger) mostPayable(ctx context.Context, d *Resolution, plan PlanSource) (hongbao.Amount, error) {
 	if !d.Pay || plan == nil {
 		return -1, nil
 	}

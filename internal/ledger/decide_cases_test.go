@@ -28,7 +28,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	reserve := ReserveAccount(testCurrency)
 
 	for range 3 { // a repeat moves nothing
-		q, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "Redis dealt it twice"},
+		q, err := f.ledger.Decide(ctx, Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "Redis dealt it twice")},
 			f.Settler.config.Plan)
 		require.NoError(t, err)
 		require.Equal(t, "paid from the reserve: Redis dealt it twice", q.Resolution)
@@ -37,18 +37,18 @@ func testDecidePays(t *testing.T, f *fixture) {
 		require.Equal(t, planned(1), f.balance(t, UserAccount("bea", testCurrency)))
 		require.Equal(t, -planned(1), f.balance(t, reserve))
 	}
-	_, err := f.ledger.Decide(ctx, Decision{ID: list[1].ID, Pay: true, By: "ann", Why: "as well"}, f.Settler.config.Plan)
+	_, err := f.ledger.Decide(ctx, Resolution{ID: list[1].ID, Pay: true, Decision: by("ann", "as well")}, f.Settler.config.Plan)
 	require.NoError(t, err)
 	require.Equal(t, planned(1)+planned(2), f.balance(t, UserAccount("bea", testCurrency)))
 	require.Equal(t, -planned(1)-planned(2), f.balance(t, reserve))
 
-	q, err := f.ledger.Decide(ctx, Decision{ID: list[2].ID, By: "bob", Why: "forged"}, nil)
+	q, err := f.ledger.Decide(ctx, Resolution{ID: list[2].ID, Decision: by("bob", "forged")}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "void: forged", q.Resolution)
 	require.Zero(t, f.balance(t, UserAccount("cyd", testCurrency)))
-	for _, other := range []Decision{
-		{ID: list[2].ID, Pay: true, By: "bob", Why: "forged"}, {ID: list[2].ID, By: "ann", Why: "forged"}, {ID: list[0].ID,
-			By: "ann", Why: "no"},
+	for _, other := range []Resolution{
+		{ID: list[2].ID, Pay: true, Decision: by("bob", "forged")}, {ID: list[2].ID, Decision: by("ann", "forged")},
+		{ID: list[0].ID, Decision: by("ann", "no")},
 	} {
 		_, err := f.ledger.Decide(ctx, other, f.Settler.config.Plan)
 		require.ErrorIs(t, err, ErrDecided, "the first decision stands")
@@ -83,8 +83,8 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	list := f.open(t)
 	require.Len(t, list, 2)
-	pay := Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "mended"}
-	refused := func(d Decision, want error) {
+	pay := Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "mended")}
+	refused := func(d Resolution, want error) {
 		t.Helper()
 		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
 		require.ErrorIs(t, err, want)
@@ -96,15 +96,15 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 	refused(pay, ErrNotPayable) // it can be settled now
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	refused(pay, ErrNotPayable) // it is settled
-	refused(Decision{ID: 99, By: "ann", Why: "mended"}, ErrNotInQuarantine)
-	for _, d := range []Decision{
-		{ID: 0, By: "ann", Why: "x"}, {ID: 1, By: "", Why: "x"}, {ID: 1, By: "a b", Why: "x"}, {ID: 1, By: "ann"},
-		{ID: 1, By: "ann", Why: strings.Repeat("x", maxWhy+1)},
+	refused(Resolution{ID: 99, Decision: by("ann", "mended")}, ErrNotInQuarantine)
+	for _, d := range []Resolution{
+		{ID: 0, Decision: by("ann", "x")}, {ID: 1, Decision: by("", "x")}, {ID: 1, Decision: by("a b", "x")},
+		{ID: 1, Decision: by("ann", "")}, {ID: 1, Decision: by("ann", strings.Repeat("x", 1_001))},
 	} {
 		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	}
-	_, err := f.ledger.Decide(ctx, Decision{ID: list[0].ID, By: "ann", Why: "settled by a replay"}, nil)
+	_, err := f.ledger.Decide(ctx, Resolution{ID: list[0].ID, Decision: by("ann", "settled by a replay")}, nil)
 	require.NoError(t, err)
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 	require.Zero(t, f.balance(t, ReserveAccount(testCurrency)))
@@ -119,7 +119,7 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	errs := make([]error, 16)
 	for i := range errs {
 		wg.Go(func() {
-			_, errs[i] = f.ledger.Decide(t.Context(), Decision{ID: list[i%2].ID, Pay: true, By: "ann", Why: "dealt twice"},
+			_, errs[i] = f.ledger.Decide(t.Context(), Resolution{ID: list[i%2].ID, Pay: true, Decision: by("ann", "dealt twice")},
 				f.Settler.config.Plan)
 		})
 	}
@@ -156,7 +156,7 @@ func testHookFails(t *testing.T, f *fixture) {
 	f.settles(t, bad...)
 	require.Equal(t, 7, f.hooked, "each time that one comes which nobody has decided")
 	for _, q := range f.open(t) {
-		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, By: "ann", Why: "forged"}, nil)
+		_, err := f.ledger.Decide(t.Context(), Resolution{ID: q.ID, Decision: by("ann", "forged")}, nil)
 		require.NoError(t, err)
 	}
 	f.settles(t, bad...)
@@ -176,7 +176,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 	list := f.open(t)
 	require.Len(t, list, 3)
 	pay := func(q Quarantined) error {
-		_, err := f.ledger.Decide(t.Context(), Decision{ID: q.ID, Pay: true, By: "ann", Why: "dealt twice"},
+		_, err := f.ledger.Decide(t.Context(), Resolution{ID: q.ID, Pay: true, Decision: by("ann", "dealt twice")},
 			f.Settler.config.Plan)
 		return err
 	}
@@ -222,11 +222,11 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 			nil
 	})
 	for i, want := range []error{ErrNotPayable, nil, ErrNotPayable} {
-		_, err := f.ledger.Decide(t.Context(), Decision{ID: list[i].ID, Pay: true, By: "ann", Why: "x"}, plan)
+		_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[i].ID, Pay: true, Decision: by("ann", "x")}, plan)
 		require.ErrorIs(t, err, want)
 	}
 	require.Equal(t, -less.Amount, f.balance(t, ReserveAccount(testCurrency)))
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "x"}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "x")}, nil)
 	require.ErrorIs(t, err, ErrNotPayable, "nobody knows the plan")
 }
 
@@ -237,7 +237,7 @@ func testVoidStaysVoid(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 3)...)
 	list := f.open(t)
 	require.Len(t, list, 3)
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[1].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)

@@ -111,7 +111,7 @@ func testAcceptedLosses(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Empty(t, words)
 
-	word := AcceptedLoss{Shard: 1, Epoch: 2, By: "ann", Why: "the disk is gone", Lost: strings.Repeat("event 4711; ",
+	word := AcceptedLoss{Shard: 1, Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: strings.Repeat("event 4711; ",
 		1000)}
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word))
 	require.NoError(t, l.AcceptLoss(ctx, 1, "run-2", word), "a repeat changes nothing")
@@ -119,7 +119,8 @@ func testAcceptedLosses(t *testing.T, f *fixture) {
 	late.By = "bob"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)),
 		"somebody else was first")
-	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Why: "who?"}, {Shard: 1, Epoch: 3, By: "ann"}} {
+	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Decision: by("", "who?")},
+		{Shard: 1, Epoch: 3, Decision: by("ann", "")}} {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
 	}
 	has, err := l.Shard(ctx, 1)

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // Disown notes that the ledger will never have a campaign, by a person's word: the settler sends its grants to
 // quarantine from then on, where they would wait else. A campaign that the ledger has is refused (Permanent). A
 // repeat changes nothing.
-func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
-	if err := errors.Join(hongbao.CheckCampaignID(campaign), CheckWord(by, why)); err != nil {
+func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision) error {
+	if err := errors.Join(hongbao.CheckCampaignID(campaign), d.Check()); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)
 	}
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -23,7 +24,7 @@ func (l *Ledger) Disown(ctx context.Context, campaign, by, why string) error {
 				"is in quarantine already")
 		}
 		return []stmt{{sql: l.dialect.insertDisowned,
-			args: []any{campaign, by, why, time.Now().UnixMilli()}}}, err
+			args: []any{campaign, d.By, d.Why, time.Now().UnixMilli()}}}, err
 	})
 	if err != nil {
 		return fmt.Errorf("disown campaign %s: %w", campaign, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // Fund is where a client's credits in a currency come from: the contra account of `hongbao balance`.
@@ -26,8 +27,7 @@ type Funding struct {
 	Client, ID string
 	Currency   string
 	Amount     hongbao.Amount
-	// By and Why are kept with it.
-	By, Why string
+	stream.Decision
 }
 
 func (f *Funding) check() error {
@@ -43,7 +43,7 @@ func (f *Funding) check() error {
 	if f.Amount < 1 || f.Amount > hongbao.MaxAmount {
 		errs = append(errs, fmt.Errorf("the amount is %d: want 1 to %d", f.Amount, hongbao.MaxAmount))
 	}
-	if err := CheckWord(f.By, f.Why); err != nil {
+	if err := f.Decision.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {
@@ -86,7 +86,7 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 
 // isFunded looks for the funding, and refuses another one under its ID.
 func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
-	has := Funding{Client: f.Client, ID: f.ID, By: f.By, Why: f.Why}
+	has := Funding{Client: f.Client, ID: f.ID, Decision: f.Decision}
 	err = t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`,
 		[]any{f.Client, f.ID}, func(s scan) error {
 			found = true

@@ -66,7 +66,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 }
 
 func testFundOnce(t *testing.T, f *fixture) {
-	funding := Funding{Client: "c1", ID: "budget-1", Currency: testCurrency, Amount: 500, By: "ann", Why: "the budget"}
+	funding := Funding{Client: "c1", ID: "budget-1", Currency: testCurrency, Amount: 500, Decision: by("ann", "the budget")}
 	for range 2 {
 		fund, err := f.ledger.Fund(t.Context(), funding)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // AcceptedLoss is a person's word that a shard is to go on although Redis has lost something of it.
@@ -12,9 +13,7 @@ type AcceptedLoss struct {
 	Shard int `json:"shard"`
 	// Epoch is the one in which the shard was to go on.
 	Epoch int64 `json:"epoch"`
-	// By says who decided, and Why the reason.
-	By  string `json:"by"`
-	Why string `json:"why"`
+	stream.Decision
 	// Lost is what was known of the loss.
 	Lost string `json:"lost"`
 	// At is when, by the clock of the process that noted it.
@@ -24,7 +23,7 @@ type AcceptedLoss struct {
 // AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The
 // shard and the new epoch are those of the word, whose At is not looked at.
 func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
-	if err := CheckWord(word.By, word.Why); err != nil {
+	if err := word.Decision.Check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)
 	}
 	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}

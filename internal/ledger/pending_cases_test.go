@@ -121,7 +121,7 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.disown(t, "nowhere")
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
 	require.Len(t, f.open(t), 4)
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[1].ID, By: "ann", Why: "not paid"}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[1].ID, Decision: by("ann", "not paid")}, nil)
 	require.NoError(t, err)
 	altered := grant("nowhere", 2)
 	altered.User = "somebody"

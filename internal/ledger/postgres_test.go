@@ -233,7 +233,7 @@ func TestPostgresLooksBeforeItCopies(t *testing.T) {
 	f.create(t, "rain", 10)
 	f.settles(t, grant("rain", 1))
 	f.settles(t, secondOf(1, "bea"))
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "forged"}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
 	trips, again := watchTrips(f, func() { f.settles(t, append(grantsOf("rain", 2, 9), secondOf(1, "bea"))...) })
 	require.Zero(t, again, "transactions that were rolled back")

@@ -104,9 +104,9 @@ func testResolve(t *testing.T, f *fixture) {
 	list := f.open(t)
 	require.Len(t, list, 3)
 	require.Empty(t, list[0].Grant.Currency, "the ledger does not know the campaign")
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: list[1].ID}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[1].ID}, nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-	_, err = f.ledger.Decide(t.Context(), Decision{ID: list[1].ID, By: "ann", Why: "forged"}, nil)
+	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[1].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
 	f.settles(t, grantsOf("nowhere", 1, 3)...) // comes again: decided is decided
 	require.Equal(t, []Quarantined{list[0], list[2]}, f.open(t))

@@ -185,7 +185,7 @@ func testRefundMissing(t *testing.T, f *fixture) {
 		_, err := f.ledger.Refund(t.Context(), one(closed), missing)
 		require.ErrorContains(t, err, says)
 	}
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "not paid"}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Decision: by("ann", "not paid")}, nil)
 	require.NoError(t, err)
 	_, err = f.ledger.Refund(t.Context(), one(closed), 0)
 	require.ErrorIs(t, err, payment.ErrSettling)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell
@@ -17,8 +18,7 @@ type LostRefund struct {
 	Closes []payment.Close
 	// Amount must be exactly what the ledger has left.
 	Amount hongbao.Amount
-	// By and Why are kept with the refund.
-	By, Why string
+	stream.Decision
 }
 
 // RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not
@@ -26,7 +26,7 @@ type LostRefund struct {
 // campaign wait in quarantine, and for any other amount than what is left. A repeat gives the refund that is there
 // and moves nothing, whoever made it.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
-	if err := CheckWord(o.By, o.Why); err != nil {
+	if err := o.Decision.Check(); err != nil {
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",
 			o.Campaign, err)
 	}

@@ -14,7 +14,7 @@ import (
 // lostOf is a person's word about campaign rain of 10 packets, of which so many were granted.
 func lostOf(granted int64) LostRefund {
 	return LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}}, Amount: fundedFor(10) - fundedFor(granted),
-		By: "ann", Why: "no file is left"}
+		Decision: by("ann", "no file is left")}
 }
 
 // testRefundLost: Redis has lost the campaign, so the ledger alone says what goes back: the exact sum, once, with who
@@ -38,7 +38,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 		_, err := f.ledger.RefundLost(t.Context(), o)
 		require.ErrorContains(t, err, says)
 	}
-	_, err := f.ledger.Decide(t.Context(), Decision{ID: f.open(t)[0].ID, By: "ann", Why: "dealt twice"}, nil)
+	_, err := f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Decision: by("ann", "dealt twice")}, nil)
 	require.NoError(t, err)
 	for _, wrong := range []hongbao.Amount{0, 1, lostOf(4).Amount - 1, lostOf(4).Amount + 1, fundedFor(10)} {
 		o := lostOf(4)

@@ -349,10 +349,10 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.create(t, "lost", 3)
 	f.settles(t, both...)
 	f.holds(t, "lost", grantsOf("lost", 1, 3))
-	err := f.ledger.Disown(t.Context(), "lost", "ann", "gone")
+	err := f.ledger.Disown(t.Context(), "lost", by("ann", "gone"))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "the ledger has it")
 	for _, who := range []string{"", "a b"} {
-		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(f.ledger.Disown(t.Context(), "never", who, "gone")))
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(f.ledger.Disown(t.Context(), "never", by(who, "gone"))))
 	}
 
 	f.disown(t, "never")

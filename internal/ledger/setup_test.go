@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -175,9 +176,12 @@ func (f *fixture) settles(t testing.TB, grants ...hongbao.Grant) {
 	require.Nil(t, f.Handle(t.Context(), grants))
 }
 
+// by makes a decision.
+func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
+
 // disown has a person say that the ledger will never have a campaign.
 func (f *fixture) disown(t require.TestingT, campaign string) {
-	require.NoError(t, f.ledger.Disown(context.Background(), campaign, "ann", "it will never be there"))
+	require.NoError(t, f.ledger.Disown(context.Background(), campaign, by("ann", "it will never be there")))
 }
 
 // holds tells that the ledger agrees with itself and has exactly the given grants of the campaign.

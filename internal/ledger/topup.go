@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // Why a top-up is refused. ErrFundedOtherwise and ErrOrderUsed are Conflicts, ErrTopUpOpen is Transient, ErrNoTopUp is
@@ -38,8 +39,7 @@ type TopUp struct {
 	Seed [32]byte `json:"-"`
 	// Hash is the plan's hash, which is published at once.
 	Hash string
-	// By and Why are kept with it.
-	By, Why string
+	stream.Decision
 }
 
 // String leaves out the seed.
@@ -73,7 +73,7 @@ func (o *TopUp) check() error {
 		bad("the expected total is %d: want 0 to %d", o.Expect, hongbao.MaxAmount)
 	}
 	errs = append(errs, checkPlan(o.Packets, o.Total, o.Hash, o.Seed)...)
-	if err := CheckWord(o.By, o.Why); err != nil {
+	if err := o.Decision.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) == 0 {

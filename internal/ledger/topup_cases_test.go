@@ -19,7 +19,7 @@ func added(campaign string, generation int, has, n int64) TopUp {
 	o := TopUp{
 		Campaign: campaign, ID: fmt.Sprintf("order-%d", generation), Expect: fundedFor(has), Generation: generation,
 		Packets: n, Total: fundedFor(has+n) - fundedFor(has), Hash: fmt.Sprintf("hash-%d", generation),
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, By: "ann", Why: "it rains so well",
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 200}, Decision: by("ann", "it rains so well"),
 	}
 	copy(o.Seed[:], fmt.Sprintf("seed %d of %s", generation, campaign))
 	return o
@@ -265,7 +265,7 @@ func testSettleAdded(t *testing.T, f *fixture) {
 	_, err = other.TopUp(t.Context(), added("rain", 3, 15, 5))
 	require.NoError(t, err)
 	require.NoError(t, other.TopUpDealt(t.Context(), "rain", 3))
-	_, err = f.ledger.Decide(t.Context(), Decision{ID: list[0].ID, Pay: true, By: "ann", Why: "it came early"},
+	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "it came early")},
 		f.Settler.config.Plan)
 	require.NoError(t, err, "a person's decision knows of it, too")
 	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19))

@@ -112,8 +112,11 @@ func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
 }
 
-// StateChange moves a campaign to a state from another one. By and Why are kept of a pause and a resume.
-type StateChange struct{ To, From, By, Why string }
+// StateChange moves a campaign to a state from another one. The decision is kept of a pause and a resume.
+type StateChange struct {
+	To, From string
+	stream.Decision
+}
 
 // SetStateBy is SetState that keeps who pauses or resumes the campaign, and why.
 func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
@@ -21,14 +22,14 @@ const (
 	StateRefunded = "refunded"
 )
 
-// Pause makes the campaign answer paused until Resume. A second call is no error. by and why are kept with the state.
-func (c Campaign) Pause(ctx context.Context, by, why string) error {
-	return c.move(ctx, StateChange{To: StatePaused, From: StateOpen, By: by, Why: why})
+// Pause makes the campaign answer paused until Resume. A second call is no error. The decision is kept with the state.
+func (c Campaign) Pause(ctx context.Context, by stream.Decision) error {
+	return c.move(ctx, StateChange{StatePaused, StateOpen, by})
 }
 
-// Resume opens a paused campaign. A second call is no error. by and why are kept with the state.
-func (c Campaign) Resume(ctx context.Context, by, why string) error {
-	return c.move(ctx, StateChange{To: StateOpen, From: StatePaused, By: by, Why: why})
+// Resume opens a paused campaign. A second call is no error. The decision is kept with the state.
+func (c Campaign) Resume(ctx context.Context, by stream.Decision) error {
+	return c.move(ctx, StateChange{StateOpen, StatePaused, by})
 }
 
 // move moves a campaign on all its places from one state to another. If a place is in neither, it moves none. If it is

@@ -363,7 +363,7 @@ func keepCases() map[string]scriptCase {
 					id = rows[0].ID
 				}
 				_, err := b.k.ResolveLetter(ctx,
-					&store.Decision{Sink: "kafka", Letter: id, What: store.Dropped, By: "ann", Why: "a test"})
+					&store.Resolution{Sink: "kafka", Letter: id, What: store.Dropped, Decision: by("ann", "a test")})
 				return err
 			},
 		},
@@ -480,7 +480,7 @@ func controlCases() map[string]scriptCase {
 				return []string{b.k.Keys.Sink("kafka"), b.k.Keys.Controls(), b.k.Keys.SinkCampaigns("kafka")}
 			},
 			call: func(ctx context.Context, b *bundle) error {
-				_, _, err := b.k.PauseSink(ctx, "kafka", "ann", "the bank is closed")
+				_, _, err := b.k.PauseSink(ctx, "kafka", by("ann", "the bank is closed"))
 				return err
 			},
 		},
@@ -488,14 +488,14 @@ func controlCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.SinkCampaigns("kafka"), b.k.Keys.Sink("kafka")} },
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.RestoreControl(ctx, &stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka",
-					Campaign: "rain", Value: "1", By: "ann", Why: "test", Rev: 7})
+					Campaign: "rain", Value: "1", Decision: by("ann", "test"), Rev: 7})
 				return err
 			},
 		},
 		"kept": {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Controls()} },
 			prep: func(t *testing.T, b *bundle) {
-				_, _, err := b.k.PauseSink(t.Context(), "kafka", "ann", "the bank is closed")
+				_, _, err := b.k.PauseSink(t.Context(), "kafka", by("ann", "the bank is closed"))
 				require.NoError(t, err)
 			},
 			call: keep,

@@ -26,7 +26,8 @@ func TestRestoreControl(t *testing.T) {
 		return restored
 	}
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	paused := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: store.StatePaused, By: "ann", Rev: ahead}
+	paused := stream.Control{Kind: stream.ControlCampaign, Campaign: "rain", Value: store.StatePaused,
+		Decision: by("ann", ""), Rev: ahead}
 	require.True(t, restore(paused))
 	require.False(t, restore(paused))
 	require.Equal(t, store.StatePaused, state())
@@ -34,7 +35,7 @@ func TestRestoreControl(t *testing.T) {
 	require.False(t, restore(paused), "the resume is later, whatever the clock says")
 	require.Equal(t, store.StateOpen, state())
 
-	_, _, err := k.PauseSink(ctx, "kafka", "ann", "w")
+	_, _, err := k.PauseSink(ctx, "kafka", by("ann", "w"))
 	require.NoError(t, err)
 	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "0", Rev: 5}))
 	c, err := k.SinkControl(ctx, "kafka")
@@ -49,7 +50,7 @@ func TestRestoreControl(t *testing.T) {
 	require.Len(t, older, 1)
 	require.Equal(t, []any{"1", "old", c.At.UnixMilli()}, []any{older[0].Value, older[0].By, older[0].Rev})
 	require.False(t, restore(stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "0", Rev: c.Rev + 1}))
-	_, _, err = k.PauseSink(ctx, "kafka", "ann", "w")
+	_, _, err = k.PauseSink(ctx, "kafka", by("ann", "w"))
 	require.NoError(t, err)
 	c, err = k.SinkControl(ctx, "kafka")
 	require.NoError(t, err)
@@ -77,17 +78,18 @@ func TestControlKept(t *testing.T) {
 		require.NoError(t, errs[b.k.Index()])
 		return all[b.k.Index()]
 	}
-	decide := func(do func(context.Context, string, string, string) (bool, store.SinkControl, error), by, why string) {
+	decide := func(do func(context.Context, string, stream.Decision) (bool, store.SinkControl, error),
+		d stream.Decision) {
 		t.Helper()
-		_, _, err := do(ctx, "kafka", by, why)
+		_, _, err := do(ctx, "kafka", d)
 		require.NoError(t, err)
 	}
-	decide(k.PauseSink, "ann\nb", "one\n\ntwo")
+	decide(k.PauseSink, by("ann\nb", "one\n\ntwo"))
 	first := waiting()
 	require.Len(t, first, 1)
-	require.Equal(t, stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", By: "ann\nb", Why: "one\n\ntwo",
-		At: first[0].At, Rev: first[0].At.UnixMilli()}, first[0].Control)
-	decide(k.ResumeSink, "bob", "")
+	require.Equal(t, stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1",
+		Decision: by("ann\nb", "one\n\ntwo"), At: first[0].At, Rev: first[0].At.UnixMilli()}, first[0].Control)
+	decide(k.ResumeSink, by("bob", ""))
 	require.NoError(t, k.ControlKept(ctx, &first[0]))
 	second := waiting()
 	require.Len(t, second, 1)

@@ -21,7 +21,9 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	b := setup(t)
 	for _, hold := range []int64{1, 3} {
 		for what, change := range map[hongbao.Outcome]func(id string) error{
-			hongbao.OutcomePaused: func(id string) error { return b.store.Campaign(id).Pause(t.Context(), "ann", "test") },
+			hongbao.OutcomePaused: func(id string) error {
+				return b.store.Campaign(id).Pause(t.Context(), by("ann", "test"))
+			},
 			hongbao.OutcomeEnded: func(id string) error {
 				_, err := b.k.Close(t.Context(), id, true, 0)
 				return err

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 var (
@@ -19,16 +21,16 @@ const (
 	Dropped  = "dropped"  // it is not to be delivered
 )
 
-// Decision ends a dead letter.
-type Decision struct {
+// Resolution ends a dead letter.
+type Resolution struct {
 	Sink, Letter string // id of the letter
 	What         string // Requeued or Dropped
-	By, Why      string
+	stream.Decision
 }
 
 // ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It tells whether that was done
 // now: false if the letter is not there (any more).
-func (k *Shard) ResolveLetter(ctx context.Context, d *Decision) (bool, error) {
+func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) {
 	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Resolved(d.Sink)},
 		[]any{d.Letter, d.What, d.By, d.Why})
 	if err != nil {

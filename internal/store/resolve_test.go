@@ -19,7 +19,7 @@ func TestDecide(t *testing.T) {
 	letters, err := b.k.Letters(ctx, "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	d := store.Decision{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, By: "ann", Why: "mended"}
+	d := store.Resolution{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, Decision: by("ann", "mended")}
 	for _, want := range []bool{true, false} {
 		decided, err := b.k.ResolveLetter(ctx, &d)
 		require.NoError(t, err)

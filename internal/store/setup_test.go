@@ -19,6 +19,9 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+// by makes a decision.
+func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
+
 // bundle is one deployment with one shard.
 type bundle struct {
 	rdb    *redis.Client

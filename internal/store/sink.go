@@ -20,14 +20,14 @@ var sinkScript = newDrainScript("sink", "control").with(unguarded) // a sink is 
 type SinkControl struct {
 	// Paused: no worker hands a grant to the sink.
 	Paused bool
-	// By, Why and At are those of the last pause or resume.
-	By, Why string
-	At      time.Time
+	// Decision and At are those of the last pause or resume.
+	stream.Decision
+	At time.Time
 	// Rate is how many grants a second all workers hand over at most, 0 for no bound; nil: each goes by its own setting.
 	Rate *int
-	// LimitBy, LimitWhy and LimitAt are those of the last change of Rate.
-	LimitBy, LimitWhy string
-	LimitAt           time.Time
+	// Limited and LimitAt are those of the last change of Rate.
+	Limited stream.Decision
+	LimitAt time.Time
 	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for those of earlier builds.
 	Rev, LimitRev int64
 	// Campaigns rises with each decision about a single campaign (Shard.SinkCampaigns).
@@ -41,7 +41,7 @@ func (c *SinkControl) Older(sink string) (all []stream.Control) {
 		if c.Paused {
 			value = "1"
 		}
-		all = append(all, stream.Control{Kind: stream.ControlSink, Sink: sink, Value: value, By: c.By, Why: c.Why, At: c.At,
+		all = append(all, stream.Control{Kind: stream.ControlSink, Sink: sink, Value: value, Decision: c.Decision, At: c.At,
 			Rev: c.At.UnixMilli()})
 	}
 	if !c.LimitAt.IsZero() && c.LimitAt.UnixMilli() > c.LimitRev {
@@ -49,7 +49,7 @@ func (c *SinkControl) Older(sink string) (all []stream.Control) {
 		if c.Rate != nil {
 			value = strconv.Itoa(*c.Rate)
 		}
-		all = append(all, stream.Control{Kind: stream.ControlRate, Sink: sink, Value: value, By: c.LimitBy, Why: c.LimitWhy,
+		all = append(all, stream.Control{Kind: stream.ControlRate, Sink: sink, Value: value, Decision: c.Limited,
 			At: c.LimitAt, Rev: c.LimitAt.UnixMilli()})
 	}
 	return all
@@ -57,45 +57,45 @@ func (c *SinkControl) Older(sink string) (all []stream.Control) {
 
 // PauseSink pauses a sink on the shard for all workers. It tells whether that changed anything, and how the sink stands:
 // a sink that was paused before keeps its first name and reason.
-func (k *Shard) PauseSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
-	return k.pauseSink(ctx, "pause", sink, "", by, why)
+func (k *Shard) PauseSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
+	return k.pauseSink(ctx, "pause", sink, "", by)
 }
 
 // ResumeSink lets a paused sink go on. It answers as PauseSink does.
-func (k *Shard) ResumeSink(ctx context.Context, sink, by, why string) (changed bool, now SinkControl, err error) {
-	return k.pauseSink(ctx, "resume", sink, "", by, why)
+func (k *Shard) ResumeSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
+	return k.pauseSink(ctx, "resume", sink, "", by)
 }
 
 // PauseSinkCampaign pauses one campaign for a sink on the shard: workers hold its grants, and take those of others.
-func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool,
-	now SinkControl, err error) {
-	return k.pauseSink(ctx, "pause", sink, campaign, by, why)
+func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
+	error) {
+	return k.pauseSink(ctx, "pause", sink, campaign, by)
 }
 
 // ResumeSinkCampaign lets a campaign that was paused for a sink go on.
-func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign, by, why string) (changed bool,
-	now SinkControl, err error) {
-	return k.pauseSink(ctx, "resume", sink, campaign, by, why)
+func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
+	error) {
+	return k.pauseSink(ctx, "resume", sink, campaign, by)
 }
 
-func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign, by, why string) (bool, SinkControl, error) {
+func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign string, by stream.Decision) (bool, SinkControl,
+	error) {
 	about := stream.Control{Kind: stream.ControlSink, Sink: sink, Campaign: campaign}
 	if campaign != "" {
 		about.Kind = stream.ControlSinkCampaign
 	}
-	return k.controlSink(ctx, sink, what, by, why, "", campaign, about.Name())
+	return k.controlSink(ctx, sink, what, by.By, by.Why, "", campaign, about.Name())
 }
 
 // LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of each
 // worker. It answers as PauseSink does.
-func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by, why string) (changed bool, now SinkControl,
-	err error) {
+func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (bool, SinkControl, error) {
 	text := ""
 	if rate != nil {
 		text = strconv.Itoa(*rate)
 	}
 	about := stream.Control{Kind: stream.ControlRate, Sink: sink}
-	return k.controlSink(ctx, sink, "limit", by, why, text, "", about.Name())
+	return k.controlSink(ctx, sink, "limit", by.By, by.Why, text, "", about.Name())
 }
 
 func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (changed bool, now SinkControl, err error) {
@@ -143,8 +143,8 @@ func (k *Shard) readControl(sink string, answer *redis.MapStringStringCmd) (Sink
 }
 
 func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkControl, err error) {
-	c = SinkControl{Paused: fields["paused"] == "1", By: fields["by"], Why: fields["why"], LimitBy: fields["limit_by"],
-		LimitWhy: fields["limit_why"]}
+	c = SinkControl{Paused: fields["paused"] == "1", Decision: stream.Decision{By: fields["by"], Why: fields["why"]},
+		Limited: stream.Decision{By: fields["limit_by"], Why: fields["limit_why"]}}
 	number := func(field string) (n int64) {
 		if fields[field] == "" || err != nil {
 			return 0

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // Unrecorded is an opening of a shard that a person ordered while the ledger was down. It waits in the shard's meta until
@@ -17,10 +18,9 @@ import (
 type Unrecorded struct {
 	Epoch int64 `json:"epoch"`
 	// Seq is the shard's last event before the opening. The ledger was not asked whether it knows a later one.
-	Seq  int64     `json:"seq"`
-	Last int64     `json:"last"` // the last seq that the opening skipped
-	By   string    `json:"by"`
-	Why  string    `json:"why"`
+	Seq  int64 `json:"seq"`
+	Last int64 `json:"last"` // the last seq that the opening skipped
+	stream.Decision
 	Lost string    `json:"lost"` // what was known then
 	At   time.Time `json:"at"`
 }

@@ -29,8 +29,8 @@ type Control struct {
 	Kind           ControlKind
 	Sink, Campaign string // "" where the kind has none
 	Value          string
-	By, Why        string
-	At             time.Time // zero if nothing has ever changed
+	Decision
+	At time.Time // zero if nothing has ever changed
 	// Rev orders the decisions about one thing: the higher one counts. It is ms since 1970, by the clock of Redis.
 	Rev int64
 }
@@ -55,8 +55,8 @@ func ParseControl(name, text string) (c Control, err error) {
 	if numbers[2] > int64(len(words)) {
 		return c, hongbao.Errorf(hongbao.ClassBroken, "decision %.80q in Redis is cut off: %.80q", name, text)
 	}
-	c = Control{Kind: ControlKind(about[0]), Sink: about[1], Campaign: about[2], Value: fields[3], By: words[:numbers[2]],
-		Why: words[numbers[2]:], Rev: numbers[0]}
+	c = Control{Kind: ControlKind(about[0]), Sink: about[1], Campaign: about[2], Value: fields[3],
+		Decision: Decision{By: words[:numbers[2]], Why: words[numbers[2]:]}, Rev: numbers[0]}
 	if numbers[1] > 0 {
 		c.At = time.UnixMilli(numbers[1])
 	}

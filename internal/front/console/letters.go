@@ -203,7 +203,8 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.failed(w, r, err)
 		return
 	}
-	d := ledger.Decision{ID: q.ID, By: who.Name(), Why: strings.TrimSpace(r.PostFormValue("why"))}
+	d := ledger.Resolution{ID: q.ID}
+	d.By, d.Why = who.Name(), strings.TrimSpace(r.PostFormValue("why"))
 	switch r.PostFormValue("decision") {
 	case "pay":
 		d.Pay = true

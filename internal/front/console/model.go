@@ -57,7 +57,7 @@ type Actions interface {
 	Requeue(ctx context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error)
 	Drop(ctx context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error)
 	// Decide pays or voids a grant in quarantine.
-	Decide(ctx context.Context, who *access.Caller, d ledger.Decision) error
+	Decide(ctx context.Context, who *access.Caller, d ledger.Resolution) error
 	// TopUp adds packets to a campaign.
 	TopUp(ctx context.Context, who *access.Caller, o app.TopUpForm) (text string, err error)
 	// Replay delivers grants again. Source.Replays tells how far it is.

@@ -162,7 +162,7 @@ func (b *books) Drop(_ context.Context, who *access.Caller, o app.LetterForm) (*
 		b.do(who, "drop %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
 }
 
-func (b *books) Decide(_ context.Context, who *access.Caller, d ledger.Decision) error {
+func (b *books) Decide(_ context.Context, who *access.Caller, d ledger.Resolution) error {
 	return b.do(who, "decide %d %v %s %s", d.ID, d.Pay, d.By, d.Why)
 }
 

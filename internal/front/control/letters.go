@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
@@ -72,13 +73,13 @@ func letterOperations() []operation {
 		letterChange("requeue", "Deliver dead letters after all",
 			"Delivers the letters to their sinks. A letter that its sink refuses again stays, and failures names it.",
 			access.RequeueLetters,
-			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+			func(ctx context.Context, c *call, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
 				error) {
-				return c.app.Requeue(ctx, app.Requeue{Pick: pick, By: who, DryRun: dryRun})
+				return c.app.Requeue(ctx, app.Requeue{Pick: pick, Decision: who, DryRun: dryRun})
 			}),
 		letterChange("drop", "Decide that nobody is to deliver dead letters",
 			"They leave the list permanently: the decided letters have them.", access.DropLetters,
-			func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+			func(ctx context.Context, c *call, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
 				error) {
 				return c.app.DropLetters(ctx, pick, who, dryRun)
 			}),
@@ -146,7 +147,7 @@ func (c *call) letter(ctx context.Context, id string) (deadletter.Letter, error)
 
 // letterChange is requeue or drop.
 func letterChange(name, summary, description string, action access.Action,
-	do func(ctx context.Context, c *call, pick deadletter.Pick, who deadletter.Decider, dryRun bool) (*deadletter.Report,
+	do func(ctx context.Context, c *call, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
 		error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
@@ -158,7 +159,7 @@ func letterChange(name, summary, description string, action access.Action,
 			if err != nil {
 				return nil, err
 			}
-			who := deadletter.Decider{By: c.actor.Who, Why: c.fields.why()}
+			who := stream.Decision{By: c.actor.Who, Why: c.fields.why()}
 			dryRun := c.fields.flag("dry_run")
 			if err := c.fields.done(); err != nil {
 				return nil, err

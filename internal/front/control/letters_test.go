@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -115,7 +116,7 @@ func TestDeadLettersGoOn(t *testing.T) {
 	t.Parallel()
 	var got deadletter.Pick
 	o := letterChange("requeue", "", "", access.RequeueLetters, func(ctx context.Context, _ *call, pick deadletter.Pick,
-		_ deadletter.Decider, _ bool) (*deadletter.Report, error) {
+		_ stream.Decision, _ bool) (*deadletter.Report, error) {
 		got = pick
 		<-ctx.Done()
 		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()

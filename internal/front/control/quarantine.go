@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
@@ -88,5 +89,6 @@ func decide(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.app.Decide(ctx, ledger.Decision{ID: q.ID, Pay: what == "pay", By: c.actor.Who, Why: why})
+	return c.app.Decide(ctx, ledger.Resolution{ID: q.ID, Pay: what == "pay",
+		Decision: stream.Decision{By: c.actor.Who, Why: why}})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -49,7 +50,7 @@ func acknowledge(ctx context.Context, c *call) (any, error) {
 	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
-	return c.app.Acknowledge(ctx, &d, until, c.actor.Who, why)
+	return c.app.Acknowledge(ctx, &d, until, stream.Decision{By: c.actor.Who, Why: why})
 }
 
 func sinkOperations() []operation {
@@ -121,19 +122,20 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 	if byKnob {
 		to = nil
 	}
-	return c.app.LimitSink(ctx, sink, to, c.actor.Who, why)
+	return c.app.LimitSink(ctx, sink, to, stream.Decision{By: c.actor.Who, Why: why})
 }
 
 // sinkChange is pause or resume. As of campaigns, it needs no ledger.
 func sinkChange(name, summary, description string, action access.Action,
-	do func(a *app.App, ctx context.Context, sink, who, why string) (app.SinkChange, error),
-	doCampaign func(a *app.App, ctx context.Context, sink, campaign, who, why string) (app.SinkChange, error)) operation {
+	do func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
+	doCampaign func(a *app.App, ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange,
+		error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " It works while the ledger is away.", action: action, body: sinkBody{},
 		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
-			why, campaign := c.fields.why(), c.fields.text("campaign")
+			by, campaign := stream.Decision{By: c.actor.Who, Why: c.fields.why()}, c.fields.text("campaign")
 			if err := c.fields.done(); err != nil {
 				return nil, err
 			}
@@ -142,9 +144,9 @@ func sinkChange(name, summary, description string, action access.Action,
 				return nil, err
 			}
 			if campaign != "" {
-				return doCampaign(c.app, ctx, sink, campaign, c.actor.Who, why)
+				return doCampaign(c.app, ctx, sink, campaign, by)
 			}
-			return do(c.app, ctx, sink, c.actor.Who, why)
+			return do(c.app, ctx, sink, by)
 		},
 	}
 }

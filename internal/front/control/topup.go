@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // topUpBody is the body of a top-up.
@@ -40,7 +41,8 @@ func topUpOperation() operation {
 func topUp(ctx context.Context, c *call) (any, error) {
 	o := app.TopUpOrder{Campaign: c.campaign, ID: c.fields.text("id"),
 		Packets: c.fields.number("packets", 1, hongbao.MaxPackets),
-		Total:   c.fields.amount("total"), Expect: c.fields.amount("expect"), Why: c.fields.why(), By: c.actor.Who}
+		Total:   c.fields.amount("total"), Expect: c.fields.amount("expect"),
+		Decision: stream.Decision{By: c.actor.Who, Why: c.fields.why()}}
 	var err error
 	if o.Tiers, err = app.ParseTiers(strings.Fields(c.fields.text("tiers"))); err != nil {
 		c.fields.fail("tiers: %v", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -24,8 +25,9 @@ func TestResolvedLetters(t *testing.T) {
 			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			decided, err := k.ResolveLetter(t.Context(), &store.Decision{
-				Sink: ledgerGroup, Letter: letters[0].ID, What: what, By: "ann", Why: "paid\nby hand",
+			decided, err := k.ResolveLetter(t.Context(), &store.Resolution{
+				Sink: ledgerGroup, Letter: letters[0].ID, What: what,
+				Decision: stream.Decision{By: "ann", Why: "paid\nby hand"},
 			})
 			require.NoError(t, err)
 			require.True(t, decided)
@@ -65,7 +67,8 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
 			_, err = k.ResolveLetter(t.Context(),
-				&store.Decision{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped, By: "ann", Why: "closed"})
+				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,
+					Decision: stream.Decision{By: "ann", Why: "closed"}})
 			require.NoError(t, err)
 		},
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -148,8 +149,8 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	_, err = k.ResolveLetter(t.Context(), &store.Decision{Sink: ledgerGroup, Letter: letters[0].ID,
-		What: store.Dropped, By: "ann", Why: "not booked"})
+	_, err = k.ResolveLetter(t.Context(), &store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID,
+		What: store.Dropped, Decision: stream.Decision{By: "ann", Why: "not booked"}})
 	require.NoError(t, err)
 	return *w.published("a", user(500))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -139,8 +140,8 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	letters, err := b.k.Letters(t.Context(), "balance", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	_, err = b.k.ResolveLetter(t.Context(), &store.Decision{Sink: "balance", Letter: letters[0].ID,
-		What: store.Dropped, By: "ann", Why: "closed account"})
+	_, err = b.k.ResolveLetter(t.Context(), &store.Resolution{Sink: "balance", Letter: letters[0].ID,
+		What: store.Dropped, Decision: stream.Decision{By: "ann", Why: "closed account"}})
 	require.NoError(t, err)
 	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
 	refused("1 wait in quarantine")

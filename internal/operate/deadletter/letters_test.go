@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
+var ann = stream.Decision{By: "ann", Why: "mended,\nby hand"}
 
 // buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
 // and an entry that can't be read .
@@ -165,7 +166,7 @@ func TestRequeue(t *testing.T) {
 	require.Equal(t, int64(1), report.Failed)
 	require.Contains(t, report.Failures[0].Letter, "kafka/0/")
 	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})), "what is refused again stays as it was")
-	for _, who := range []deadletter.Decider{{}, {By: "ann"}, {Why: "x"}, {By: "a b", Why: "x"},
+	for _, who := range []stream.Decision{{}, {By: "ann"}, {By: "ann", Why: " "}, {Why: "x"}, {By: "a b", Why: "x"},
 		{By: "ann", Why: strings.Repeat("x", 1001)}} {
 		_, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, who, false)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
@@ -182,7 +183,8 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 	l := w.Letters()
 	for shard := range deadlettertest.Shards {
 		k := w.Store.Shard(shard)
-		_, _, err := k.PauseSinkCampaign(t.Context(), "kafka", "snow", "hongbao", "1000 dead letters within a minute")
+		_, _, err := k.PauseSinkCampaign(t.Context(), "kafka", "snow",
+			stream.Decision{By: "hongbao", Why: "1000 dead letters within a minute"})
 		require.NoError(t, err)
 	}
 	refuse := true

@@ -10,27 +10,10 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
-
-// Decider is who decides about dead letters, and why. Both are kept with the letter.
-type Decider struct{ By, Why string }
-
-// MaxWhy bounds Decider.Why, in bytes.
-const MaxWhy = 1_000
-
-// Check says what is wrong with a decider.
-func (d *Decider) Check() error {
-	var errs []error
-	if err := hongbao.CheckID(d.By); err != nil {
-		errs = append(errs, fmt.Errorf("who decides, %.140q: %w", d.By, err))
-	}
-	if strings.TrimSpace(d.Why) == "" || len(d.Why) > MaxWhy {
-		errs = append(errs, fmt.Errorf("why has %d bytes: want a reason of 1 to %d", len(d.Why), MaxWhy))
-	}
-	return errors.Join(errs...)
-}
 
 // Pick is which letters to decide: those of IDs, or if there are none those that the filter picks.
 type Pick struct {
@@ -121,7 +104,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 
 // Drop decides that nobody is to deliver the picked letters. They leave the dead letters and stand among the decided
 // ones. A dry run only counts.
-func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool) (*Report, error) {
+func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryRun bool) (*Report, error) {
 	r := newReport(store.Dropped, dryRun)
 	if err := who.Check(); err != nil {
 		return r, hongbao.Errorf(hongbao.ClassPermanent, "drop dead letters: %w", err)
@@ -145,9 +128,9 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who Decider, dryRun bool)
 }
 
 // resolve ends a letter as the report says.
-func (l *Letters) resolve(ctx context.Context, x *Letter, who Decider, r *Report) error {
-	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &store.Decision{
-		Sink: x.Sink, Letter: x.stream, What: r.Decision, By: who.By, Why: who.Why,
+func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r *Report) error {
+	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &store.Resolution{
+		Sink: x.Sink, Letter: x.stream, What: r.Decision, Decision: who,
 	})
 	switch {
 	case err != nil:
@@ -166,7 +149,7 @@ func RequeueSink(sink string) string { return "requeue-" + sink }
 // Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with who and why. All letters
 // must be of the sink that o.Handler is; the publisher needs claims with that sink's name and the done bits of
 // RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
-func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who Decider,
+func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who stream.Decision,
 	dryRun bool) (*Report, error) {
 	r := newReport(store.Requeued, dryRun)
 	err := who.Check()
@@ -200,7 +183,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 }
 
 // requeue delivers letters of one sink and shard.
-func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []Letter, who Decider,
+func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []Letter, who stream.Decision,
 	r *Report) error {
 	grants := make([]hongbao.Grant, len(letters))
 	for i := range letters {

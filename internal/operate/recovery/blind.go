@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -39,17 +40,17 @@ func (v *Verdict) Blind() error {
 
 // openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take nothing of the
 // shard until the ledger has it.
-func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by, why string) error {
+func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decision) error {
 	if err := v.Blind(); err != nil {
 		return err
 	}
-	if err := ledger.CheckWord(by, why); err != nil {
+	if err := by.Check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "open shard %d without the ledger: %w", v.Shard, err)
 	}
 	now := time.Now()
 	epoch := blindEpoch(v.Epoch, now)
-	list := append(slices.Clone(v.Unrecorded), store.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(), By: by, Why: why,
-		Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
+	list := append(slices.Clone(v.Unrecorded), store.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(),
+		Decision: by, Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
 	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, &store.Reopening{
 		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks})
 	if err == nil && !opened {
@@ -153,7 +154,7 @@ func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, 
 			continue
 		}
 		epoch := max(u.Epoch, from+1)
-		word := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, By: u.By, Why: u.Why, Lost: u.Lost}
+		word := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
 		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, word); err != nil {
 			return from, err
 		}

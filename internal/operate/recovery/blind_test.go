@@ -23,7 +23,7 @@ func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	verdicts, err := rec.Verdicts(t.Context())
 	require.NoError(t, err)
 	require.True(t, verdicts[shard].Frozen)
-	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], "ann", why))
+	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], by("ann", why)))
 }
 
 // newProcess goes on as a process that has seen nothing.
@@ -52,7 +52,7 @@ func TestOpeningWithoutTheLedger(t *testing.T) {
 	w.grab(t, w.rdb, 3)
 	w.settle(t)
 	old := w.older(t)
-	_, _, err := w.shard().PauseSink(ctx, "kafka", "bob", "the broker is full")
+	_, _, err := w.shard().PauseSink(ctx, "kafka", by("bob", "the broker is full"))
 	require.NoError(t, err)
 	require.NoError(t, w.rec.KeepControls(ctx))
 	w.restart(t, old)
@@ -160,7 +160,7 @@ func TestTheLedgerKnewMore(t *testing.T) {
 			verdicts, err := w.rec.Verdicts(t.Context())
 			require.NoError(t, err)
 			require.True(t, verdicts[0].Lost())
-			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "bob", "the file is gone"))
+			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("bob", "the file is gone")))
 			require.NoError(t, w.shard().CheckRecorded(t.Context()))
 			redis, inLedger := w.epochs(t)
 			require.Equal(t, redis, inLedger)
@@ -192,7 +192,7 @@ func TestALossNeedsTheLedger(t *testing.T) {
 			rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
 			verdicts, err := rec.Verdicts(t.Context())
 			require.NoError(t, err)
-			require.ErrorContains(t, rec.Accept(t.Context(), verdicts[0], "ann", "no time"), "can't be opened without the ledger")
+			require.ErrorContains(t, rec.Accept(t.Context(), verdicts[0], by("ann", "no time")), "can't be opened without the ledger")
 			_, err = w.shard().OpenHead(t.Context())
 			require.ErrorIs(t, err, store.ErrFrozen)
 		})
@@ -287,7 +287,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		accepted <- person.Accept(ctx, verdicts[0], "ann", "the database hangs")
+		accepted <- person.Accept(ctx, verdicts[0], by("ann", "the database hangs"))
 	}()
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		return w.rdb.Exists(t.Context(), w.store.Shard(0).Keys.Lock("accept")).Val() == 1

@@ -89,7 +89,7 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 				doubt = append(doubt, d.Campaign)
 			}
 			require.Equal(t, c.doubt, doubt, "%+v", verdicts[0].Campaigns)
-			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+			require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 			for _, id := range []string{"hail", id, "snow"} {
 				state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
 				require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestFullRedisOpensAfterALoss(t *testing.T) {
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 	state, err := w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "state").Result()
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func (w *world) ender() *recovery.Ender {
 
 // lost is a person's word; each packet of the campaign is worth 10.
 func lost(amount hongbao.Amount) ledger.LostRefund {
-	return ledger.LostRefund{Campaign: id, Amount: amount, By: "ann", Why: "no file is left"}
+	return ledger.LostRefund{Campaign: id, Amount: amount, Decision: by("ann", "no file is left")}
 }
 
 // accepts waits for the alarm, and accepts what was lost.
@@ -36,7 +36,7 @@ func (w *world) accepts(t *testing.T) {
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "no file is left"))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no file is left")))
 }
 
 // finish has the ledger's group finish everything, as a worker does that has settled it.
@@ -213,7 +213,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	require.NoError(t, w.rdb.Del(t.Context(), letter).Err())
 	list, err := w.ledger.Quarantine(t.Context(), 0, 10)
 	require.NoError(t, err)
-	_, err = w.ledger.Decide(t.Context(), ledger.Decision{ID: list[0].ID, By: "ann", Why: "forged"}, nil)
+	_, err = w.ledger.Decide(t.Context(), ledger.Resolution{ID: list[0].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
 	_, err = w.ender().Refund(t.Context(), lost(9_970))
 	require.NoError(t, err)
@@ -297,8 +297,8 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
 	for name, act := range map[string]func() error{
-		"resume": func() error { return w.store.Campaign(id).Resume(t.Context(), "ann", "test") },
-		"pause":  func() error { return w.store.Campaign(id).Pause(t.Context(), "ann", "test") },
+		"resume": func() error { return w.store.Campaign(id).Resume(t.Context(), by("ann", "test")) },
+		"pause":  func() error { return w.store.Campaign(id).Pause(t.Context(), by("ann", "test")) },
 		"load":   func() error { return loader.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
 		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },

@@ -240,7 +240,7 @@ const acceptMargin = 10 * time.Second
 // Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
 // lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
 // worker that looks at the shard, and no other worker begins to look meanwhile.
-func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) error {
+func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
 		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
 	defer cancel()
@@ -248,14 +248,14 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by, why string) erro
 	return poll(func() (bool, error) {
 		return r.under(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
 			return poll(func() (bool, error) {
-				return r.alone(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by, why) })
+				return r.alone(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by) })
 			})
 		})
 	})
 }
 
 // accept is Accept for the one who is alone at the shard.
-func (r *Recoverer) accept(ctx context.Context, v *Verdict, by, why string) error {
+func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	now, err := r.verdict(ctx, v.Shard)
 	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
 		retry.Pause(ctx, r.cfg.Gather-now.For)
@@ -271,9 +271,9 @@ func (r *Recoverer) accept(ctx context.Context, v *Verdict, by, why string) erro
 		return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
 	}
 	if r.cfg.Ledger == nil {
-		return r.openBlind(ctx, now, by, why)
+		return r.openBlind(ctx, now, by)
 	}
-	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, By: by, Why: why, Lost: now.String()})
+	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
 }
 
 // maxAccepted is how many losses Accepted lists.

@@ -82,14 +82,14 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.Len(t, v.Campaigns, 1)
 			require.False(t, v.Campaigns[0].Missing)
 
-			require.NoError(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"))
+			require.NoError(t, w.rec.Accept(t.Context(), v, by("ann", "the disk is gone")))
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
 			require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 				"the campaign stays frozen")
-			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), "ann", "test"), store.ErrLost)
-			require.Error(t, w.rec.Accept(t.Context(), v, "ann", "the disk is gone"), "it is open")
+			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), by("ann", "test")), store.ErrLost)
+			require.Error(t, w.rec.Accept(t.Context(), v, by("ann", "the disk is gone")), "it is open")
 		})
 	}
 }
@@ -115,13 +115,13 @@ func TestFlushAll(t *testing.T) {
 	require.EqualValues(t, 100, verdicts[0].Known())
 	require.Len(t, verdicts[0].Campaigns, 1)
 	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "nobody was granted anything there: it can be loaded again")
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	_, _, err = w.store.Open(t.Context(), "test")
 	require.NoError(t, err)
 	words, err := w.rec.Accepted(t.Context())
 	require.NoError(t, err)
 	require.Len(t, words, 1)
-	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, By: "ann", Why: "the disk is gone", Lost: verdicts[0].String(),
+	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: verdicts[0].String(),
 		At: words[0].At}, words[0])
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 		"never unknown_campaign")
@@ -144,7 +144,7 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
@@ -164,9 +164,9 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	require.True(t, taken)
 	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.Error(t, w.rec.Accept(impatient, verdicts[0], "ann", "the disk is gone"))
+	require.Error(t, w.rec.Accept(impatient, verdicts[0], by("ann", "the disk is gone")))
 	accepted := make(chan error, 1)
-	go func() { accepted <- w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone") }()
+	go func() { accepted <- w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")) }()
 	_, err = w.shard().ReleaseLock(t.Context(), worker)
 	require.NoError(t, err)
 	require.NoError(t, <-accepted)
@@ -278,15 +278,15 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	w := setupOf(t, 3)
 	ctx, seven, eight := t.Context(), 7, 8
 	other := w.store.Shard(1)
-	_, _, err := other.PauseSink(ctx, "balance", "ann", "the bank is closed")
+	_, _, err := other.PauseSink(ctx, "balance", by("ann", "the bank is closed"))
 	require.NoError(t, err)
-	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, "bob", "before")
+	_, _, err = w.shard().LimitSink(ctx, "kafka", &seven, by("bob", "before"))
 	require.NoError(t, err)
 	first, err := w.shard().SinkControl(ctx, "kafka")
 	require.NoError(t, err)
 	testkit.Eventually(t, time.Second, func() bool { return w.rdb.Time(ctx).Val().After(first.LimitAt.Add(time.Millisecond)) },
 		"the clock has milliseconds")
-	_, _, err = w.store.Shard(2).LimitSink(ctx, "kafka", &eight, "ann", "slowly")
+	_, _, err = w.store.Shard(2).LimitSink(ctx, "kafka", &eight, by("ann", "slowly"))
 	require.NoError(t, err)
 	w.restart(t, "")
 	w.opens(t)
@@ -300,7 +300,7 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, c.Paused)
 	require.Equal(t, 8, *c.Rate)
-	require.Equal(t, "ann", c.LimitBy)
+	require.Equal(t, "ann", c.Limited.By)
 }
 
 // What was dealt of a top-up is lost with Redis' last second. No event is, so the shard opens by itself, and the ledger
@@ -312,7 +312,7 @@ func TestDealtTopUpIsLost(t *testing.T) {
 		files := w.older(t)
 		_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
 			Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5, Total: 50,
-			Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", By: "ann", Why: "w",
+			Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", Decision: by("ann", "w"),
 		})
 		require.NoError(t, err)
 		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))

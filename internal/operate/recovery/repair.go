@@ -86,8 +86,9 @@ func (r *Recoverer) resolveEmpty(ctx context.Context, k *store.Shard, sink strin
 			if err != nil {
 				return err
 			}
-			_, err = k.ResolveLetter(ctx, &store.Decision{Sink: sink, Letter: id, What: store.Dropped, By: "hongbao",
-				Why: "the entry opened an epoch and skipped nothing: it has no event"})
+			_, err = k.ResolveLetter(ctx, &store.Resolution{
+				Sink: sink, Letter: id, What: store.Dropped, Decision: stream.Decision{By: "hongbao",
+					Why: "the entry opened an epoch and skipped nothing: it has no event"}})
 			if err != nil {
 				return err
 			}

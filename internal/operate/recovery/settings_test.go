@@ -48,7 +48,7 @@ func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	verdicts, err = w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
-	err = w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone")
+	err = w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone"))
 	require.ErrorContains(t, err, "allkeys-lru")
 	require.NotContains(t, err.Error(), "has changed meanwhile")
 	head, err := w.shard().Head(t.Context())

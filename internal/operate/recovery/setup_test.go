@@ -28,6 +28,9 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+// by makes a decision.
+func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
+
 // world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has
 // funded.
 type world struct {

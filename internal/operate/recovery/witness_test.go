@@ -115,7 +115,7 @@ func TestLateWitness(t *testing.T) {
 	require.True(t, verdicts[0].Lost())
 	require.EqualValues(t, 150, verdicts[0].Late)
 	require.Len(t, verdicts[0].Campaigns, 1, "it may have dealt the same packets twice")
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "nobody was paid twice"))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "nobody was paid twice")))
 	w.looks(t, late)
 	_, err = w.shard().OpenHead(t.Context())
 	require.NoError(t, err, "the loss is accepted")
@@ -175,7 +175,7 @@ func TestNoLateWitness(t *testing.T) {
 	w.staysFrozen(t)
 	verdicts, err := w.rec.Verdicts(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], "ann", "the disk is gone"))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	p.watch(t)
 	w.looks(t, p)
 	for range 2 { // the head that the process reads in between is the last seq of a range

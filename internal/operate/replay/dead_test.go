@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-var ann = deadletter.Decider{By: "ann", Why: "mended,\nby hand"}
+var ann = stream.Decision{By: "ann", Why: "mended,\nby hand"}
 
 // buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
 // and an entry that can't be read .

@@ -67,7 +67,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	w.Bury(t, 0, 15, hongbao.ClassPermanent)
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[1]
 	dropped, err := w.Letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
-		deadletter.Decider{By: "ann", Why: "no"}, false)
+		stream.Decision{By: "ann", Why: "no"}, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, dropped.Resolved)
 	k := w.Store.Shard(0)

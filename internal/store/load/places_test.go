@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -69,6 +70,8 @@ func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool)
 	}
 }
 
+var ann = stream.Decision{By: "ann", Why: "test"}
+
 // A pause and a resume that die between two places are repeated.
 func TestPauseDiesBetweenPlaces(t *testing.T) {
 	t.Parallel()
@@ -80,7 +83,7 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 	for lives := range 4 {
 		for _, ran := range []bool{false, true} {
 			b.mortal.lives, b.mortal.ran = lives, ran
-			require.ErrorIs(t, dying.Pause(t.Context(), "ann", "test"), errKilled)
+			require.ErrorIs(t, dying.Pause(t.Context(), ann), errKilled)
 			moved := lives
 			if ran {
 				moved++
@@ -95,13 +98,13 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 			} else {
 				require.Equal(t, store.StatePaused, st.State)
 			}
-			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test"))
-			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test"))
+			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), ann))
+			require.NoError(t, b.store.Campaign(c.ID).Pause(t.Context(), ann))
 			require.Equal(t, slices.Repeat([]string{store.StatePaused}, 4), b.states(t, &c))
 
 			b.mortal.lives = lives
-			require.ErrorIs(t, dying.Resume(t.Context(), "ann", "test"), errKilled)
-			require.NoError(t, b.store.Campaign(c.ID).Resume(t.Context(), "ann", "test"))
+			require.ErrorIs(t, dying.Resume(t.Context(), ann), errKilled)
+			require.NoError(t, b.store.Campaign(c.ID).Resume(t.Context(), ann))
 			b.loadedWhole(t, &c, plan)
 		}
 	}
@@ -118,14 +121,14 @@ func TestPauseOfPlacesThatDiffer(t *testing.T) {
 		require.NoError(t, b.rdb.HSet(t.Context(), places[j].Keys.Campaign(c.ID), "state", state).Err())
 	}
 	set(2, store.StateLoading)
-	err := b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test")
+	err := b.store.Campaign(c.ID).Pause(t.Context(), ann)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
 	require.Equal(t, []string{store.StateOpen, store.StateOpen, store.StateLoading}, b.states(t, &c))
 
 	set(1, store.StateFrozen)
 	set(2, store.StateOpen)
-	require.ErrorIs(t, b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test"), store.ErrLost)
+	require.ErrorIs(t, b.store.Campaign(c.ID).Pause(t.Context(), ann), store.ErrLost)
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StatePaused}, b.states(t, &c))
 	st, _, err := b.store.Campaign(c.ID).Status(t.Context())
 	require.NoError(t, err)
@@ -172,11 +175,11 @@ func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), places[1].Keys.Campaign(c.ID), "state", store.StateFrozen).Err())
 	client := testkit.Redis(t).Client(t)
 	client.AddHook(away{strings.TrimSuffix(places[2].Keys.Meta(), "meta")})
-	err := b.store.Over(client).Campaign(c.ID).Pause(t.Context(), "ann", "test")
+	err := b.store.Over(client).Campaign(c.ID).Pause(t.Context(), ann)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StateOpen}, b.states(t, &c))
-	err = b.store.Campaign(c.ID).Pause(t.Context(), "ann", "test")
+	err = b.store.Campaign(c.ID).Pause(t.Context(), ann)
 	require.ErrorIs(t, err, store.ErrLost)
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StatePaused}, b.states(t, &c))
 }
