@@ -62,7 +62,7 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, r, n)
-	storetest.KeepOpen(t, b.rdb, b.store)
+	storetest.KeepOpen(t, b.store)
 	return b, r
 }
 

@@ -116,7 +116,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	storetest.KeepOpen(t, client, st)
+	storetest.KeepOpen(t, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -322,7 +322,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	}, "the new primary has a replica")
 
 	hook.armed.Store(true)
-	storetest.KeepOpen(t, promoted, b.store)
+	storetest.KeepOpen(t, b.store.Over(promoted))
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		if err == nil && a.Outcome != hongbao.OutcomeFrozen {
@@ -331,7 +331,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
 	}, "it is granted")
 	require.False(t, hook.armed.Load(), "the fault fired")
-	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the user was told that he has won")
+	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the user was told of a grant")
 }
 
 // A user who may not WAIT gets no "nothing happened": the grant was made before.

@@ -41,7 +41,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 
-	storetest.KeepOpen(t, client, st)
+	storetest.KeepOpen(t, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: "rain"}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

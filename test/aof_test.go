@@ -118,7 +118,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 		wholes[whole]++
 		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
 		c.whole(t, whole, packets)
-		require.NoError(t, storetest.Open(t.Context(), c.rdb, c.store))
+		require.NoError(t, storetest.Open(t.Context(), c.store))
 		c.grabOne(t, 100) // and it goes on
 		c.whole(t, whole+1, packets)
 		require.NoError(t, again.Close())
@@ -169,7 +169,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
-		require.NoError(t, storetest.Open(t.Context(), b.rdb, b.store))
+		require.NoError(t, storetest.Open(t.Context(), b.store))
 		b.whole(t, int64(n), packets)
 	}
 }

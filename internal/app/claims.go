@@ -113,7 +113,8 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 	if err != nil {
 		return nil, err
 	}
-	if c.SettleFrom != nil && time.Now().Before(*c.SettleFrom) { // without a fence record, which only workers write, a late copy would be appended
+	// Without a fence record, which only workers write, a late copy would be appended.
+	if c.SettleFrom != nil && time.Now().Before(*c.SettleFrom) {
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
 			"settle claim %s: it is younger than publisher.producer_expiration (%v), so workers still settle it by themselves "+
 				"and one that was suspended may still send it: let the workers run; if it is open then, run this again from %s on",

@@ -97,7 +97,7 @@ type standing struct {
 	away bool
 }
 
-// standings asks Redis how each sink stands on each shard: in the order of deployment.sinks, and
+// standings asks Redis for the status of each sink on each shard: in the order of deployment.sinks, and
 // of the shards. What one can't tell hides no other; of a frozen one, what it says may be the past.
 func (a *App) standings(ctx context.Context) [][]standing {
 	n := len(a.Config.Deployment.Sinks)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
@@ -15,7 +14,7 @@ const (
 	StateLoading = "loading"
 	StateOpen    = "open"
 	StatePaused  = "paused"
-	// StateFrozen: Redis has lost something of the campaign, so nobody can say what is left. It grants nothing.
+	// StateFrozen: Redis has lost something of the campaign, so no one can say what is left. It grants nothing.
 	StateFrozen = "frozen"
 	// StateClosed and StateRefunded grant nothing any more.
 	StateClosed   = "closed"
@@ -41,23 +40,23 @@ func (c Campaign) move(ctx context.Context, to StateChange) error {
 		return err
 	}
 	if len(places) > 1 {
-		states := make([]string, len(places))
-		for i, err := range Each(len(places), AllAtOnce, func(i int) (err error) {
-			states[i], _, err = places[i].CampaignState(ctx, c.id)
-			return err
-		}) {
+		states, errs := Ask(len(places), AllAtOnce, func(i int) (string, error) {
+			state, _, err := places[i].CampaignState(ctx, c.id)
+			return state, err
+		})
+		for i, err := range errs {
 			if err != nil || slices.Contains([]string{to.To, to.From, StateFrozen, ""}, states[i]) {
 				continue
 			}
 			if err := places[i].SetStateBy(ctx, c.id, to); err != nil { // says why not
-				return fmt.Errorf("on shard %d, one of %d: %w", places[i].Index(), len(places), err)
+				return onPlace(places[i], len(places), err)
 			}
 		}
 	}
 	errs := Each(len(places), AllAtOnce, func(i int) error { return places[i].SetStateBy(ctx, c.id, to) })
 	for i, err := range errs {
 		if hongbao.IsOutage(err) { // before a refusal: another call can move this place
-			return fmt.Errorf("on shard %d, one of %d: %w", places[i].Index(), len(places), err)
+			return onPlace(places[i], len(places), err)
 		}
 	}
 	return c.Joined(places, errs)

@@ -58,7 +58,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 	if err != nil || len(m) == 0 {
 		return st, false, err
 	}
-	places, err := c.PlacesIn(m)
+	places, err := c.placesIn(m)
 	if err != nil {
 		return st, false, err
 	}

@@ -29,9 +29,24 @@ func Each(n, atOnce int, fn func(i int) error) []error {
 	return errs
 }
 
-// Joined makes one error of those of the campaign's places: the common one if all are the same, else each with its shard.
-// A refusal comes before an outage, since another try would not help. A place that the campaign has left comes last: only
-// when all others answer does it say whether the campaign is lost there, or was refunded.
+// Ask is Each for calls that return something. It returns the answer and the error of each.
+func Ask[T any](n, atOnce int, fn func(i int) (T, error)) ([]T, []error) {
+	list := make([]T, n)
+	errs := Each(n, atOnce, func(i int) (err error) {
+		list[i], err = fn(i)
+		return err
+	})
+	return list, errs
+}
+
+// onPlace says on which of a campaign's n places something failed.
+func onPlace(k *Shard, n int, err error) error {
+	return fmt.Errorf("on shard %d, one of %d: %w", k.Index(), n, err)
+}
+
+// Joined makes one error of those of the campaign's places: the common one if all are the same, else each with its
+// shard. A refusal comes before an outage, since another try would not help. A place that the campaign has left comes
+// last: only when all others answer does it say whether the campaign is lost there, or was refunded.
 func (c Campaign) Joined(places []*Shard, errs []error) error {
 	var list, outages, gone []error
 	same := true

@@ -38,7 +38,7 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 }
 
 // Held reads what a user holds in the campaign, on each of its places in their order. If one of them fails there is an
-// error: a caller told of the others alone would miss receipts. list then has what was read.
+// error: the receipts of the others alone would not be all. list then has what was read.
 func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error) {
 	home, err := c.Home().UserHeld(ctx, c.id, user)
 	list = []Held{home}
@@ -53,7 +53,7 @@ func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error
 	others, errs := c.heldOver(ctx, places[1:], user)
 	for i := range errs {
 		if errs[i] != nil {
-			errs[i] = fmt.Errorf("on shard %d, one of %d: %w", others[i].Place.Index(), n, errs[i])
+			errs[i] = onPlace(others[i].Place, n, errs[i])
 		}
 	}
 	return append(list, others...), errors.Join(errs...)
@@ -64,12 +64,7 @@ func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([
 	if _, cluster := c.store.rdb.(*redis.ClusterClient); !cluster {
 		return heldOn(ctx, c.store.rdb, places, c.id, user)
 	}
-	list := make([]Held, len(places))
-	errs := Each(len(places), AllAtOnce, func(i int) (err error) {
-		list[i], err = places[i].UserHeld(ctx, c.id, user)
-		return err
-	})
-	return list, errs
+	return Ask(len(places), AllAtOnce, func(i int) (Held, error) { return places[i].UserHeld(ctx, c.id, user) })
 }
 
 // heldOn asks places that are on one server, at one instant: the campaign may leave Redis meanwhile. node is the client

@@ -30,8 +30,8 @@ func (c Campaign) Places(ctx context.Context) ([]*Shard, error) {
 	return c.placesOf(n)
 }
 
-// PlacesIn is Places for a reader who has the fields of the campaign's hash at its home already.
-func (c Campaign) PlacesIn(fields map[string]string) ([]*Shard, error) {
+// placesIn is Places for a reader who has the fields of the campaign's hash at its home already.
+func (c Campaign) placesIn(fields map[string]string) ([]*Shard, error) {
 	text, spread := fields[placesField]
 	if !spread {
 		return c.placesOf(1)

@@ -15,7 +15,8 @@ type ClaimsConfig struct {
 	// Sink names the sink and its consumer group.
 	Sink string
 	// Done is the sink whose done bits say what was pushed before; empty: Sink. A requeue of dead
-	// letters and a replay of lost events have one of their own, because by the sink's bits those events are done. Complete sets the bits of both.
+	// letters and a replay of lost events have one of their own, because by the sink's bits those events are done.
+	// Complete sets the bits of both.
 	Done string
 	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that
 	// counts as done. A replay into the group's own sink has such events, and so has a worker that slept while others

@@ -26,8 +26,8 @@ const (
 // sight is what one look at one server saw.
 type sight struct {
 	server Server
-	// known is how far this process knew each shard to be before the look. heads are how far the shards are that the server
-	// has. A shard without meta is not among the heads.
+	// known is how far this process knew each shard to be before the look. heads are how far the server's shards are. A
+	// shard without meta is not among the heads.
 	known, heads map[int]Head
 	// missing are the server's shards without meta, strange those that are not open for this server as it is.
 	missing, strange []int

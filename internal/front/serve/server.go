@@ -31,8 +31,8 @@ type Grabber interface {
 // ErrArchived says that a campaign's receipts are in a file, and nowhere that a server looks.
 var ErrArchived = errors.New("the campaign's receipts are archived")
 
-// Reader reads campaigns. Receipts says with ErrArchived that it can't tell any more. Both methods say with
-// store.ErrNotInRedis that nobody knows the campaign.
+// Reader reads campaigns. Receipts returns ErrArchived if it has them no longer. Both methods return
+// store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window reads what a campaign shows to everybody.
 	Window(ctx context.Context, campaign string) (store.Window, error)

@@ -85,8 +85,8 @@ type sink struct {
 
 // shard is what the audit knows of one shard.
 type shard struct {
-	store.Keys
-	on     *store.Shard
+	*store.Shard
+
 	seq    int64 // when the audit began
 	end    int64 // when it had read everything
 	seen   seqs
@@ -123,7 +123,7 @@ func newRun(cfg *Config, opts Options) *run {
 	n := cfg.Store.Len()
 	for i := range n {
 		r.shards = append(r.shards, &shard{
-			Keys: cfg.Store.Shard(i).Keys, on: cfg.Store.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
+			Shard: cfg.Store.Shard(i), closes: map[string]stream.Entry{}, decided: map[int64]decided{},
 			report: ShardReport{Shard: i, Finished: map[string]int64{}},
 		})
 	}

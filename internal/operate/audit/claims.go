@@ -26,7 +26,7 @@ func (r *run) readClaims(ctx context.Context) error {
 	}
 	for _, k := range r.sinks {
 		for _, s := range r.shards {
-			err := r.eachField(ctx, s.Claims(k.group), func(id, text string) error {
+			err := r.eachField(ctx, s.Keys.Claims(k.group), func(id, text string) error {
 				if id != "#fence" {
 					r.claim(k, s, id, text, now)
 				}
@@ -44,7 +44,7 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 	r.report.Total.OpenClaims++
 	m := claimFormat.FindStringSubmatch(text)
 	if m == nil {
-		r.found(Difference{Kind: OpenClaim, Where: s.Claims(k.group), Detail: fmt.Sprintf("claim %.80q can't be read", id)})
+		r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group), Detail: fmt.Sprintf("claim %.80q can't be read", id)})
 		return
 	}
 	if parseSeq(m[1]) > now.UnixMilli() {
@@ -56,7 +56,7 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 			return // its events are pending: whoever takes them over finishes the claim
 		}
 	}
-	r.found(Difference{Kind: OpenClaim, Where: s.Claims(k.group),
+	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group),
 		Detail: fmt.Sprintf("claim %.80q over events %.200q: its lease is over and its events are finished", id, m[2])})
 }
 

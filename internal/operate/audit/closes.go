@@ -18,7 +18,7 @@ func (r *run) judgeCloses(c *campaign) {
 		e, kept := s.closes[c.id]
 		switch {
 		case kept && !snap.over() && e.Seq <= snap.seq:
-			r.found(Difference{Kind: CampaignBroken, Where: s.Campaign(c.id), Campaign: c.id, Event: event(shard, e.Seq),
+			r.found(Difference{Kind: CampaignBroken, Where: s.Keys.Campaign(c.id), Campaign: c.id, Event: event(shard, e.Seq),
 				Detail: fmt.Sprintf("the stream has its close, but it is %.20q", snap.state)})
 		case kept && snap.over() && e.Seq != snap.closeSeq:
 			r.found(Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Event: event(shard, e.Seq),
@@ -96,7 +96,7 @@ func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 		if !l.Closed || snap.over() {
 			continue
 		}
-		state, err := r.Store.Redis().HGet(ctx, r.shards[shard].Campaign(c.id), "state").Result()
+		state, err := r.Store.Redis().HGet(ctx, r.shards[shard].Keys.Campaign(c.id), "state").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return store.Classify(err)
 		}

@@ -72,10 +72,10 @@ func (r *run) ledgerCodes(ctx context.Context, c *campaign) error {
 // redisCodes reads a campaign's codes from its shard. A campaign that leaves Redis meanwhile is not judged.
 func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snapshot) error {
 	found := table[uint64]{}
-	err := r.eachField(ctx, s.Codes(c.id), func(field, code string) error {
+	err := r.eachField(ctx, s.Keys.Codes(c.id), func(field, code string) error {
 		packet, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || packet < 1 || packet > snap.packets || snap.dealtTo(packet) != snap.place {
-			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet of it", s.Codes(c.id), field))
+			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet of it", s.Keys.Codes(c.id), field))
 			return nil //nolint:nilerr // it is a difference
 		}
 		*found.at(packet) = r.codeDigest(code)
@@ -84,7 +84,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	if err != nil {
 		return err
 	}
-	if n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result(); err != nil || n == 0 {
+	if n, err := r.Store.Redis().Exists(ctx, s.Keys.Campaign(c.id)).Result(); err != nil || n == 0 {
 		return store.Classify(err)
 	}
 	c.codes.inRedis = true

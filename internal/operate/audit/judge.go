@@ -89,7 +89,7 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	s := r.shards[f.shard]
 	if beyond {
 		c.strays++
-		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Meta(),
+		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Keys.Meta(),
 			Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
 	}
 	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
@@ -251,7 +251,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 		return r.judgeRefund(ctx, c)
 	case !l.Closed && l.Grants > 0 && r.report.Found[CampaignBroken] == 0:
 		for _, s := range r.shards {
-			n, err := r.Store.Redis().Exists(ctx, s.Campaign(c.id)).Result()
+			n, err := r.Store.Redis().Exists(ctx, s.Keys.Campaign(c.id)).Result()
 			if err != nil {
 				return store.Classify(err)
 			}
@@ -269,7 +269,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
-			r.found(Difference{Kind: StreamGap, Where: s.Events(), Event: event(s.Index(), gap.First),
+			r.found(Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: event(s.Index(), gap.First),
 				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last,
 					k.group)})
 		}
@@ -279,7 +279,7 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 	s.seen.addAll(s.skipped)
 	for _, h := range s.seen.holes(s.seq) {
-		r.found(Difference{Kind: SeqGap, Where: s.Events(), Event: event(s.Index(), h.First),
+		r.found(Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: event(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
 				s.seq)})
 	}

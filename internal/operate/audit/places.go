@@ -161,7 +161,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 		return nil
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
-		now, err := r.Store.Redis().HGet(ctx, r.shards[shard].Campaign(c.id), "total").Int64()
+		now, err := r.Store.Redis().HGet(ctx, r.shards[shard].Keys.Campaign(c.id), "total").Int64()
 		if errors.Is(err, redis.Nil) || err == nil && now == int64(l.Funded) {
 			return nil // it came, or the campaign left Redis, while the audit was reading
 		}

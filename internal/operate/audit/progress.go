@@ -61,11 +61,11 @@ func (r *run) readProgress(ctx context.Context) error {
 				return err
 			}
 			if !p.exists && seq > 0 {
-				r.found(Difference{Kind: GroupMissing, Where: s.Events(),
+				r.found(Difference{Kind: GroupMissing, Where: s.Keys.Events(),
 					Detail: fmt.Sprintf("shard %d has %d events, but no consumer group %s", i, seq, k.group)})
 			}
 			if p.upto = seq; p.finished < seq {
-				p.bits, err = s.on.Done(ctx, k.group, stream.SeqRange{First: p.finished + 1, Last: seq})
+				p.bits, err = s.Done(ctx, k.group, stream.SeqRange{First: p.finished + 1, Last: seq})
 				if err != nil {
 					return err
 				}
@@ -80,9 +80,9 @@ func (r *run) readProgress(ctx context.Context) error {
 // progressOf asks how far a group is. Whatever moves meanwhile, the answer is never too high. seq is the shard's, read
 // first.
 func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progress, seq int64, err error) {
-	if seq, err = s.on.LastSeq(ctx); err != nil {
+	if seq, err = s.LastSeq(ctx); err != nil {
 		return p, 0, err
 	}
-	p.finished, p.exists, err = s.on.GroupFinished(ctx, group, seq)
+	p.finished, p.exists, err = s.GroupFinished(ctx, group, seq)
 	return p, seq, err
 }

@@ -153,7 +153,7 @@ func (s *snapshot) parseWalk(m map[string]string) error {
 func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, s := range r.shards {
-			seq, err := s.on.LastSeq(ctx)
+			seq, err := s.LastSeq(ctx)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func (r *run) eachField(ctx context.Context, key string, fn func(field, value st
 func (r *run) readCampaigns(ctx context.Context) error {
 	on := make([]*store.Shard, len(r.shards))
 	for i, s := range r.shards {
-		on[i] = s.on
+		on[i] = s.Shard
 	}
 	places, err := r.Store.FindCampaigns(ctx, on...)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 		return err
 	}
 	if why != "" {
-		r.differs(c, CampaignBroken, s.Campaign(c.id), "%s", why)
+		r.differs(c, CampaignBroken, s.Keys.Campaign(c.id), "%s", why)
 	}
 	if snap != nil && snap.lost {
 		c.lostOn++
@@ -220,7 +220,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	}
 	c.on[s.Index()] = snap
 	if snap.state == store.StateFrozen {
-		r.differs(c, CampaignFrozen, s.Campaign(c.id), "`hongbao recover` left it frozen on shard %d", s.Index())
+		r.differs(c, CampaignFrozen, s.Keys.Campaign(c.id), "`hongbao recover` left it frozen on shard %d", s.Index())
 	}
 	if snap.loading() {
 		return nil
@@ -242,10 +242,10 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	for dealt := 1; ; {
 		later = nil
 		_, err = r.Store.Redis().TxPipelined(ctx, func(p redis.Pipeliner) error {
-			fields, stocked = p.HGetAll(ctx, s.Campaign(id)), p.LLen(ctx, s.Stock(id))
-			receipts, seq = p.HLen(ctx, s.Receipts(id)), p.HGet(ctx, s.Meta(), "seq")
+			fields, stocked = p.HGetAll(ctx, s.Keys.Campaign(id)), p.LLen(ctx, s.Keys.Stock(id))
+			receipts, seq = p.HLen(ctx, s.Keys.Receipts(id)), p.HGet(ctx, s.Keys.Meta(), "seq")
 			for g := 2; g <= dealt; g++ {
-				later = append(later, p.LLen(ctx, s.StockOf(id, int64(g))))
+				later = append(later, p.LLen(ctx, s.Keys.StockOf(id, int64(g))))
 			}
 			return nil
 		})
@@ -291,7 +291,7 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 // readGeneration reads a stock from its end: grabs take from its head, so what is not read yet keeps its place.
 func (r *run) readGeneration(ctx context.Context, s *shard, c *campaign, snap *snapshot, generation int64) error {
 	for last := int64(-1); ; last -= stockPackets {
-		page, err := r.Store.Redis().LRange(ctx, s.StockOf(c.id, generation), last-stockPackets+1, last).Result()
+		page, err := r.Store.Redis().LRange(ctx, s.Keys.StockOf(c.id, generation), last-stockPackets+1, last).Result()
 		if err != nil {
 			return fmt.Errorf("stock: %w", store.Classify(err))
 		}

@@ -16,7 +16,7 @@ func (r *run) readStreams(ctx context.Context) error {
 	for _, s := range r.shards {
 		err := r.readStream(ctx, s)
 		if err == nil {
-			s.skipped, err = s.on.Skipped(ctx)
+			s.skipped, err = s.Skipped(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("shard %d: %w", s.Index(), err)
@@ -28,7 +28,7 @@ func (r *run) readStreams(ctx context.Context) error {
 func (r *run) readStream(ctx context.Context, s *shard) error {
 	next := int64(0) // the seq that the next entry should begin with; 0 if that can't be told
 	highest := int64(0)
-	for page, err := range s.on.Pages(ctx, "-", "+") {
+	for page, err := range s.Pages(ctx, "-", "+") {
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (r *run) readStream(ctx context.Context, s *shard) error {
 				return err
 			}
 			if err != nil {
-				r.found(Difference{Kind: UnreadableEntry, Where: s.Events(), Detail: err.Error()})
+				r.found(Difference{Kind: UnreadableEntry, Where: s.Keys.Events(), Detail: err.Error()})
 				next = 0
 				continue
 			}

@@ -10,16 +10,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Close closes the campaign permanently, on all of its places at once. Before the end of its window it is refused unless
-// early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
+// Close closes the campaign permanently, on all of its places at once. Before the end of its window it is refused
+// unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
 //
 // A place that does not answer, or whose clock is behind so that the window is not over there, does not keep the others
 // open. The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
 // unless another place is lost: then no one can deal them any more.
 func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
-	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) {
-		return k.Close(ctx, id, early, row.Packets)
+	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) {
+		return places[j].Close(ctx, id, early, row.Packets)
 	})
 	lost := slices.ContainsFunc(errs, func(err error) bool {
 		return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrNotInRedis)
@@ -36,7 +36,7 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 // each of its places.
 func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
-	closes, errs := each(places, func(_ int, k *store.Shard) (stream.Entry, error) { return k.CloseOf(ctx, id) })
+	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) { return places[j].CloseOf(ctx, id) })
 	return c.standing(ctx, id, places, closes, errs)
 }
 
@@ -45,17 +45,8 @@ func (c *Closer) places(row *ledger.StoredCampaign) []*store.Shard {
 	return c.cfg.Store.Places(row.Spec.ID, row.Spec.Places())
 }
 
-// each calls all places at once, and returns the answer and the error of each.
-func each[T any](places []*store.Shard, call func(int, *store.Shard) (T, error)) ([]T, []error) {
-	list := make([]T, len(places))
-	errs := store.Each(len(places), store.AllAtOnce, func(j int) (err error) {
-		list[j], err = call(j, places[j])
-		return err
-	})
-	return list, errs
-}
-
-// standing adds what the ledger and the group tell to the close entries, or to why there is none.
+// standing adds the refund, the group's progress and what the ledger holds to the close entries, or reports why there is
+// none.
 func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
 	errs []error) (out Standing, err error) {
 	notThere := c.cfg.Store.Campaign(id).Joined(places, errs)
@@ -75,8 +66,8 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 		}
 		return out, nil
 	}
-	finished, errs := each(places, func(j int, k *store.Shard) (int64, error) {
-		n, _, err := k.GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 without a group
+	finished, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (int64, error) {
+		n, _, err := places[j].GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 without a group
 		return n, err
 	})
 	if err := c.cfg.Store.Campaign(id).Joined(places, errs); err != nil {
@@ -95,7 +86,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 	return out, nil
 }
 
-// allGone tells that the campaign has left Redis, or is leaving it: no place refuses for another reason.
+// allGone reports whether the campaign has left Redis, or is leaving it: no place refuses for another reason.
 func allGone(errs []error) bool {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, store.ErrNotInRedis) {

@@ -40,16 +40,15 @@ func setupSpread(t *testing.T) *spread {
 		if j == 0 {
 			share = 4
 		}
-		shard := k
-		_, err := shard.CreateGroup(t.Context(), "balance")
+		_, err := k.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
-		_, err = shard.CreateCampaign(t.Context(), &store.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
+		_, err = k.CreateCampaign(t.Context(), &store.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
 			Share: share, ShareAmount: hongbao.Amount(10 * share), Fields: fields})
 		require.NoError(t, err)
-		_, err = shard.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: int64(j) + 1, Step: 3,
+		_, err = k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: int64(j) + 1, Step: 3,
 			Amounts: slices.Repeat([]hongbao.Amount{10}, int(share))})
 		require.NoError(t, err)
-		require.NoError(t, shard.SetState(t.Context(), "rain", "open", "loading"))
+		require.NoError(t, k.SetState(t.Context(), "rain", "open", "loading"))
 		b.grab(k, fmt.Sprintf("u%d", j))
 	}
 	b.rdb = testkit.Redis(t).Client(t)
@@ -379,17 +378,16 @@ func (s *spread) refundedOn(k *store.Shard) (id string) {
 	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
 		id = fmt.Sprint("alone-", i)
 	}
-	shard := k
-	_, err := shard.CreateCampaign(s.t.Context(), &store.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
+	_, err := k.CreateCampaign(s.t.Context(), &store.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
 		ShareAmount: 100, Fields: fields})
 	require.NoError(s.t, err)
-	_, err = shard.LoadChunk(s.t.Context(), &store.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
+	_, err = k.LoadChunk(s.t.Context(), &store.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
 		Amounts: slices.Repeat([]hongbao.Amount{10}, 10)})
 	require.NoError(s.t, err)
-	require.NoError(s.t, shard.SetState(s.t.Context(), id, "open", "loading"))
-	_, err = shard.Close(s.t.Context(), id, true, 0)
+	require.NoError(s.t, k.SetState(s.t.Context(), id, "open", "loading"))
+	_, err = k.Close(s.t.Context(), id, true, 0)
 	require.NoError(s.t, err)
-	_, err = shard.Refunded(s.t.Context(), id)
+	_, err = k.Refunded(s.t.Context(), id)
 	require.NoError(s.t, err)
 	return id
 }

@@ -77,24 +77,23 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	t.Helper()
 	settler := w.settler(t)
 	for _, k := range places {
-		shard := k
-		_, err := shard.CreateGroup(t.Context(), "balance")
+		_, err := k.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
 		for i := range 10 {
-			_, err := shard.Grab(t.Context(), &store.GrabCall{Campaign: id, MaxBacklog: 1e6,
+			_, err := k.Grab(t.Context(), &store.GrabCall{Campaign: id, MaxBacklog: 1e6,
 				Grabs: []*hongbao.Grab{{Campaign: id, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
 			require.NoError(t, err)
 		}
-		entries, err := shard.Entries(t.Context(), "-", "+")
+		entries, err := k.Entries(t.Context(), "-", "+")
 		require.NoError(t, err)
 		for _, e := range entries {
 			require.Nil(t, settler.Handle(t.Context(), e.Grants))
 		}
-		raw, err := shard.ReadNew(t.Context(), "balance", "w", 1000, 0)
+		raw, err := k.ReadNew(t.Context(), "balance", "w", 1000, 0)
 		require.NoError(t, err)
 		for i := range raw {
 			events := []stream.SeqRange{{First: entries[i].Seq, Last: entries[i].Last()}}
-			_, err = shard.Ack(t.Context(), "balance", events, []string{raw[i].ID})
+			_, err = k.Ack(t.Context(), "balance", events, []string{raw[i].ID})
 			require.NoError(t, err)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package load brings the packets of campaigns and of their top-ups to their shards in Redis. Package campaign plans them.
+// Package load brings the packets of campaigns and of their top-ups to their shards in Redis. Package campaign plans
+// them.
 package load
 
 import (
@@ -36,11 +37,11 @@ type Config struct {
 	Patience time.Duration `knob:"campaign.load_patience" default:"30s" want:"0s to 1h"`
 }
 
-// Loader brings the packets of campaigns and of their top-ups to their shards. Its methods may be called at once.
+// Loader brings the packets of campaigns and of their top-ups to their shards. It is safe for concurrent use.
 type Loader struct {
 	store *store.Store
 	cfg   Config
-	lease time.Duration // see load_topup.go
+	lease time.Duration // see topup.go
 }
 
 // New checks the configuration.

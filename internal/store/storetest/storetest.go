@@ -17,10 +17,10 @@ import (
 
 // Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
 // hand; where somebody has seen more than Redis has, they go on behind that, as after an accepted loss.
-func Open(ctx context.Context, rdb redis.UniversalClient, st *store.Store) error {
+func Open(ctx context.Context, st *store.Store) error {
 	var errs []error
-	for _, k := range st.Over(rdb).Shards() {
-		errs = append(errs, open(ctx, rdb, k))
+	for _, k := range st.Shards() {
+		errs = append(errs, open(ctx, st.Redis(), k))
 	}
 	return errors.Join(errs...)
 }
@@ -45,7 +45,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, k *store.Shard) error 
 }
 
 // KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
-func KeepOpen(t testing.TB, rdb redis.UniversalClient, st *store.Store) {
+func KeepOpen(t testing.TB, st *store.Store) {
 	t.Helper()
 	done := make(chan struct{})
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -56,7 +56,7 @@ func KeepOpen(t testing.TB, rdb redis.UniversalClient, st *store.Store) {
 			case <-t.Context().Done():
 				return
 			case <-tick.C:
-				_ = Open(t.Context(), rdb, st)
+				_ = Open(t.Context(), st)
 			}
 		}
 	}()
