@@ -54,9 +54,7 @@ func pendingCases() map[string]scriptCase {
 		},
 		"raise_done_floor": {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Done("kafka", 0)} },
-			call: func(ctx context.Context, b *bundle) error {
-				return b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"})
-			},
+			call: func(ctx context.Context, b *bundle) error { return b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"}) },
 		},
 		"remove_idle_consumers": {
 			keys: events,

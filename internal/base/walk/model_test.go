@@ -140,9 +140,7 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	require.NoError(t, err)
 	w.hash = campaign.Commit(w.c, seeds)
 	require.NoError(t, st.Load(t.Context(), w.c, plan, w.hash, nil))
-	for _, k := range w.store.Places(w.c.ID, places) {
-		w.places = append(w.places, k)
-	}
+	w.places = w.store.Places(w.c.ID, places)
 	w.left, w.silent, w.calm = true, make([]int, places), w.rng.IntN(2) == 0
 	for range 2 {
 		w.producers = append(w.producers, w.newAgent())

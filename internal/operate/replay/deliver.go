@@ -112,7 +112,7 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	if w.Marks {
 		return nil
 	}
-	if err := mark(ctx, w, k, w.DoneSink, grants); err != nil {
+	if err := mark(ctx, k, w.DoneSink, grants); err != nil {
 		return err
 	}
 	fromReceipts := slices.DeleteFunc(slices.Clone(grants),
@@ -120,7 +120,7 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	if len(fromReceipts) == 0 {
 		return nil
 	}
-	return mark(ctx, w, k, w.Sink, fromReceipts) // no worker will ever do it
+	return mark(ctx, k, w.Sink, fromReceipts) // no worker will ever do it
 }
 
 // there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is
@@ -145,7 +145,7 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 }
 
 // mark sets a sink's done bits.
-func mark(ctx context.Context, w *run, k *store.Shard, sink string, grants []hongbao.Grant) error {
+func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Grant) error {
 	var events []stream.SeqRange
 	for i := range grants {
 		events = store.AppendSeq(events, grants[i].Seq)

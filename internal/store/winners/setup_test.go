@@ -55,9 +55,7 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	st, err := load.New(b.store, load.Config{Chunk: 1000})
 	require.NoError(t, err)
 	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
-	for _, k := range b.store.Places("rain", places) {
-		b.places = append(b.places, k)
-	}
+	b.places = b.store.Places("rain", places)
 	return b
 }
 
