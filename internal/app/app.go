@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/tracing"
@@ -25,25 +25,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// App is one process of a deployment. A server that no method asks for is not opened.
+// App is a deployment, as one process has it: its configuration, Redis and the ledger. Both are reached when they are
+// first used. Methods may be called at once.
 type App struct {
 	Config *configs.Config
 	log    *zap.Logger
 	worker string // names this process, never twice
-	makes  bool   // the deployment's topic is made if it is missing
 
 	measures *measures       // nil: nobody scrapes this process
 	tracer   *tracing.Tracer // nil: nothing is traced
 	outcomes Outcomes        // of the grabs that this process answers
 
-	parent  *App // whose Redis and ledger this one uses, for one call; nil: it opens its own
-	redis   redis.UniversalClient
-	store   *store.Store // of redis
-	ledger  *ledger.Ledger
-	founded founding
-	opening singleflight.Group // of shared
-	shared  opened             // by sharedLedger
-	mu      sync.Mutex         // sinks are opened side by side
+	redis     redis.UniversalClient
+	store     *store.Store // of redis
+	redisOpen atomic.Bool  // openRedis has accepted it
+	ledger    *ledger.Ledger
+	founded   founding
+	mu        sync.Mutex // of authority and closes
 
 	scans     *semaphore.Weighted // of trails that search all receipts; of the process
 	authority *access.Authority   // by Authority
@@ -52,14 +50,20 @@ type App struct {
 	closes    []func() error
 }
 
-// New makes the log, and opens nothing.
+// New reaches no server.
 func New(cfg *configs.Config) (*App, error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
-	return &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans)}, nil
+	a := &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans)}
+	a.redis = cfg.RedisClient()
+	a.atEnd(a.redis.Close)
+	a.store, err = store.Of(a.redis, cfg.Space())
+	a.ledger = a.newLedger()
+	a.atEnd(a.ledger.Close)
+	return a, err
 }
 
 // Log is where the process tells what it does.
@@ -126,7 +130,7 @@ func (a *App) allows(name string) bool {
 // loader brings campaigns and their top-ups from the ledger into Redis.
 func (a *App) loader() (*load.Loader, error) {
 	cfg := a.Config.Loader
-	if a.ledger != nil {
+	if a.Config.Ledger.DSN != "" {
 		cfg.Codes, cfg.Pause = a.ledger.Codes, a.ledger.CampaignPause
 	}
 	return load.New(a.store, cfg)

@@ -56,9 +56,6 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
 	cfg := audit.Config{Store: a.store, MaxListed: 100}
 	if a.has(configs.SinkBalance) {
-		if err := a.openLedger(ctx); err != nil {
-			return nil, err
-		}
 		plans, err := a.plans()
 		if err != nil {
 			return nil, err
@@ -68,9 +65,12 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = a.ledger, configs.SinkBalance, plans, a.ledger.Codes
 		if a.Config.Settlement.Kind == configs.SettleRemote {
-			if cfg.Remote, err = a.auditedRemote(ctx); err != nil {
+			remote, stop, err := a.auditedRemote(ctx)
+			if err != nil {
 				return nil, err
 			}
+			defer stop()
+			cfg.Remote = remote
 		}
 	}
 	if a.has(configs.SinkKafka) {
@@ -78,6 +78,7 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		if err != nil {
 			return nil, err
 		}
+		defer topic.Close()
 		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
 	}
 	report, err := audit.Run(ctx, cfg, opts)

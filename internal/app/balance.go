@@ -47,11 +47,10 @@ func (a *App) openBook(ctx context.Context) error {
 // MigrateBook makes the tables of the database that `hongbao balance` books in, or brings them up to date. It names the
 // steps that were missing.
 func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
-	cfg, err := a.ledgerConfig()
-	if err != nil {
+	if err := a.hasLedger(); err != nil {
 		return nil, err
 	}
-	steps, err := ledger.Migrate(ctx, cfg)
+	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
 	if err != nil {
 		return nil, away("ledger.dsn", err)
 	}

@@ -92,7 +92,6 @@ const statusTime = 5 * time.Second
 func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	a.makeRedis()
 	_ = store.Each(len(list), store.AllAtOnce, func(i int) error { // what is wrong is in the status
 		c := model.Campaign{ID: list[i].ID, State: list[i].Status}
 		if c.State != string(ledger.StateRefunded) {

@@ -16,9 +16,12 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 		check  func(context.Context) error
 	}{
 		{"redis", "", a.openRedis},
-		{"ledger", configs.SinkBalance, a.openLedger},
+		{"ledger", configs.SinkBalance, a.ledger.Ready},
 		{"topic", configs.SinkKafka, func(ctx context.Context) error {
-			_, err := a.openTopic(ctx)
+			topic, err := a.openTopic(ctx)
+			if err == nil {
+				topic.Close()
+			}
 			return err
 		}},
 	}

@@ -154,7 +154,7 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 // endClaim takes a claim over from whoever had it, and ends it.
 func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
 	cfg := a.Config.ClaimsConfig()
-	cfg.Owner, cfg.TakeLive, cfg.Done = a.worker, false, deadletter.RequeueSink(cfg.Sink)
+	cfg.Owner, cfg.TakeLive, cfg.Done = workerName(), false, deadletter.RequeueSink(cfg.Sink)
 	all, err := a.store.Claims(cfg)
 	if err != nil {
 		return err

@@ -89,10 +89,11 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	if pick.IDs, err = a.inDoubt(ctx, letters, o.Letters, report); err != nil {
 		return nil, err
 	}
-	handler, err := a.atRemote(ctx, false, o.Word)
+	handler, err := a.remote(ctx, false, o.Word)
 	if err != nil {
 		return nil, err
 	}
+	defer handler.Close()
 	to := a.boundsOf(ctx, configs.SinkBalance, 0, o.Patience)
 	to.Handler = handler
 	report.Report, err = letters.Requeue(ctx, to, pick, o.Decision, o.DryRun)
@@ -134,13 +135,11 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	if len(o.Packets) == 0 {
 		return nil
 	}
-	if err := a.openLedger(ctx); err != nil {
-		return err
-	}
 	h, err := a.remote(ctx, false, o.Word)
 	if err != nil {
 		return err
 	}
+	defer h.Close()
 	for _, at := range o.Packets {
 		key := hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}
 		rows, err := h.settler.Pending(ctx, 0, key, 1)

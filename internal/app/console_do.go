@@ -20,46 +20,35 @@ const consolePatience = 10 * time.Second
 // PageActions is what the buttons of the console do: the same as the commands.
 type PageActions struct{ *App }
 
-// CheckCampaign tells whether the ledger has a campaign already, and refuses one that can't be created now.
+// CheckCampaign reports whether the ledger has a campaign already, and refuses one that can't be created now.
 func (c PageActions) CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error) {
-	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
-		_, there, err = a.creatable(ctx, spec)
-		return err
-	})
+	_, there, err = c.creatable(ctx, spec)
 	return there, err
 }
 
 // CreateCampaign funds a campaign and draws its seed.
 func (c PageActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
-	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
-		created, err := a.CreateFunded(ctx, spec)
-		isNew = err == nil && created.Created
-		return err
-	})
-	return isNew, err
+	created, err := c.CreateFunded(ctx, spec)
+	return err == nil && created.Created, err
 }
 
 // StoreCodes draws and stores the codes of a campaign that was created, or goes on with them.
 func (c PageActions) StoreCodes(ctx context.Context, spec hongbao.Campaign) error {
-	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error { return a.StoreCodes(ctx, spec, nil) })
+	return c.App.StoreCodes(ctx, spec, nil)
 }
 
 // LoadCampaign loads a campaign into Redis and opens it.
 func (c PageActions) LoadCampaign(ctx context.Context, _ *access.Caller, id string) error {
-	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
-		_, err := a.Load(ctx, id)
-		return err
-	})
+	_, err := c.Load(ctx, id)
+	return err
 }
 
 // TurnCampaign pauses or resumes a campaign. It needs Redis only.
 func (c PageActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
-	return c.Within(ctx, Needs{}, func(a *App) error {
-		if pause {
-			return a.Pause(ctx, id, fromConsole)
-		}
-		return a.Resume(ctx, id, fromConsole)
-	})
+	if pause {
+		return c.Pause(ctx, id, fromConsole)
+	}
+	return c.Resume(ctx, id, fromConsole)
 }
 
 // fromConsole is the reason that is kept where a button asks for none.
@@ -67,43 +56,29 @@ const fromConsole = "by a button of the console"
 
 // TurnSink pauses or resumes a sink for all workers. It needs Redis only.
 func (c PageActions) TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error {
-	return c.Within(ctx, Needs{}, func(a *App) error {
-		turn := a.ResumeSink
-		if pause {
-			turn = a.PauseSink
-		}
-		_, err := turn(ctx, sink, stream.Decision{By: who.Name(), Why: fromConsole})
-		return err
-	})
+	turn := c.ResumeSink
+	if pause {
+		turn = c.PauseSink
+	}
+	_, err := turn(ctx, sink, stream.Decision{By: who.Name(), Why: fromConsole})
+	return err
 }
 
 // Requeue delivers dead letters after all.
-func (c PageActions) Requeue(ctx context.Context, who *access.Caller, o LetterForm) (r *deadletter.Report,
-	err error) {
-	err = c.Within(ctx, Needs{}, func(a *App) error {
-		r, err = a.Requeue(ctx, Requeue{Pick: o.Pick, Decision: stream.Decision{By: who.Name(), Why: o.Why},
-			DryRun: o.DryRun, Patience: consolePatience})
-		return err
-	})
-	return r, err
+func (c PageActions) Requeue(ctx context.Context, who *access.Caller, o LetterForm) (*deadletter.Report, error) {
+	return c.App.Requeue(ctx, Requeue{Pick: o.Pick, Decision: stream.Decision{By: who.Name(), Why: o.Why},
+		DryRun: o.DryRun, Patience: consolePatience})
 }
 
 // Drop ends dead letters.
-func (c PageActions) Drop(ctx context.Context, who *access.Caller, o LetterForm) (r *deadletter.Report,
-	err error) {
-	err = c.Within(ctx, Needs{}, func(a *App) error {
-		r, err = a.DropLetters(ctx, o.Pick, stream.Decision{By: who.Name(), Why: o.Why}, o.DryRun)
-		return err
-	})
-	return r, err
+func (c PageActions) Drop(ctx context.Context, who *access.Caller, o LetterForm) (*deadletter.Report, error) {
+	return c.DropLetters(ctx, o.Pick, stream.Decision{By: who.Name(), Why: o.Why}, o.DryRun)
 }
 
 // Decide pays or voids a grant in quarantine.
-func (c PageActions) Decide(ctx context.Context, who *access.Caller, d ledger.Resolution) error {
-	return c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
-		_, err := a.Decide(ctx, d)
-		return err
-	})
+func (c PageActions) Decide(ctx context.Context, _ *access.Caller, d ledger.Resolution) error {
+	_, err := c.App.Decide(ctx, d)
+	return err
 }
 
 // TopUp adds packets to a campaign.
@@ -113,13 +88,10 @@ func (c PageActions) TopUp(ctx context.Context, who *access.Caller, o TopUpForm)
 	if order.Tiers, err = ParseTiers(strings.Fields(o.Tiers)); err != nil {
 		return "", err
 	}
-	err = c.Within(ctx, Needs{Ledger: true}, func(a *App) error {
-		out, err := a.TopUp(ctx, order)
-		if out != nil {
-			text = out.Text()
-		}
-		return err
-	})
+	out, err := c.App.TopUp(ctx, order)
+	if out != nil {
+		text = out.Text()
+	}
 	return text, err
 }
 
@@ -128,28 +100,23 @@ func (c PageActions) Replay(ctx context.Context, _ *access.Caller, o ReplayForm)
 	if err := c.CheckListed(o.To); err != nil {
 		return "", err
 	}
-	err = c.Within(ctx, Needs{}, func(a *App) error {
-		report, err := a.Replay(ctx, Replay{Name: o.Name, To: o.To, Filter: replay.Filter{Campaign: o.Campaign},
-			Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})
-		if report != nil {
-			var b strings.Builder
-			_ = report.Write(&b) // a Builder takes everything
-			text = b.String()
-		}
-		return err
-	})
+	report, err := c.App.Replay(ctx, Replay{Name: o.Name, To: o.To, Filter: replay.Filter{Campaign: o.Campaign},
+		Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})
+	if report != nil {
+		var b strings.Builder
+		_ = report.Write(&b) // a Builder takes everything
+		text = b.String()
+	}
 	return text, err
 }
 
 // Audit compares Redis, ledger and topic.
 func (c PageActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Report, err error) {
-	err = c.Within(ctx, Needs{}, func(a *App) error {
-		return a.recorded(ctx, about(ctx, access.RunAudit, ""), func(ctx context.Context, e *access.Entry) error {
-			if r, err = a.Audit(ctx, audit.Options{}); err == nil {
-				e.Details = map[string]any{"verdict": r.Verdict, "differences": len(r.Differences)}
-			}
-			return err
-		})
+	err = c.recorded(ctx, about(ctx, access.RunAudit, ""), func(ctx context.Context, e *access.Entry) error {
+		if r, err = c.App.Audit(ctx, audit.Options{}); err == nil {
+			e.Details = map[string]any{"verdict": r.Verdict, "differences": len(r.Differences)}
+		}
+		return err
 	})
 	return r, err
 }

@@ -17,20 +17,13 @@ func (s *PageSource) Letters(ctx context.Context, f deadletter.Filter, after str
 	if err := s.checkSinks("sink", f.Sinks...); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
-	var p LetterPage
-	err := s.Within(ctx, Needs{}, func(a *App) (err error) {
-		p, err = a.ListLetters(ctx, f, after, model.PageLen)
-		return err
-	})
+	p, err := s.ListLetters(ctx, f, after, model.PageLen)
 	return p.Letters, string(p.Next), err
 }
 
 // Letter gives a dead letter.
 func (s *PageSource) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
-	err = s.Within(ctx, Needs{}, func(a *App) error {
-		l, err = a.Letter(ctx, id)
-		return err
-	})
+	l, err = s.App.Letter(ctx, id)
 	if errors.Is(err, deadletter.ErrNoLetter) {
 		err = fmt.Errorf("letter %s: it was decided, or never was: %w", id, model.ErrNotFound)
 	}
@@ -39,24 +32,16 @@ func (s *PageSource) Letter(ctx context.Context, id string) (l deadletter.Letter
 
 // Quarantine lists grants in quarantine.
 func (s *PageSource) Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error) {
-	l, err := s.sharedLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	read := l.Quarantine
+	read := s.ledger.Quarantine
 	if all {
-		read = l.QuarantineAll
+		read = s.ledger.QuarantineAll
 	}
 	return read(ctx, after, model.PageLen)
 }
 
 // Quarantined gives a grant in quarantine.
 func (s *PageSource) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
-	l, err := s.sharedLedger(ctx)
-	if err != nil {
-		return ledger.Quarantined{}, err
-	}
-	q, found, err := l.Quarantined(ctx, id)
+	q, found, err := s.ledger.Quarantined(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("quarantine %d: %w", id, model.ErrNotFound)
 	}

@@ -70,15 +70,11 @@ func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note
 func isFirst(q model.Search) bool { return q.Text == "" && q.Page == 0 }
 
 func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err error) {
-	l, err := s.sharedLedger(ctx)
-	if err != nil {
-		return page, err
-	}
 	var scope []string
 	if q.Scope != "" {
 		scope = strings.Split(q.Scope, ",")
 	}
-	page.list, err = l.NewestCampaigns(ctx, ledger.CampaignSearch{Text: q.Text, Scope: scope,
+	page.list, err = s.ledger.NewestCampaigns(ctx, ledger.CampaignSearch{Text: q.Text, Scope: scope,
 		Skip: q.Page * consoleCampaigns, Limit: consoleCampaigns + 1})
 	if err != nil || len(page.list) <= consoleCampaigns {
 		return page, err
@@ -88,7 +84,7 @@ func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err e
 		return page, nil
 	}
 	caller := access.Caller{Campaigns: scope}
-	running, err := s.running(ctx, l)
+	running, err := s.running(ctx)
 	for i := range running {
 		if !caller.Sees(running[i].Spec.ID) {
 			continue
@@ -102,11 +98,11 @@ func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err e
 }
 
 // running are the loaded campaigns whose window is open. Redis is asked seldom which are loaded: drafts may be many.
-func (s *PageSource) running(ctx context.Context, l *ledger.Ledger) (list []ledger.StoredCampaign, err error) {
+func (s *PageSource) running(ctx context.Context) (list []ledger.StoredCampaign, err error) {
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
 	if time.Since(s.openAt) > openTime {
-		all, err := l.NewestCampaigns(ctx, ledger.CampaignSearch{Unrefunded: true, Limit: openCampaigns})
+		all, err := s.ledger.NewestCampaigns(ctx, ledger.CampaignSearch{Unrefunded: true, Limit: openCampaigns})
 		if err != nil {
 			return nil, err
 		}
@@ -230,12 +226,7 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, error) {
 	short, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
-	l, err := s.sharedLedger(short)
-	var stored ledger.StoredCampaign
-	found := false
-	if err == nil {
-		stored, found, err = l.Campaign(short, id)
-	}
+	stored, found, err := s.ledger.Campaign(short, id)
 	out := &model.Live{Campaign: model.Campaign{ID: id}}
 	switch {
 	case err != nil:
@@ -264,7 +255,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 		out.Notes = append(out.Notes, fmt.Sprintf("How far the sinks are behind could not be read: %v", err))
 	}
 	if found {
-		s.addShape(ctx, l, &stored, out)
+		s.addShape(ctx, &stored, out)
 	}
 	return out, nil
 }

@@ -85,11 +85,11 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 }
 
 // addShape adds how the paid grants spread over amounts and time, or says why that is missing.
-func (s *PageSource) addShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, out *model.Live) {
+func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out *model.Live) {
 	var drawn shape
-	archive, archived, err := l.Archived(ctx, c.Spec.ID)
+	archive, archived, err := s.ledger.Archived(ctx, c.Spec.ID)
 	if !archived && err == nil {
-		drawn = s.shapes.of(ctx, l, c)
+		drawn = s.shapes.of(ctx, s.ledger, c)
 		err = drawn.failed
 	}
 	switch {

@@ -13,22 +13,19 @@ import (
 
 // Trail follows the grants of a user, or of a packet, and says it in words.
 func (s *PageSource) Trail(ctx context.Context, q model.Question) (out model.Trails, err error) {
-	err = s.Within(ctx, Needs{}, func(a *App) error {
-		t, err := a.Trail(ctx, TrailOf{Campaign: q.Campaign, User: q.User, Packet: q.Packet})
-		if err != nil {
-			return err
-		}
-		unread := map[string]bool{}
-		for _, u := range t.Unread {
-			unread[u.Where] = true
-			out.Notes = append(out.Notes, fmt.Sprintf("%s could not be asked: %s", u.Where, u.Why))
-		}
-		for i := range t.Steps {
-			out.List = append(out.List, s.tell(&t.Steps[i], t.Currency, unread))
-		}
-		return nil
-	})
-	return out, err
+	t, err := s.App.Trail(ctx, TrailOf{Campaign: q.Campaign, User: q.User, Packet: q.Packet})
+	if err != nil {
+		return out, err
+	}
+	unread := map[string]bool{}
+	for _, u := range t.Unread {
+		unread[u.Where] = true
+		out.Notes = append(out.Notes, fmt.Sprintf("%s could not be asked: %s", u.Where, u.Why))
+	}
+	for i := range t.Steps {
+		out.List = append(out.List, s.tell(&t.Steps[i], t.Currency, unread))
+	}
+	return out, nil
 }
 
 // tell says in words where a grant is.

@@ -142,11 +142,11 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 
 // examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, whose it is.
 func (a *App) examineLedger(ctx context.Context, p *part) {
-	l, err := a.newLedger(ctx)
-	if p.wrong(err) {
+	l := a.newLedger()
+	defer l.Close()
+	if p.wrong(l.Ready(ctx)) {
 		return
 	}
-	defer l.Close()
 	begin := time.Now()
 	s, err := l.Server(ctx)
 	if p.wrong(err) {

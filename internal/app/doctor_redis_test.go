@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -23,12 +22,9 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
 		"HONGBAO_REDIS_ADDRS="+strings.Join(cluster.Addrs(), ","))
-	rdb := cfg.RedisClient()
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	st, err := store.Of(rdb, cfg.Space())
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return &App{Config: cfg, log: zap.NewNop(), store: st}, cluster
+	a := opened(t, cfg)
+	require.NoError(t, a.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	return a, cluster
 }
 
 // Each node of a cluster is looked at, and what is about one of them names it.

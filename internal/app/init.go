@@ -86,24 +86,24 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 			return has, a.foundedElsewhere()
 		}
 	}
-	cfg, err := a.ledgerConfig()
-	if err != nil {
+	if err := a.hasLedger(); err != nil {
 		return has, err
 	}
-	steps, err := ledger.Migrate(ctx, cfg)
+	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
 	if err != nil {
 		return has, away("ledger.dsn", err)
 	}
-	if a.ledger, err = a.reachLedger(ctx); err != nil {
+	l, err := a.reachLedger(ctx)
+	if err != nil {
 		return has, err
 	}
-	a.atEnd(a.ledger.Close)
-	_, err = a.ledger.Deployment(ctx)
+	defer func() { err = errors.Join(err, l.Close()) }()
+	_, err = l.Deployment(ctx)
 	unknown := errors.Is(err, ledger.ErrNotFounded)
 	if unknown && marked {
 		return has, a.foundedElsewhere()
 	}
-	if has, err = a.ledger.Found(ctx, a.deployment()); err != nil {
+	if has, err = l.Found(ctx, a.deployment()); err != nil {
 		return has, err
 	}
 	did.Ledger = &FoundedLedger{has.ID, unknown, append([]string{}, steps...)}
@@ -196,10 +196,11 @@ func (a *App) lost(ctx context.Context, shard int) error {
 
 // foundTopic makes the topic if it is missing and may be made, and checks it.
 func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
-	a.makes = true
-	if _, err := a.openTopic(ctx); err != nil {
+	topic, err := a.topic(ctx, a.publisherConfig())
+	if err != nil {
 		return err
 	}
+	topic.Close()
 	did.Topic = &FoundedTopic{a.Config.Publisher.Topic}
 	return nil
 }

@@ -71,23 +71,19 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	// Neither the caller's end nor a transaction of his that was rolled back keeps it out of the journal.
 	ctx, cancel := context.WithTimeout(ledger.Apart(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
-	if a.redis == nil {
+	if !a.redisOpen.Load() {
 		if err := a.ledger.Record(ctx, *e); err != nil {
 			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(err))
 		}
 		return
 	}
 	if err := a.leave(ctx, e); err != nil {
-		l, lerr := a.journalLedger(ctx)
-		if lerr == nil {
-			lerr = l.Record(ctx, *e)
-		}
-		if lerr != nil {
+		if lerr := a.ledger.Record(ctx, *e); lerr != nil {
 			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(errors.Join(err, lerr)))
 		}
 		return
 	}
-	if a.parent != nil || a.tended { // tendJournal does it
+	if a.tended { // tendJournal does it
 		return
 	}
 	if err := a.moveJournal(ctx); err != nil {
@@ -117,16 +113,6 @@ func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	return a.redis.LPush(ctx, a.store.Journal(), text).Err()
 }
 
-func (a *App) journalLedger(ctx context.Context) (*ledger.Ledger, error) {
-	switch {
-	case a.ledger != nil:
-		return a.ledger, nil
-	case a.parent != nil:
-		return a.parent.sharedLedger(ctx)
-	}
-	return a.sharedLedger(ctx)
-}
-
 // moveJournal moves what waits in Redis to the ledger. Several processes may do it at once, and may be killed: an entry
 // that is written twice stands in the journal once.
 func (a *App) moveJournal(ctx context.Context) error {
@@ -137,11 +123,7 @@ func (a *App) moveJournal(ctx context.Context) error {
 		if err != nil || len(texts) == 0 {
 			return wrapJournal(store.Classify(err))
 		}
-		l, err := a.journalLedger(ctx)
-		if err == nil {
-			err = a.recordTexts(ctx, l, texts)
-		}
-		if err != nil {
+		if err := a.recordTexts(ctx, texts); err != nil {
 			return wrapJournal(err)
 		}
 		if _, err := a.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -157,21 +139,21 @@ func (a *App) moveJournal(ctx context.Context) error {
 
 // recordTexts writes the entries that waited. One that the ledger will never take does not keep the others out: a note
 // stands for it.
-func (a *App) recordTexts(ctx context.Context, l *ledger.Ledger, texts []string) error {
+func (a *App) recordTexts(ctx context.Context, texts []string) error {
 	entries := make([]access.Entry, len(texts))
 	for i, text := range texts {
 		if err := json.Unmarshal([]byte(text), &entries[i]); err != nil || entries[i].ID == "" {
 			entries[i] = a.noteFor(text, err)
 		}
 	}
-	err := l.Record(ctx, entries...)
+	err := a.ledger.Record(ctx, entries...)
 	if err == nil || hongbao.ClassOf(err) != hongbao.ClassPermanent {
 		return err
 	}
 	for i := range entries {
-		err := l.Record(ctx, entries[i])
+		err := a.ledger.Record(ctx, entries[i])
 		if err != nil && hongbao.ClassOf(err) == hongbao.ClassPermanent {
-			err = l.Record(ctx, a.noteFor(texts[i], err))
+			err = a.ledger.Record(ctx, a.noteFor(texts[i], err))
 		}
 		if err != nil {
 			return err
@@ -204,8 +186,8 @@ func wrapJournal(err error) error {
 	return fmt.Errorf("move the journal from Redis to the ledger: %w", err)
 }
 
-// tending has a server move what waits in Redis, from now until the function is called that it gives.
-func (a *App) tending(ctx context.Context) (end func()) {
+// TendJournal moves what waits in Redis to the ledger, until stop is called. A server calls it before the first request.
+func (a *App) TendJournal(ctx context.Context) (stop func()) {
 	a.tended = true
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -240,23 +222,18 @@ func (a *App) tendJournal(ctx context.Context) {
 // Journal gives a page of the journal, the newest entries first. What waits in Redis is moved to the ledger before, if
 // Redis can be reached.
 func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error) {
-	if a.redis == nil && q.After == "" {
-		if err := a.openRedis(ctx); err != nil {
+	if q.After == "" {
+		err := a.openRedis(ctx)
+		if err == nil {
+			mctx, cancel := context.WithTimeout(ctx, journalTime)
+			defer cancel()
+			err = a.moveJournal(mctx)
+		}
+		if err != nil {
 			a.log.Info("what waits in Redis is not in this list", zap.Error(err))
 		}
 	}
-	if a.redis != nil && q.After == "" {
-		mctx, cancel := context.WithTimeout(ctx, journalTime)
-		defer cancel()
-		if err := a.moveJournal(mctx); err != nil {
-			a.log.Info("what waits in Redis is not in this list", zap.Error(err))
-		}
-	}
-	l, err := a.journalLedger(ctx)
-	if err != nil {
-		return access.JournalPage{}, err
-	}
-	return l.Journal(ctx, q)
+	return a.ledger.Journal(ctx, q)
 }
 
 // Denied writes into the journal that a caller was refused what he may not do. Of many in a minute only some are

@@ -10,91 +10,58 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// openLedger connects, and refuses a ledger that was not founded as this deployment's. It writes nothing.
-func (a *App) openLedger(ctx context.Context) (err error) {
-	if a.parent != nil {
-		a.ledger, err = a.parent.sharedLedger(ctx)
-		return err
-	}
-	a.ledger, err = a.newLedger(ctx)
-	return err
-}
-
-// ledgerFailedFor is how long sharedLedger remembers that the ledger could not be opened.
-const ledgerFailedFor = time.Second
-
-// sharedLedger opens the ledger when it is first asked for, and again after a failure, but not at once. Calls may come
-// at once: they share one attempt, and wait no longer than they want to.
-func (a *App) sharedLedger(ctx context.Context) (*ledger.Ledger, error) {
-	opened := a.opening.DoChan("", func() (any, error) {
-		o := &a.shared // one call at a time is here
-		if o.ledger == nil && time.Since(o.failed) > ledgerFailedFor {
-			if o.ledger, o.err = a.newLedger(context.WithoutCancel(ctx)); o.err != nil {
-				o.failed = time.Now()
-			}
+// newLedger returns the ledger, which is opened when it is first used. It refuses one that was not founded as this
+// deployment's.
+func (a *App) newLedger() *ledger.Ledger {
+	return ledger.Lazy(a.ledgerConfig(), func(ctx context.Context) (*ledger.Ledger, error) {
+		l, err := a.reachLedger(ctx)
+		if err != nil {
+			return nil, err
 		}
-		return o.ledger, o.err
+		has, err := l.Deployment(ctx)
+		if err == nil {
+			err = has.Is(a.deployment())
+		}
+		if err == nil {
+			err = a.founded.asLedger(has.Founding)
+		}
+		if err != nil {
+			return nil, away("ledger.dsn", errors.Join(err, l.Close()))
+		}
+		return l, nil
 	})
-	select {
-	case r := <-opened:
-		l, _ := r.Val.(*ledger.Ledger) // nil with an error
-		return l, r.Err
-	case <-ctx.Done():
-		return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger was still being opened: %w", ctx.Err())
-	}
-}
-
-// opened is what came of the last attempt to open the ledger.
-type opened struct {
-	ledger *ledger.Ledger
-	err    error
-	failed time.Time
-}
-
-func (a *App) newLedger(ctx context.Context) (*ledger.Ledger, error) {
-	l, err := a.reachLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	has, err := l.Deployment(ctx)
-	if err == nil {
-		err = has.Is(a.deployment())
-	}
-	if err == nil {
-		err = a.founded.asLedger(has.Founding)
-	}
-	if err != nil {
-		return nil, away("ledger.dsn", errors.Join(err, l.Close()))
-	}
-	a.atEnd(l.Close)
-	return l, nil
 }
 
 // reachLedger connects to a ledger that has its tables, whoever it belongs to.
 func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
-	cfg, err := a.ledgerConfig()
-	if err != nil {
+	if err := a.hasLedger(); err != nil {
 		return nil, err
 	}
-	l, err := ledger.Open(ctx, cfg)
+	l, err := ledger.Open(ctx, a.ledgerConfig())
 	if err != nil {
 		return nil, away("ledger.dsn", err)
 	}
 	return l, nil
 }
 
-// ledgerConfig refuses a ledger that nobody has named: a file in the working directory would be another one each time.
-func (a *App) ledgerConfig() (ledger.Config, error) {
+func (a *App) ledgerConfig() ledger.Config {
 	cfg := a.Config.LedgerConfig()
 	cfg.Log = a.log
-	if a.measures != nil {
-		cfg.Observe = a.measures.ledger
+	cfg.Observe = func(kind string, took time.Duration, again bool, err error) {
+		if a.measures != nil {
+			a.measures.ledger(kind, took, again, err)
+		}
 	}
-	if cfg.DSN == "" {
-		return cfg, Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string " +
+	return cfg
+}
+
+// hasLedger refuses a ledger without a name: a file in the working directory would be another one each time.
+func (a *App) hasLedger() error {
+	if a.Config.Ledger.DSN == "" {
+		return Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string " +
 			"of PostgreSQL or MySQL")
 	}
-	return cfg, nil
+	return nil
 }
 
 // ledgerAgrees refuses a ledger that does not agree with itself. Where a row was deleted by hand, its grant looks as if it

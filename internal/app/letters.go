@@ -264,14 +264,14 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)
 		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
-	case a.Config.Settlement.Kind == configs.SettleRemote:
-		to.Handler, err = a.atRemote(ctx, false, Word{})
 	default:
 		to.Handler, err = a.handler(ctx, sink)
 	}
 	if err != nil {
 		return nil, err
 	}
+	defer release(to.Handler)
+	to.Handler = a.traceSink(sink, to.Handler)
 	report, err := letters.Requeue(ctx, to, *pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed > 0 {
 		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them",

@@ -30,9 +30,6 @@ func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
 	if !errors.Is(err, store.ErrNotInRedis) {
 		return out, err
 	}
-	if err := a.openLedger(ctx); err != nil {
-		return out, err
-	}
 	c, err := a.campaign(ctx, id)
 	if err != nil {
 		return out, err

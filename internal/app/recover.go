@@ -18,34 +18,34 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recoverer opens the ledger and the topic, unless they are left out, by connections of its own.
-func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (*recovery.Recoverer, error) {
+// recoverer opens the ledger and the topic, unless they are left out. The caller calls stop.
+func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (r *recovery.Recoverer, stop func(), err error) {
 	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log,
 		Check: func(s *store.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
-	if a.has(configs.SinkKafka) && !withoutTopic { // first: it may be down for hours, and the ledger's connections stay open
+	if !withoutLedger {
+		if err := a.ledger.Ready(ctx); err != nil {
+			return nil, nil, err
+		}
+		cfg.Ledger = a.ledger
+	}
+	stop = func() {}
+	if a.has(configs.SinkKafka) && !withoutTopic {
 		topic, err := a.openTopic(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		cfg.Topic = topic
+		cfg.Topic, stop = topic, topic.Close
 	}
-	if withoutLedger {
-		return recovery.New(cfg), nil
-	}
-	l, err := a.newLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Ledger = l
-	return recovery.New(cfg), nil
+	return recovery.New(cfg), stop, nil
 }
 
 // tendShards opens shards that are frozen and have lost nothing, until ctx ends.
 func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
-		r, err := a.recoverer(ctx, false, false)
+		r, stop, err := a.recoverer(ctx, false, false)
 		if err == nil {
+			defer stop()
 			return r.Run(ctx, frozen)
 		}
 		var misused UsageError
@@ -117,23 +117,24 @@ type Effect struct {
 }
 
 // openRecoverer opens Redis and whatever the options do not leave out.
-func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (*recovery.Recoverer, error) {
-	err := a.reachRedis(ctx)
+func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recovery.Recoverer, stop func(), err error) {
+	err = a.reachRedis(ctx)
 	if !opts.WithoutLedger {
-		err = errors.Join(err, a.openLedger(ctx))
+		err = errors.Join(err, a.ledger.Ready(ctx))
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
 }
 
 // Recover reports what Redis has lost. With an Acceptance it opens that shard.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
-	r, err := a.openRecoverer(ctx, &opts)
+	r, stop, err := a.openRecoverer(ctx, &opts)
 	if err != nil {
 		return nil, err
 	}
+	defer stop()
 	verdicts, err := r.Verdicts(ctx)
 	if err != nil {
 		return nil, err

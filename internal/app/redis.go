@@ -19,8 +19,8 @@ import (
 // openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It
 // writes nothing.
 func (a *App) openRedis(ctx context.Context) error {
-	if a.parent != nil {
-		return nil // its parent has opened it
+	if a.redisOpen.Load() {
+		return nil
 	}
 	if err := a.reachRedis(ctx); err != nil {
 		return err
@@ -32,23 +32,15 @@ func (a *App) openRedis(ctx context.Context) error {
 	if away != nil {
 		a.log.Warn("a part of the cluster is away: what needs it fails, the rest goes on", zap.Error(away))
 	}
-	return a.founded.asRedis(mark.Founding)
+	if err := a.founded.asRedis(mark.Founding); err != nil {
+		return err
+	}
+	a.redisOpen.Store(true)
+	return nil
 }
 
 // reachRedis connects, and refuses a Redis that would lose receipts.
-func (a *App) reachRedis(ctx context.Context) error {
-	a.makeRedis()
-	return a.checkRedis(ctx, hongbao.DurabilityFast)
-}
-
-// makeRedis makes the client, which connects when it is used.
-func (a *App) makeRedis() {
-	if a.redis == nil { // another try may have made it
-		a.redis = a.Config.RedisClient()
-		a.atEnd(a.redis.Close)
-		a.store, _ = store.Of(a.redis, a.Config.Space()) // the configuration was checked
-	}
-}
+func (a *App) reachRedis(ctx context.Context) error { return a.checkRedis(ctx, hongbao.DurabilityFast) }
 
 // founding compares what the ledger and Redis were founded as. Sinks are opened side by side.
 type founding struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// remote makes the handler that settles at a remote balance system and records it in the ledger. again and word: see
-// remote.Config.
+// remote makes the handler that settles at a remote balance system and records it in the ledger; the caller closes it.
+// again and word: see remote.Config. What a replay brings was settled: it is repeated under its key, never sent anew.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
 	plans, err := a.plans()
 	if err != nil {
@@ -37,33 +37,23 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, erro
 	if err != nil {
 		return nil, err
 	}
-	a.atEnd(func() error { h.Close(); return nil })
 	return &alarmed{h, settler, a}, nil
 }
 
-// atRemote is the handler for what does not come from the stream: dead letters, on a person's word or not, and replays.
-// What a replay brings was settled; it is repeated under its key, never sent anew.
-func (a *App) atRemote(ctx context.Context, again bool, word Word) (hongbao.Handler, error) {
-	if err := a.openLedger(ctx); err != nil {
-		return nil, err
-	}
-	return a.remote(ctx, again, word)
-}
-
-// auditedRemote shows the remote to the audit.
-func (a *App) auditedRemote(ctx context.Context) (*audit.Remote, error) {
+// auditedRemote shows the remote to the audit. The caller calls stop after it.
+func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), err error) {
 	if !a.Config.Remote.Queryable {
-		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, nil
+		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, func() {}, nil
 	}
 	h, err := a.remote(ctx, false, Word{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return &audit.Remote{Concurrency: a.Config.Remote.Concurrency,
 		Ask: func(ctx context.Context, campaign string, packet int64) (audit.RemoteCredit, bool, error) {
 			c, found, err := h.Credited(ctx, campaign, packet)
 			return audit.RemoteCredit{User: c.Account, Currency: c.Currency, Amount: c.Amount}, found, err
-		}}, nil
+		}}, h.Close, nil
 }
 
 // alarmed pauses a campaign of which a grant contradicts the plan or the remote, and puts grants of disowned campaigns

@@ -116,9 +116,12 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		Parallel: min(a.store.Len(), 8),
 		Options:  a.boundsOf(ctx, o.To, o.Rate, o.Patience),
 	}
-	if err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign)); err != nil {
+	err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign))
+	defer func() { release(cfg.Handler) }()
+	if err != nil {
 		return nil, err
 	}
+	cfg.Handler = a.traceSink(o.To, cfg.Handler)
 	var tell func(int64)
 	cfg.Progress = func(r *replay.Report) {
 		if tell == nil {
@@ -140,7 +143,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is
 // finished.
 func (a *App) someHas(ctx context.Context, id string) error {
-	if id == "" || a.ledger == nil {
+	if id == "" || !a.has(configs.SinkBalance) {
 		return nil
 	}
 	if _, found, err := a.ledger.Campaign(ctx, id); err != nil || found {
@@ -167,9 +170,6 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
-		if err := a.openLedger(ctx); err != nil {
-			return err
-		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
 	}
 	topic, claims := a.Config.Publisher.Topic, a.Config.ClaimsConfig()
@@ -207,7 +207,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 // balanceAgain is what a replay to balance goes to.
 func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if a.Config.Settlement.Kind == configs.SettleRemote {
-		return a.atRemote(ctx, true, Word{})
+		return a.remote(ctx, true, Word{})
 	}
 	return a.handler(ctx, configs.SinkBalance)
 }

@@ -68,7 +68,7 @@ func (a *App) Serve(ctx context.Context, with Serving) error {
 	}
 	s, err := serve.New(cfg, deps)
 	if err == nil {
-		defer a.tending(ctx)()
+		defer a.TendJournal(ctx)()
 		err = s.Run(ctx, func(at serve.Addresses) {
 			fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", cfg.TLS != nil),
 				zap.Stringer("ops", at.Ops)}
@@ -168,18 +168,14 @@ func (c campaignReader) Receipts(ctx context.Context, id, user string) (serve.Re
 	if !errors.Is(err, store.ErrNotInRedis) || errors.Is(err, store.ErrFrozen) || c.Config.Ledger.DSN == "" {
 		return out, err
 	}
-	l, err := c.sharedLedger(ctx)
-	if err != nil {
-		return out, err
-	}
-	stored, found, err := l.Campaign(ctx, id)
+	stored, found, err := c.ledger.Campaign(ctx, id)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", id, store.ErrNotInRedis)
 	}
 	if err != nil {
 		return out, err
 	}
-	list, err := ledgerReceipts(ctx, l, id, user)
+	list, err := ledgerReceipts(ctx, c.ledger, id, user)
 	if errors.Is(err, ledger.ErrArchived) {
 		err = fmt.Errorf("%w: %w", serve.ErrArchived, err)
 	}

@@ -22,11 +22,8 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	t.Helper()
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
 		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_DEPLOYMENT_SHARDS=4")
-	rdb := server.Client(t)
-	st, err := store.Of(rdb, cfg.Space())
-	require.NoError(t, err)
-	a := &App{Config: cfg, log: zap.NewNop(), store: st, redis: rdb}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	a := opened(t, cfg)
+	require.NoError(t, a.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,
@@ -214,12 +211,11 @@ func TestSharedLedgerIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"),
 		log: zap.NewNop()}
-	_, first := a.sharedLedger(t.Context())
+	a.ledger = a.newLedger()
+	first := a.ledger.Ready(t.Context())
 	require.Error(t, first)
-	_, again := a.sharedLedger(t.Context())
-	require.Same(t, first, again, "it is remembered")
+	require.Same(t, first, a.ledger.Ready(t.Context()), "it is remembered")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := a.sharedLedger(gone)
-	require.Error(t, err)
+	require.Error(t, a.ledger.Ready(gone))
 }

@@ -53,7 +53,9 @@ func (w *sinkWorker) open(ctx context.Context) error {
 			w.config.Handler = w.app.measures.sinks.Handler(w.config.Group, h)
 		}
 		w.config.Handler = w.app.traceSink(w.config.Group, w.config.Handler)
-		c, err = consumer.New(w.config)
+		if c, err = consumer.New(w.config); err != nil {
+			release(h)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,6 +95,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 			w.app.log.Info("the sink works again", sink)
 		}
 	}
+	defer release(w.handler)
 	w.app.log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.store.Len()))
 	if a, ok := w.handler.(*alarmed); ok {
 		sweeping, stop := context.WithCancel(ctx)

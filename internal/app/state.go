@@ -89,11 +89,7 @@ func (a *App) state(ctx context.Context, campaigns []string, asksLedger bool) (*
 // unfinished asks the ledger for what only a worker brings to its end; nil if it does not tell. Redis' state is told
 // without it.
 func (a *App) unfinished(ctx context.Context) map[string]int64 {
-	l, err := a.sharedLedger(ctx)
-	if err != nil {
-		return nil
-	}
-	topUps, credits, err := l.Unfinished(ctx)
+	topUps, credits, err := a.ledger.Unfinished(ctx)
 	if err != nil {
 		return nil
 	}

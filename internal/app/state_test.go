@@ -65,7 +65,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	now := time.Now()
 	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
 		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})
-	_, err := a.shared.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
+	_, err := a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
 		Canonical: campaign.Canonical(spec)})
 	require.NoError(t, err)
 	unfinished := func() map[string]int64 {
@@ -74,12 +74,12 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 		return s.Unfinished
 	}
 	require.Equal(t, map[string]int64{"top_ups": 0, "credits": 0}, unfinished())
-	_, err = a.shared.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
+	_, err = a.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
 
 		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(),
 		Decision: stream.Decision{By: "ann", Why: "it rains"}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"top_ups": 1, "credits": 0}, unfinished())
-	a.shared.ledger, a.shared.err, a.shared.failed = nil, errors.New("away"), now
+	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errors.New("away") })
 	require.Nil(t, unfinished())
 }

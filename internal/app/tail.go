@@ -46,6 +46,7 @@ func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
 	if err != nil {
 		return err
 	}
+	defer topic.Close()
 	t := tailing{Tail: o, app: a, topic: topic, printed: make([]int64, a.Config.Publisher.Partitions)}
 	return t.scan(ctx, lines)
 }

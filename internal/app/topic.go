@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openTopic opens the deployment's topic to read it, and checks it. It needs no Redis.
+// openTopic opens the deployment's topic to read it, and checks it. It needs no Redis. The caller closes it.
 func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
 	pc := a.publisherConfig()
-	pc.Create = pc.Create && a.makes
+	pc.Create = false
+	return a.topic(ctx, pc)
+}
+
+func (a *App) topic(ctx context.Context, pc publish.Config) (*publish.Log, error) {
 	l, err := publish.NewLog(pc)
 	if err != nil {
 		return nil, err
@@ -33,31 +38,30 @@ func (a *App) publisherConfig() publish.Config {
 	if a.measures != nil {
 		pc.Observe = a.measures.kafka
 	}
-	from := a
-	if a.parent != nil { // it has opened Redis
-		from = a.parent
-	}
-	pc.Founding = from.founded.known()
+	pc.Founding = a.founded.known()
 	pc.AnyFounding = slices.Contains(a.Config.Unsafe.Allow, configs.UnsafeKafkaFounding)
 	return pc
 }
 
 // publisher makes the publisher of sink kafka; needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
-	return a.publisherTo(ctx, a.Config.Publisher.Topic, a.Config.ClaimsConfig(), a.store)
+	claims := a.Config.ClaimsConfig()
+	claims.Owner = a.worker
+	return a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
 }
 
-// publisherTo makes a publisher to a topic, with claims of its own.
+// publisherTo makes a publisher to a topic, with claims of its own. Without an Owner the claims get a new one, because
+// several calls may publish at once. The caller closes it.
 func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
-	cc.Owner = a.worker
+	cc.Owner = cmp.Or(cc.Owner, workerName())
 	claims, err := a.store.Claims(cc)
 	if err != nil {
 		return nil, err
 	}
 	pc := a.publisherConfig()
-	pc.Worker, pc.Topic, pc.Campaigns = a.worker, topic, &campaignSource{app: a}
-	pc.Create = pc.Create && (a.makes || topic != a.Config.Publisher.Topic)
+	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
+	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
 	p, err := publish.New(pc, claims, entries)
 	if err != nil {
 		return nil, err
@@ -65,14 +69,13 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	return p, a.checkTopic(ctx, p.Log, topic)
 }
 
-// checkTopic checks a topic, and has it closed at the end. ctx bounds the check.
+// checkTopic checks a topic, and closes one that is wrong. ctx bounds the check.
 func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) error {
 	report, err := l.Check(ctx)
 	if err != nil {
 		l.Close()
 		return away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Publisher.Brokers, ","), err))
 	}
-	a.atEnd(func() error { l.Close(); return nil })
 	for _, w := range append(report.Warnings, report.Skipped...) {
 		a.log.Warn("topic", zap.String("topic", topic), zap.String("about", w))
 	}
@@ -80,13 +83,12 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) erro
 }
 
 // campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after
-// that. The ledger is opened when it is first needed.
+// that.
 type campaignSource struct {
 	app *App
 
-	mu     sync.Mutex
-	terms  map[string]publish.Terms // of campaigns that were found
-	ledger *ledger.Ledger
+	mu    sync.Mutex
+	terms map[string]publish.Terms // of campaigns that were found
 }
 
 // maxTerms bounds what campaignSource remembers.
@@ -102,12 +104,8 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 	}
 	terms.Currency, terms.Codes, err = s.app.store.Shard(shard).Terms(ctx, id)
 	if errors.Is(err, store.ErrNotInRedis) {
-		var l *ledger.Ledger
-		if l, err = s.open(ctx); err != nil {
-			return terms, false, err
-		}
 		var c ledger.StoredCampaign
-		if c, found, err = l.Campaign(ctx, id); err != nil || !found {
+		if c, found, err = s.app.ledger.Campaign(ctx, id); err != nil || !found {
 			return terms, false, err
 		}
 		terms = publish.Terms{Currency: c.Spec.Currency, Codes: c.Spec.Codes != nil}
@@ -127,27 +125,5 @@ func (s *campaignSource) Codes(ctx context.Context, shard int, id string, packet
 	if err != nil || !slices.Contains(codes, "") {
 		return codes, err
 	}
-	s.mu.Lock()
-	l, err := s.open(ctx)
-	s.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return l.CodesOf(ctx, id, packets)
-}
-
-// open opens the ledger once. s.mu is held.
-func (s *campaignSource) open(ctx context.Context) (*ledger.Ledger, error) {
-	if s.ledger != nil {
-		return s.ledger, nil
-	}
-	open := s.app.newLedger
-	if s.app.parent != nil {
-		open = s.app.parent.sharedLedger
-	}
-	l, err := open(ctx)
-	if err == nil {
-		s.ledger = l
-	}
-	return l, err
+	return s.app.ledger.CodesOf(ctx, id, packets)
 }

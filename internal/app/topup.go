@@ -339,7 +339,7 @@ func (a *App) dealTopUps(ctx context.Context) error {
 	told := time.Time{}
 	for retry.Pause(ctx, topUpEvery) {
 		err := locks.Do(ctx, "topup", func(ctx context.Context) error {
-			return a.Within(ctx, Needs{Ledger: true}, func(own *App) error { return own.dealOpenTopUps(ctx) })
+			return a.dealOpenTopUps(ctx)
 		})
 		if err != nil && ctx.Err() == nil && time.Since(told) > topUpTold {
 			told = time.Now()

@@ -167,11 +167,6 @@ func (t *trailSearch) ledger(ctx context.Context) bool {
 
 func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, error) {
 	a := t.app
-	if a.ledger == nil {
-		if err := a.openLedger(ctx); err != nil {
-			return nil, false, err
-		}
-	}
 	c, found, err := a.ledger.Campaign(ctx, t.q.Campaign)
 	if err != nil || !found {
 		return nil, false, err
@@ -302,6 +297,7 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer l.Close()
 	wanted, since := sightings{of: map[string]*trailed{}}, time.Time{}
 	for _, p := range t.grants {
 		wanted.of[p.grant.EventID()] = p

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -19,6 +20,21 @@ func config(t *testing.T, env ...string) *configs.Config {
 	cfg, err := configs.Load("", env, nil)
 	require.NoError(t, err)
 	return cfg
+}
+
+// opened is an App whose Redis need not be founded.
+func opened(t *testing.T, cfg *configs.Config) *App {
+	t.Helper()
+	a, err := New(cfg)
+	require.NoError(t, err)
+	a.log = zap.NewNop()
+	a.redisOpen.Store(true)
+	t.Cleanup(func() {
+		var err error
+		a.Shut(&err)
+		require.NoError(t, err)
+	})
+	return a
 }
 
 // With closes in reverse order, whatever do says, and loses no error on the way.
@@ -38,8 +54,9 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	var kept *App
 	err = With(t.Context(), cfg, Needs{Ledger: true}, func(a *App) error {
 		kept = a
-		require.NotNil(t, a.ledger)
-		require.Nil(t, a.redis, "nobody asked for it")
+		_, _, err := a.ledger.Campaign(t.Context(), "rain")
+		require.NoError(t, err)
+		require.False(t, a.redisOpen.Load(), "nothing needed it")
 		a.atEnd(func() error { order = append(order, "first"); return first })
 		a.atEnd(func() error { order = append(order, "second"); return second })
 		return failed
@@ -70,38 +87,26 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:2")
 }
 
-// A call of a long-lived process has its own App: what it opens is closed with it, and the ledger is the parent's, which
-// stays open for the next one. With the ledger away only the calls that need it fail.
-func TestWithin(t *testing.T) {
+// The calls of a long-lived process share its ledger. With the ledger away only the calls that need it fail.
+func TestReady(t *testing.T) {
 	t.Parallel()
 	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")))
 	require.NoError(t, err)
 	defer func() { a.Shut(&err); require.NoError(t, err) }()
-	done := func(*App) error { return nil }
-	require.NoError(t, a.Within(t.Context(), Needs{}, done))
-	require.Error(t, a.Within(t.Context(), Needs{Ledger: true}, done), "the ledger was never founded")
+	require.NoError(t, a.Ready(t.Context(), Needs{}))
+	require.Error(t, a.Ready(t.Context(), Needs{Ledger: true}), "the ledger was never founded")
 
 	_, err = ledger.Migrate(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
 	l, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Found(t.Context(), ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
-		Shards: 1})
+	_, err = l.Found(t.Context(), a.deployment())
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Within(t.Context(), Needs{Ledger: true}, done) },
+	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Ready(t.Context(), Needs{Ledger: true}) },
 		"the failure is remembered for a moment only")
-	failed, closed := errors.New("do failed"), false
 	for range 2 {
-		closed = false
-		err := a.Within(t.Context(), Needs{Ledger: true}, func(own *App) error {
-			require.NotSame(t, a, own)
-			own.atEnd(func() error { closed = true; return nil })
-			_, err := own.List(t.Context())
-			require.NoError(t, err, "the ledger is open")
-			return failed
-		})
-		require.ErrorIs(t, err, failed)
-		require.True(t, closed)
+		_, err = a.ListCampaigns(t.Context(), "", 10, nil)
+		require.NoError(t, err, "the ledger is open")
 	}
 }

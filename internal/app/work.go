@@ -122,10 +122,8 @@ func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		}
 		return p, err
 	case configs.SinkBalance:
-		if a.ledger == nil { // another try may have opened it
-			if err := a.openLedger(ctx); err != nil {
-				return nil, err
-			}
+		if err := a.ledger.Ready(ctx); err != nil {
+			return nil, err
 		}
 		if a.Config.Settlement.Kind == configs.SettleRemote {
 			return a.remote(ctx, false, Word{})
@@ -137,6 +135,13 @@ func (a *App) handler(ctx context.Context, sink string) (hongbao.Handler, error)
 		return a.settler(ctx, plans)
 	}
 	return nil, fmt.Errorf("sink %q has no handler", sink)
+}
+
+// release closes a handler that needs it.
+func release(h hongbao.Handler) {
+	if c, ok := h.(interface{ Close() }); ok {
+		c.Close()
+	}
 }
 
 // settler settles in the ledger.

@@ -15,15 +15,12 @@ import (
 
 // newFaults makes the faults of this server. An audit ends each story.
 func (d *Dev) newFaults(a *app.App, direct redis.UniversalClient) (*faults.Faults, error) {
-	return faults.Of(d.local, direct, d.tell, func(ctx context.Context) (sentence string, err error) {
-		err = a.Within(ctx, app.Needs{}, func(a *app.App) error {
-			r, err := a.Audit(ctx, audit.Options{})
-			if err == nil {
-				sentence = verdict(r)
-			}
-			return err
-		})
-		return sentence, err
+	return faults.Of(d.local, direct, d.tell, func(ctx context.Context) (string, error) {
+		r, err := a.Audit(ctx, audit.Options{})
+		if err != nil {
+			return "", err
+		}
+		return verdict(r), nil
 	})
 }
 

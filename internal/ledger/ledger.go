@@ -79,25 +79,36 @@ func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	if create {
 		config = migrating(config)
 	}
-	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
-		newer: alarms{last: make(map[string]time.Time)}}
-	l.log.Store(config.Log)
+	l := newLedger(config)
 	var err error
 	switch config.Driver {
 	case PostgreSQL:
-		l.dialect = &postgresDialect
 		l.store, err = openPostgres(ctx, &config)
 	case MySQL:
-		l.dialect = &mysqlDialect
 		l.store, err = openMySQL(ctx, &l.config)
 	case SQLite:
-		l.dialect = &sqliteDialect
 		l.store, err = openSQLite(ctx, &config, create)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the %s ledger: %w", config.Driver, err)
 	}
 	return l, nil
+}
+
+// newLedger returns a ledger without its store. Config.Check refuses any other driver.
+func newLedger(config Config) *Ledger {
+	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
+		newer: alarms{last: make(map[string]time.Time)}}
+	l.log.Store(config.Log)
+	switch config.Driver {
+	case PostgreSQL:
+		l.dialect = &postgresDialect
+	case MySQL:
+		l.dialect = &mysqlDialect
+	case SQLite:
+		l.dialect = &sqliteDialect
+	}
+	return l
 }
 
 // Close waits for the transactions that run and closes all connections. No other method may be called after it.

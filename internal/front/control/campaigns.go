@@ -17,14 +17,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 )
 
-var ledgerNeeded = app.Needs{Ledger: true}
-
 func campaignReads() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
 			description: "Lists the campaigns of the ledger in the order of their ids; next is the after of the next page.",
-			action:      access.ReadCampaigns, needs: ledgerNeeded, answer: app.CampaignPage{},
+			action:      access.ReadCampaigns, answer: app.CampaignPage{},
 			params: []*huma.Param{
 				param("after", "query", "The next of the page before.", web.CampaignID().Schema), limitParam(),
 			},
@@ -44,14 +42,14 @@ func campaignReads() []operation {
 			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "How a campaign stands",
 			description: "Gives its specification, the hash of its plan, how it stands in the ledger, and in Redis: null there " +
 				"if it is not loaded. The seed and the amounts that nobody has got are not in it.",
-			action: access.ReadCampaigns, needs: ledgerNeeded, answer: app.Shown{},
+			action: access.ReadCampaigns, answer: app.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Show(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
 			summary:     "How far the end of a campaign is",
 			description: "Tells how a closed campaign stands, and the exact amount of its refund.",
-			action:      access.ReadCampaigns, needs: ledgerNeeded, answer: app.Ending{},
+			action:      access.ReadCampaigns, answer: app.Ending{},
 			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
 			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.app.Standing(ctx, c.campaign) }),
 		},
@@ -130,7 +128,7 @@ func campaignChanges() []operation {
 			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
 				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them. " +
 				"docs/campaigns.md tells of the fields.",
-			action: access.CreateCampaign, needs: ledgerNeeded, body: hongbao.Campaign{}, answer: app.Created{},
+			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
 			do:       create, raw: true, together: true, after: storeCodes,
@@ -139,7 +137,7 @@ func campaignChanges() []operation {
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
 			description: "Opens the campaign once its packets are there. It goes on after an answer 202, as long as this server " +
 				"lives, and where it was when it is asked for again.",
-			action: access.LoadCampaign, needs: ledgerNeeded, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
+			action: access.LoadCampaign, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
 		topUpOperation(),
@@ -151,14 +149,14 @@ func campaignChanges() []operation {
 			summary: "End a campaign that was never loaded",
 			description: "All of its money, top-ups included, goes back to the sponsor, and it can't be loaded any more. It is " +
 				"refused once its loading has begun. A second request gives the same answer.",
-			action: access.CancelCampaign, needs: ledgerNeeded, body: empty{}, answer: app.Ending{},
+			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
 			codes: []string{"loading_begun"}, together: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Cancel(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
 			description: "One whose window is open is closed with early only. A second close gives the same answer.",
-			action:      access.CloseCampaign, needs: ledgerNeeded, body: closeBody{}, answer: app.Ending{},
+			action:      access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
 				early := c.fields.flag("early")
@@ -173,7 +171,7 @@ func campaignChanges() []operation {
 			summary: "Give what nobody got back to the sponsor",
 			description: "amount must be exactly refund_amount of the ending. 202 says that grants are still being settled: " +
 				"ask again. A second refund gives the same answer.",
-			action: access.Refund, needs: ledgerNeeded, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
+			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
 				"not_closed", "not_loaded", "campaign_lost"},
 			do: refund,
@@ -182,7 +180,7 @@ func campaignChanges() []operation {
 			method: http.MethodPost, path: "/v1/campaigns/{id}/reveal", id: "reveal",
 			summary:     "Make the seed of a refunded campaign public",
 			description: "Gives the disclosure with which everybody can check the draw (`hongbao campaign verify`).",
-			action:      access.RevealCampaign, needs: ledgerNeeded, body: empty{}, answer: campaign.Disclosure{},
+			action:      access.RevealCampaign, body: empty{}, answer: campaign.Disclosure{},
 			codes: []string{"not_refunded"}, together: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
 		},
@@ -229,8 +227,8 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 	if err != nil || spec.Codes == nil {
 		return answer, err
 	}
-	return c.long(ctx, answer, &job{name: "codes of " + spec.ID, needs: ledgerNeeded,
-		do: func(ctx context.Context, own *app.App) (any, error) { return answer, own.StoreCodes(ctx, spec, nil) }})
+	return c.long(ctx, answer, &job{name: "codes of " + spec.ID,
+		do: func(ctx context.Context) (any, error) { return answer, c.app.StoreCodes(ctx, spec, nil) }})
 }
 
 // load goes on by itself when it takes longer than the caller waits.
@@ -240,22 +238,15 @@ func load(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	return c.long(ctx, loadAnswer{c.campaign, shown.Spec.Packets, true}, &job{name: "load " + c.campaign,
-		needs: ledgerNeeded, do: func(ctx context.Context, own *app.App) (any, error) {
-			spec, err := own.Load(ctx, c.campaign)
+		do: func(ctx context.Context) (any, error) {
+			spec, err := c.app.Load(ctx, c.campaign)
 			return loadAnswer{c.campaign, spec.Packets, false}, err
 		}})
 }
 
 // long does work that goes on after the request was answered, if that comes first: with 202 and what is known by then.
 func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
-	x, err := c.tasks.start(j, func(ctx context.Context) (answer any, err error) {
-		ctx = access.As(ctx, c.actor)
-		err = c.Control.app.Within(ctx, j.needs, func(own *app.App) error {
-			answer, err = j.do(ctx, own)
-			return err
-		})
-		return answer, err
-	})
+	x, err := c.tasks.start(j, func(ctx context.Context) (any, error) { return j.do(access.As(ctx, c.actor)) })
 	if err != nil {
 		return nil, err
 	}

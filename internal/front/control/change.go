@@ -59,11 +59,9 @@ func (c *call) change(w http.ResponseWriter, o *operation) error {
 		return c.denied(err)
 	}
 	if o.after != nil {
-		final, err := c.run(c.r.Context(), o.needs, func(ctx context.Context, c *call) (any, error) {
-			return o.after(ctx, c, answer.Answer)
-		})
+		final, err := o.after(c.r.Context(), c, answer.Answer)
 		if err != nil {
-			return err
+			return problemOf(err)
 		}
 		if _, goesOn := final.(later); goesOn {
 			answer.Status = http.StatusAccepted
@@ -98,7 +96,7 @@ func (c *call) once(ctx context.Context, o *operation, req access.Request) (answ
 	if o.alone {
 		return c.onceAlone(ctx, o, req)
 	}
-	text, _, err := c.Control.app.Once(ctx, req, func(within context.Context) ([]byte, error) {
+	text, _, err := c.app.Once(ctx, req, func(within context.Context) ([]byte, error) {
 		if o.together {
 			return c.effect(within, o)
 		}
@@ -116,7 +114,7 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 	did := false
 	var text []byte
 	var failed error
-	kept, _, err := c.Control.app.Once(asking, req, func(context.Context) ([]byte, error) {
+	kept, _, err := c.app.Once(asking, req, func(context.Context) ([]byte, error) {
 		late.Stop() // the work has the request's time
 		defer late.Reset(ledgerWait)
 		did = true
@@ -152,9 +150,9 @@ func answerOf(text []byte, err error) (answer kept, _ error) {
 
 // effect does the operation, and writes its answer.
 func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
-	answer, err := c.run(ctx, o.needs, o.do)
+	answer, err := o.do(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, problemOf(err)
 	}
 	status := http.StatusOK
 	l, goesOn := answer.(later)

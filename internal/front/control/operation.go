@@ -9,7 +9,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
@@ -18,9 +17,7 @@ import (
 type operation struct {
 	method, path, id, summary, description string
 	action                                 access.Action
-	// needs are the servers without which nothing can be answered. Redis is open in any case.
-	needs  app.Needs
-	params []*huma.Param
+	params                                 []*huma.Param
 	// body is a value of the type of the request's body, nil for one that reads only. answer is that of the answer, and
 	// accepted that of the answer 202, nil for none.
 	body, answer, accepted any
@@ -58,10 +55,9 @@ type call struct {
 	who      access.Caller
 	actor    access.Actor
 	action   access.Action
-	app      *app.App // for this request
-	campaign string   // that of the path; empty if the path has none
-	fields   *fields  // those of the query of one that reads, and of the body of one that changes something
-	body     []byte   // of one that changes something, as it came
+	campaign string  // that of the path; empty if the path has none
+	fields   *fields // those of the query of one that reads, and of the body of one that changes something
+	body     []byte  // of one that changes something, as it came
 }
 
 // later is an answer with status 202: the work goes on.
@@ -127,14 +123,14 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 // denied writes into the journal that the caller may not do what he asked for, if that is what the error says.
 func (c *call) denied(err error) error {
 	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
-		c.Control.app.Denied(c.r.Context(), c.action, c.campaign, err)
+		c.app.Denied(c.r.Context(), c.action, c.campaign, err)
 	}
 	return err
 }
 
 // hidden records that the caller asked for something of a campaign that is none of his.
 func (c *call) hidden(campaign string) {
-	c.Control.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
+	c.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
 }
 
 // read answers an operation that changes nothing.
@@ -143,23 +139,12 @@ func (c *call) read(w http.ResponseWriter, o *operation) error {
 	if c.fields, err = readQuery(c.r.URL.RawQuery); err != nil {
 		return err
 	}
-	answer, err := c.run(c.r.Context(), o.needs, o.do)
+	answer, err := o.do(c.r.Context(), c)
 	if err != nil {
-		return err
+		return problemOf(err)
 	}
 	web.WriteJSON(w, http.StatusOK, answer)
 	return nil
-}
-
-// run does something with an app of the request's own.
-func (c *call) run(ctx context.Context, needs app.Needs,
-	do func(ctx context.Context, c *call) (any, error)) (answer any, err error) {
-	err = c.Control.app.Within(ctx, needs, func(own *app.App) error {
-		c.app = own
-		answer, err = do(ctx, c)
-		return err
-	})
-	return answer, problemOf(err)
 }
 
 // sees is nil for a caller who may see all campaigns.

@@ -29,7 +29,7 @@ func quarantineOperations() []operation {
 			method: http.MethodGet, path: "/v1/quarantine", id: "list-quarantine", summary: "List grants in quarantine",
 			description: "Lists the grants that wait for a decision, the oldest first. For the next page give next as after; " +
 				"on the last page next is 0.",
-			action: access.ReadQuarantine, needs: ledgerNeeded, answer: app.QuarantinePage{},
+			action: access.ReadQuarantine, answer: app.QuarantinePage{},
 			params: []*huma.Param{
 				flagParam("all", "Those that were decided, too."),
 				numberParam("after", "The next of the page before.", 0, 1<<53), limitParam(),
@@ -46,7 +46,7 @@ func quarantineOperations() []operation {
 		{
 			method: http.MethodGet, path: "/v1/quarantine/{number}", id: "show-quarantine",
 			summary: "One grant in quarantine", description: "Both sides of the contradiction.",
-			action: access.ReadQuarantine, needs: ledgerNeeded, answer: app.Quarantined{}, params: []*huma.Param{number},
+			action: access.ReadQuarantine, answer: app.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
 			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.quarantined(ctx) }),
 		},
@@ -54,7 +54,7 @@ func quarantineOperations() []operation {
 			method: http.MethodPost, path: "/v1/quarantine/{number}/decide", id: "decide-quarantine",
 			summary:     "Pay or void a grant in quarantine",
 			description: "The same decision again moves nothing and gives the same answer.",
-			action:      access.DecideQuarantine, needs: ledgerNeeded, body: decideBody{}, answer: app.Quarantined{},
+			action:      access.DecideQuarantine, body: decideBody{}, answer: app.Quarantined{},
 			params: []*huma.Param{number}, codes: []string{"unknown_quarantine", "decided_otherwise", "not_payable"},
 			do: decide, together: true,
 		},

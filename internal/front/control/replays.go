@@ -209,8 +209,8 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
 		j.name += " dry run " + hex.EncodeToString(sum[:])
 	}
-	j.do = func(ctx context.Context, own *app.App) (any, error) {
-		report, err := own.Replay(ctx, o)
+	j.do = func(ctx context.Context) (any, error) {
+		report, err := c.app.Replay(ctx, o)
 		var found app.FoundError
 		if report != nil && errors.As(err, &found) { // the report says it
 			err = nil

@@ -84,6 +84,7 @@ func setup(t *testing.T, o options) *desk {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {
 		done <- app.With(ctx, cfg, app.Needs{Redis: true}, func(a *app.App) error {
+			defer a.TendJournal(ctx)() // as a server does
 			opened <- a
 			<-ctx.Done()
 			return nil

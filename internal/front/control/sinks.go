@@ -80,7 +80,7 @@ func sinkOperations() []operation {
 			description: "Copy kind to detail from a difference of `hongbao audit --json`. The audit shows the difference with " +
 				"exactly these words as acknowledged, and does not count it, until the time: verdict, alarms and sealing ignore it. " +
 				"The same difference again replaces the acknowledgement before. double_credit is refused.",
-			action: access.AcknowledgeDifference, needs: ledgerNeeded, body: acknowledgeBody{},
+			action: access.AcknowledgeDifference, body: acknowledgeBody{},
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
 		sinkChange("pause", "Hand a sink nothing until it is resumed",

@@ -35,8 +35,7 @@ type job struct {
 	order string
 	// replay is the replay that it runs; nil for another job.
 	replay *app.Replay
-	needs  app.Needs
-	do     func(ctx context.Context, own *app.App) (any, error)
+	do     func(ctx context.Context) (any, error)
 }
 
 // task is one call. answer and err are set once done is closed.

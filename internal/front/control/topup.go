@@ -30,7 +30,7 @@ func topUpOperation() operation {
 			"own; plan_hash commits to that. 202 says that they are in the ledger and not in Redis yet: a worker brings them " +
 			"there, or the campaign's load. The answer is the order as the ledger took it: when its packets were dealt stands " +
 			"in the campaign's top_ups. The same order again changes nothing.",
-		action: access.TopUpCampaign, needs: app.Needs{Redis: true, Ledger: true}, body: topUpBody{}, answer: app.TopUp{},
+		action: access.TopUpCampaign, body: topUpBody{}, answer: app.TopUp{},
 		accepted: app.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",
 			"specification_impossible", "funded_otherwise", "order_reused", "top_up_open", "campaign_lost", "conflict"},
@@ -67,8 +67,8 @@ func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 		return nil, err
 	}
 	name := fmt.Sprintf("top-up of %s, generation %d", id, ordered.Generation)
-	final, err := c.long(ctx, answer, &job{name: name, needs: ledgerNeeded,
-		do: func(ctx context.Context, own *app.App) (any, error) { return answer, own.DealTopUps(ctx, id) }})
+	final, err := c.long(ctx, answer, &job{name: name,
+		do: func(ctx context.Context) (any, error) { return answer, c.app.DealTopUps(ctx, id) }})
 	if app.TopUpWaits(err) {
 		return later{answer}, nil
 	}

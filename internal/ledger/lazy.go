@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Lazy returns a Ledger that open opens when it is first used, and again after a failure, but not at once. Calls that
+// come meanwhile share one attempt, and wait no longer than their contexts allow. config must be the one that open uses.
+func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
+	l := newLedger(config)
+	l.store = &lazyStore{open: open}
+	return l
+}
+
+// Ready opens the ledger, unless it is open. Its error is that of the last attempt.
+func (l *Ledger) Ready(ctx context.Context) error {
+	if lazy, ok := l.store.(*lazyStore); ok {
+		_, err := lazy.ready(ctx)
+		return err
+	}
+	return nil
+}
+
+// failedFor is how long a lazyStore remembers that it could not be opened.
+const failedFor = time.Second
+
+// lazyStore is the store of a Lazy ledger.
+type lazyStore struct {
+	open    func(context.Context) (*Ledger, error)
+	opened  atomic.Pointer[Ledger]
+	opening singleflight.Group
+	failed  time.Time // by the one call of opening
+	err     error
+}
+
+func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
+	if l := s.opened.Load(); l != nil {
+		return l, nil
+	}
+	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(context.WithoutCancel(ctx)) })
+	select {
+	case r := <-attempt:
+		l, _ := r.Val.(*Ledger) // nil with an error
+		return l, r.Err
+	case <-ctx.Done():
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger was still being opened: %w", ctx.Err())
+	}
+}
+
+func (s *lazyStore) attempt(ctx context.Context) (*Ledger, error) {
+	if l := s.opened.Load(); l != nil { // another attempt has just ended
+		return l, nil
+	}
+	if time.Since(s.failed) < failedFor {
+		return nil, s.err
+	}
+	l, err := s.open(ctx)
+	if err != nil {
+		s.failed, s.err = time.Now(), err
+		return nil, err
+	}
+	s.opened.Store(l)
+	return l, nil
+}
+
+func (s *lazyStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+	l, err := s.ready(ctx)
+	if err != nil {
+		return err
+	}
+	return l.store.write(ctx, l.refusing(ctx, fn))
+}
+
+func (s *lazyStore) read(ctx context.Context, fn func(txn) error) error {
+	l, err := s.ready(ctx)
+	if err != nil {
+		return err
+	}
+	return l.store.read(ctx, fn)
+}
+
+func (s *lazyStore) close() error {
+	_, err, _ := s.opening.Do("", func() (any, error) { return nil, nil }) // wait for an attempt
+	if l := s.opened.Load(); l != nil {
+		err = errors.Join(err, l.store.close())
+	}
+	return err
+}
