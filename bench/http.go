@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -160,12 +161,12 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	cfg := serve.DefaultConfig()
+	cfg := knob.Defaults[serve.Config]()
 	server := web.Start(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"outcome":"granted"}`)
-	}), cfg.Limits(), log.New(io.Discard, "", 0))
+	}), serve.Limits(&cfg), log.New(io.Discard, "", 0))
 	rate, err := httpCrowd(ctx, l.Addr().String(), httpCallers, "granted", requests)
 	return rate, errors.Join(err, server.Stop(time.Minute, "run it again"))
 }
@@ -183,7 +184,7 @@ func (r *fixture) serving(ctx context.Context, n int, use func(address string) e
 	if err != nil {
 		return err
 	}
-	cfg := serve.DefaultConfig()
+	cfg := knob.Defaults[serve.Config]()
 	cfg.Listen, cfg.OpsListen, cfg.Keys, cfg.Issuer = "127.0.0.1:0", "127.0.0.1:0", "bench", "https://id.example.com"
 	cfg.DrainDelay, cfg.Audience, cfg.Facts = 0, "hongbao", []string{"device=claim:device_id"}
 	s, err := serve.New(cfg, serve.Deps{Grabber: p, Reader: benchReader{r, st}, Log: zap.NewNop(),

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
-	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -177,18 +176,6 @@ type Remote struct {
 	// Bearer token for the remote.
 	Token Secret   `knob:"remote.token,common" secret:"always"`
 	TLS   TLSFiles `knob:"remote.tls"`
-}
-
-// Balance is the server `hongbao balance`.
-type Balance struct {
-	bank.Config
-	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: it draws one. The server
-	// does not need it.
-	Token Secret `knob:"balance.token" secret:"always"`
-	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
-	TLSCert string `knob:"balance.tls_cert"`
-	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
-	TLSKey string `knob:"balance.tls_key"`
 }
 
 // Work is `hongbao work`.

@@ -3,14 +3,87 @@ package configs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
 
-	"github.com/hongbao-project/hongbao/internal/front/serve"
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
 // Serve is the server `hongbao serve`.
 type Serve struct {
-	serve.Config
+	// Address that users reach; 0.0.0.0:8080 for every interface.
+	//
+	// Port 0 takes a free one.
+	Listen string `knob:"serve.listen,common" default:"127.0.0.1:8080" form:"listen"`
+	// Address of /livez and /readyz, for the machines that run this process.
+	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
+	// Address of administration; it is opened only where there is a ledger. Empty: it is not opened.
+	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"ops"`
+	// TLS and ControlTLS, if not nil, are what the public and the control listener offer; they hold the certificates.
+	TLS, ControlTLS *tls.Config
+	// The JSON Web Key Set of those who sign tokens: path of a file, which is read again when it has changed, or an
+	// https:// URL, which is asked every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no
+	// default.
+	Keys string `knob:"serve.keys,common"`
+	// What a token's iss must be. Has no default.
+	Issuer string `knob:"serve.issuer,common"`
+	// What must be among a token's aud. Has no default.
+	Audience string `knob:"serve.audience,common"`
+	// The claim of a token that has the user's id.
+	UserClaim string `knob:"serve.user_claim" default:"sub"`
+	// Where each fact that limits count by comes from, as device=claim:device_id: a claim of a token; or signed:NAME, a
+	// name in what a gateway signs; or gateway:NAME, a name in the grabs of a gateway with an API key. A fact may have one
+	// source of each kind, and without one it is unknown.
+	Facts []string `knob:"serve.facts,common"`
+	// The keys of gateways that sign requests: path of a file like that of serve.keys, with secrets (HS256) only.
+	GatewayKeys string `knob:"serve.gateway_keys,common"`
+	// How far the clocks of this machine and of the tokens' issuer may be apart.
+	Leeway time.Duration `knob:"serve.leeway" default:"5s" want:"0s to 1m"`
+	// Requests of one user on average.
+	Rate int `knob:"serve.rate,common" default:"5" want:"1 to 1_000_000 requests a second"`
+	// Requests of one user at once.
+	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
+	// Grabs and reads with one API key on average; a batch counts as its grabs.
+	KeyRate int `knob:"serve.key_rate,common" default:"10000" want:"1 to 1_000_000 grabs a second"`
+	// Grabs and reads with one API key at once; at least 128, the size of the largest batch.
+	KeyBurst int `knob:"serve.key_burst" default:"20000" want:"128 to 1_000_000 grabs"`
+	// Requests of one address on average, whoever sends them; an IPv6 address counts by its first 64 bits. 0: any number.
+	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`
+	// Requests of one address at once.
+	AddressBurst int `knob:"serve.address_burst" default:"200" want:"1 to 1_000_000 requests"`
+	// Networks of proxies that write into X-Forwarded-For where a request comes from, as 10.0.0.0/8.
+	TrustedProxies []string `knob:"serve.trusted_proxies"`
+	// Other topics that a replay by the administration API or the console may write to. Empty:
+	// none; `hongbao replay` may write to any.
+	ReplayTopics []string `knob:"serve.replay_topics"`
+	// Web pages that may read answers, as https://app.example.com.
+	CORSOrigins []string `knob:"serve.cors_origins"`
+	// Open connections of each listener; more wait until one is closed.
+	Connections int `knob:"serve.connections" default:"20000" want:"1 to 1_000_000 connections"`
+	// Open connections of one address, or of one IPv6 /64 network, to serve.listen; another is closed at once. Addresses
+	// of serve.trusted_proxies may have any number. 0: any number.
+	AddressConnections int `knob:"serve.address_connections" default:"10000" want:"0 to 1_000_000 connections"`
+	// A request's head at most.
+	HeaderBytes int `knob:"serve.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
+	// A request's body at most.
+	BodyBytes int64 `knob:"serve.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
+	// A request's head must have arrived.
+	ReadHeaderTimeout time.Duration `knob:"serve.read_header_timeout" default:"5s" want:"1ms to 1m"`
+	// A request must have arrived whole.
+	ReadTimeout time.Duration `knob:"serve.read_timeout" default:"10s" want:"1ms to 5m"`
+	// A request must have been answered; above producer.call_timeout.
+	WriteTimeout time.Duration `knob:"serve.write_timeout" default:"30s" want:"2ms to 10m"`
+	// Connections without requests are closed after this; above the load balancer's own.
+	IdleTimeout time.Duration `knob:"serve.idle_timeout" default:"1m" want:"1ms to 1h"`
+	// How long a server that is told to stop still takes requests, while /readyz says 503, so that nobody sends it more.
+	DrainDelay time.Duration `knob:"serve.drain_delay" default:"5s" want:"0s to 10m"`
+	// Wait for requests under way after that.
+	DrainTimeout time.Duration `knob:"serve.drain_timeout" default:"20s" want:"1ms to 1h"`
 	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
 	TLSCert string `knob:"serve.tls_cert,common"`
 	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
@@ -24,6 +97,108 @@ type Serve struct {
 	ControlTLSKey string `knob:"serve.control_tls_key"`
 	// File with the certificates of those who may sign the certificate of a caller of the control listener, in PEM.
 	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
+}
+
+// AnswerTime is how long a request may take, so that there is time left to write its answer.
+func (c *Serve) AnswerTime() time.Duration {
+	return max(c.WriteTimeout-time.Second, c.WriteTimeout/2)
+}
+
+// KeysURL is where the key set is asked for; empty if Keys names a file.
+func (c *Serve) KeysURL() string {
+	if strings.Contains(c.Keys, "://") {
+		return c.Keys
+	}
+	return ""
+}
+
+// HasTokens reports whether users come with tokens.
+func (c *Serve) HasTokens() bool { return c.Keys != "" || c.Issuer != "" || c.Audience != "" }
+
+// Check names everything that is wrong with the knobs at once.
+func (c *Serve) Check() error {
+	errs := knob.Check(c)
+	if c.HasTokens() {
+		errs = append(errs, c.checkTokens()...)
+	}
+	_, errFacts := c.FactSources()
+	_, errProxies := c.Proxies()
+	if errs = append(errs, errFacts, errProxies, c.checkOrigins()); errors.Join(errs...) == nil {
+		return nil
+	}
+	return fmt.Errorf("server configuration: %w", errors.Join(errs...))
+}
+
+func (c *Serve) checkTokens() (errs []error) {
+	for name, v := range map[string]string{"keys": c.Keys, "issuer": c.Issuer, "audience": c.Audience,
+		"user_claim": c.UserClaim} {
+		if v == "" {
+			errs = append(errs, fmt.Errorf("serve.%s is empty: set it, or tokens for others would be good here", name))
+		}
+	}
+	if u, err := url.Parse(c.KeysURL()); err != nil || c.KeysURL() != "" && u.Scheme != "https" &&
+		(u.Scheme != "http" || !knob.IsLoopback(u.Hostname())) {
+		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anybody on the way could put keys in"))
+	}
+	return errs
+}
+
+// Proxies returns the networks of trusted proxies.
+func (c *Serve) Proxies() ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, len(c.TrustedProxies))
+	for i, text := range c.TrustedProxies {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p != p.Masked() {
+			return nil, fmt.Errorf("serve.trusted_proxies: %.80q: want a network, as 10.0.0.0/8", text)
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+func (c *Serve) checkOrigins() error {
+	for _, text := range c.CORSOrigins {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != text ||
+			strings.Contains(text, "*") {
+			return fmt.Errorf("serve.cors_origins: %.80q: want an origin as browsers write it, https://app.example.com", text)
+		}
+	}
+	return nil
+}
+
+// The kinds of sources of facts.
+const (
+	FactFromClaim   = "claim"
+	FactFromSigned  = "signed"
+	FactFromGateway = "gateway"
+)
+
+// FactSources are the facts of each kind of source, by their names there.
+type FactSources map[string]map[string]string
+
+// FactSources reads Facts.
+func (c *Serve) FactSources() (FactSources, error) {
+	out := FactSources{FactFromClaim: {}, FactFromSigned: {}, FactFromGateway: {}}
+	seen := map[string]bool{}
+	for _, item := range c.Facts {
+		fact, source, _ := strings.Cut(item, "=")
+		kind, name, _ := strings.Cut(source, ":")
+		err := hongbao.CheckFactName(fact)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("serve.facts: %.80q: the fact %.40q: %w", item, fact, err)
+		case out[kind] == nil || name == "":
+			return nil, fmt.Errorf("serve.facts: %.80q: want it as device=claim:device_id, device=signed:device or "+
+				"device=gateway:device", item)
+		case kind != FactFromClaim && hongbao.CheckFactName(name) != nil:
+			return nil, fmt.Errorf("serve.facts: %.80q: %.40q: want a name like that of a fact", item, name)
+		case seen[kind+" "+fact] || out[kind][name] != "":
+			return nil, fmt.Errorf("serve.facts: %.80q: the fact has such a source already, or the source a fact", item)
+		}
+		out[kind][name], seen[kind+" "+fact] = fact, true
+	}
+	return out, nil
 }
 
 // checkServe compares the knobs of the server with each other. CheckServe has the rest: who does not serve may
@@ -80,8 +255,8 @@ func (c *Config) CheckServe() error {
 }
 
 // ServeConfig is complete.
-func (c *Config) ServeConfig() serve.Config {
-	out := c.Serve.Config
+func (c *Config) ServeConfig() Serve {
+	out := c.Serve
 	out.TLS, out.ControlTLS = c.serveTLS.Clone(), c.controlTLS.Clone()
 	return out
 }

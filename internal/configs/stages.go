@@ -6,7 +6,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
-	"github.com/hongbao-project/hongbao/internal/front/bank"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -104,8 +103,8 @@ func (c *Config) RemoteConfig() remote.Config {
 }
 
 // BalanceConfig is complete.
-func (c *Config) BalanceConfig() bank.Config {
-	out := c.Balance.Config
+func (c *Config) BalanceConfig() Balance {
+	out := c.Balance
 	out.TLS = c.balanceTLS.Clone()
 	return out
 }

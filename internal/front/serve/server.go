@@ -18,6 +18,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -107,7 +108,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if deps.Keys != nil && deps.Denied == nil {
 		err = errors.Join(err, errors.New("Denied is required with Keys"))
 	}
-	if !cfg.tokens() && cfg.GatewayKeys == "" && deps.Keys == nil {
+	if !cfg.HasTokens() && cfg.GatewayKeys == "" && deps.Keys == nil {
 		err = errors.Join(err, errors.New("nobody could grab: set serve.keys, serve.issuer and serve.audience for users "+
 			"with tokens, serve.gateway_keys for gateways that sign, or ledger.dsn for gateways with API keys"))
 	}
@@ -123,7 +124,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		log: web.Sampled(deps.Log),
 	}
 	if cfg.AddressRate > 0 {
-		trusted, err := cfg.proxies()
+		trusted, err := cfg.Proxies()
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +198,7 @@ type listening struct {
 
 // listen opens every listener, or none.
 func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err error) {
-	trusted, err := s.cfg.proxies()
+	trusted, err := s.cfg.Proxies()
 	open := func(address, name string, most int, t *tls.Config, h http.Handler) net.Addr {
 		if err != nil {
 			return nil
@@ -233,7 +234,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 
 // serve serves one listener until stop ends or the listener fails, and says so to the others.
 func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
-	server := web.Start(ctx, l, l.handler, s.cfg.Limits(), log.New(httpLog{s.log}, "", 0))
+	server := web.Start(ctx, l, l.handler, Limits(&s.cfg), log.New(httpLog{s.log}, "", 0))
 	var err error
 	select {
 	case err = <-server.Ended:
@@ -245,11 +246,11 @@ func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- str
 
 // openKeys reads the key sets that are files for the first time.
 func (s *Server) openKeys() error {
-	facts, err := s.cfg.factSources()
+	facts, err := s.cfg.FactSources()
 	if err != nil {
 		return err
 	}
-	s.gatewayFacts, s.gateways = facts[fromGateway], &gateways{facts: facts[fromSigned]}
+	s.gatewayFacts, s.gateways = facts[configs.FactFromGateway], &gateways{facts: facts[configs.FactFromSigned]}
 	if s.deps.GatewayKeyFile != nil {
 		if s.gateways.keys, err = newFileKeys(s.deps.GatewayKeyFile, true, s.log.With(knobField("serve.gateway_keys"))); err != nil {
 			return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.gateway_keys: %w", err)
@@ -258,7 +259,7 @@ func (s *Server) openKeys() error {
 	var keys keySet
 	log := s.log.With(knobField("serve.keys"))
 	switch {
-	case !s.cfg.tokens():
+	case !s.cfg.HasTokens():
 		return nil
 	case s.deps.KeyFile != nil:
 		keys, err = newFileKeys(s.deps.KeyFile, false, log)
@@ -269,7 +270,7 @@ func (s *Server) openKeys() error {
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.keys: %w", err)
 	}
-	s.verifier = newVerifier(&s.cfg, facts[fromClaim], keys)
+	s.verifier = newVerifier(&s.cfg, facts[configs.FactFromClaim], keys)
 	return nil
 }
 

@@ -1,0 +1,66 @@
+package configs
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+)
+
+// Balance is the server `hongbao balance`.
+type Balance struct {
+	// Address to listen on; 0.0.0.0:8090 for every interface.
+	//
+	// Port 0 takes a free one.
+	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8090" form:"listen"`
+	// TLS, if not nil, is what the listener offers; it holds the certificate.
+	TLS *tls.Config
+	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8091; empty for no such
+	// listener. The first two are on balance.listen as well.
+	OpsListen string `knob:"balance.ops_listen,common" form:"ops"`
+	// A request's head must have arrived.
+	ReadHeaderTimeout time.Duration `knob:"balance.read_header_timeout" default:"5s" want:"1ms to 1m"`
+	// A request must have arrived whole.
+	ReadTimeout time.Duration `knob:"balance.read_timeout" default:"10s" want:"1ms to 5m"`
+	// A request must have been answered.
+	WriteTimeout time.Duration `knob:"balance.write_timeout" default:"30s" want:"2ms to 10m"`
+	// Connections without requests are closed after this; above the callers' own.
+	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"1m" want:"1ms to 1h"`
+	// Work on one request.
+	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
+	// Wait for requests under way when it is told to stop.
+	DrainTimeout time.Duration `knob:"balance.drain_timeout" default:"20s" want:"1ms to 1h"`
+	// A request's head at most.
+	HeaderBytes int `knob:"balance.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
+	// The body of one credit at most.
+	BodyBytes int64 `knob:"balance.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
+	// The body of a batch at most.
+	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
+	// Credits of a batch at most.
+	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
+	// Requests under way; more are answered 503.
+	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
+	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: it draws one. The server
+	// does not need it.
+	Token Secret `knob:"balance.token" secret:"always"`
+	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
+	TLSCert string `knob:"balance.tls_cert"`
+	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
+	TLSKey string `knob:"balance.tls_key"`
+}
+
+// Check tells everything that is wrong with the configuration at once.
+func (c *Balance) Check() error {
+	errs := knob.Check(c)
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.HandleTimeout >= c.WriteTimeout {
+		bad("HandleTimeout is %s: want less than WriteTimeout, %s, or its answer is never written", c.HandleTimeout,
+			c.WriteTimeout)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("balance server configuration: %w", errors.Join(errs...))
+}
