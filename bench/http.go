@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -221,6 +222,6 @@ func (b benchReader) Window(ctx context.Context, id string) (store.Window, error
 }
 
 // Receipts implements serve.Reader.
-func (b benchReader) Receipts(context.Context, string, string) (serve.Receipts, error) {
-	return serve.Receipts{}, errors.New("the bench does not ask for receipts")
+func (b benchReader) Receipts(context.Context, string, string) (model.Receipts, error) {
+	return model.Receipts{}, errors.New("the bench does not ask for receipts")
 }

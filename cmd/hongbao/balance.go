@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/run"
 )
 
 func balanceCmd() *cobra.Command {
@@ -19,7 +19,11 @@ func balanceCmd() *cobra.Command {
 		Example: "  hongbao balance --balance.listen=127.0.0.1:8090 --ledger.dsn=balance.db",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{}, func(a *app.App) error { return a.ServeBalance(cmd.Context()) })
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			return run.Balance(cmd.Context(), cfg)
 		},
 	}
 	cmd.AddCommand(balanceClientCmd(), balanceFundCmd(), balanceCheckCmd(), balanceMigrateCmd())

@@ -29,10 +29,10 @@ const balanceToken = "t0ken-of-the-balance-tests-0123456"
 func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	t.Helper()
 	env = append([]string{"HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
-	client := run(t, append(env, "HONGBAO_BALANCE_TOKEN="+balanceToken), "balance", "client", "add", "worker",
+	client := runProgram(t, append(env, "HONGBAO_BALANCE_TOKEN="+balanceToken), "balance", "client", "add", "worker",
 		"--scope=credits:write,credits:read,accounts:read")
 	require.NotContains(t, client.out+client.err, balanceToken)
-	fund := run(t, env, "balance", "fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann",
+	fund := runProgram(t, env, "balance", "fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann",
 		"--why=tests")
 	require.Zero(t, fund.code, "%s %s", fund.err, client.err) // the token may be there from an earlier start
 	p := start(t, env, "balance", "--balance.listen="+addr)
@@ -78,16 +78,16 @@ func TestBalanceServer(t *testing.T) {
 	status, again := call(t, "POST", "http://"+addr+"/v1/credits", credit)
 	require.Equal(t, 200, status)
 	require.Equal(t, first, again)
-	other := run(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
+	other := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
 	require.Equal(t, 1, other.code)
 	require.Contains(t, other.err, "balance.listen", "the address is taken, and it says which knob that is")
-	short := run(t, []string{"HONGBAO_BALANCE_TOKEN=short", "HONGBAO_LEDGER_DSN=" + dsn}, "balance", "client", "add", "c2")
+	short := runProgram(t, []string{"HONGBAO_BALANCE_TOKEN=short", "HONGBAO_LEDGER_DSN=" + dsn}, "balance", "client", "add", "c2")
 	require.Equal(t, 2, short.code)
 	require.Contains(t, short.err, "32 to 512")
-	empty := run(t, []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "other.db")}, "balance")
+	empty := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "other.db")}, "balance")
 	require.NotZero(t, empty.code)
 	require.Contains(t, empty.err, "ledger.dsn", "a wrong database is not made into a balance system")
-	onLine := run(t, nil, "balance", "client", "add", "c2", "--balance.token="+balanceToken)
+	onLine := runProgram(t, nil, "balance", "client", "add", "c2", "--balance.token="+balanceToken)
 	require.Equal(t, 2, onLine.code, "a secret does not belong on the command line")
 	require.NotContains(t, onLine.err, balanceToken)
 }
@@ -99,7 +99,7 @@ func TestBalanceClients(t *testing.T) {
 		"HONGBAO_LOG_FORMAT=json"}
 	ok := func(args ...string) string {
 		t.Helper()
-		r := run(t, env, append([]string{"balance"}, args...)...)
+		r := runProgram(t, env, append([]string{"balance"}, args...)...)
 		require.Zero(t, r.code, r.err)
 		return r.out
 	}
@@ -111,7 +111,7 @@ func TestBalanceClients(t *testing.T) {
 		require.Equal(t, "fund of shop: 5.00 CNY put into it, 0.00 CNY credited, 5.00 CNY left\n",
 			ok("fund", "shop", "--amount=500", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget"))
 	}
-	again := run(t, env, "balance", "fund", "shop", "--amount=501", "--currency=CNY", "--id=b1", "--by=ann",
+	again := runProgram(t, env, "balance", "fund", "shop", "--amount=501", "--currency=CNY", "--id=b1", "--by=ann",
 		"--why=budget")
 	require.NotZero(t, again.code)
 	p := start(t, env, "balance", "--balance.listen="+addr)
@@ -142,7 +142,7 @@ func TestBalanceClients(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.ExecContext(t.Context(), "UPDATE credit_fund SET credited = credited - 1")
 	require.NoError(t, errors.Join(err, db.Close()))
-	r := run(t, env, "balance", "check")
+	r := runProgram(t, env, "balance", "check")
 	require.Equal(t, 3, r.code)
 	require.Equal(t, "fund of shop, CNY: sum of the credits = credited: want 500, got 499\ndifferences: 1\n", r.out)
 }

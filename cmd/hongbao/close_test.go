@@ -32,7 +32,7 @@ func TestEndsRefuseWrongArguments(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			r := run(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1"}, args...)
+			r := runProgram(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1"}, args...)
 			require.Equal(t, 2, r.code, "%s%s", r.out, r.err)
 			require.Contains(t, r.err, says)
 			require.Empty(t, r.out)

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/run"
 )
 
 // completer gives what may stand in a place and begins with a prefix, each with an explanation after a tab, if it has
@@ -29,7 +30,7 @@ const (
 // byWord are the completers of arguments, by the word that stands for them in a command's usage. nil is for a file.
 var byWord = map[string]completer{
 	"CAMPAIGN": offerCampaigns, "SINK": offerSinks, "LETTER": offerLetters, "KEY": offerKeys, "CLIENT": offerClients,
-	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(app.HealthCommands()),
+	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(run.HealthCommands()),
 	"CLAIM": offerClaims, "FILE": nil, "FOLDER": nil, "USER": offerNothing,
 }
 

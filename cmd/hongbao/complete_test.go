@@ -13,7 +13,7 @@ import (
 // completed is what a shell is told to offer for the last of args.
 func completed(t *testing.T, env []string, args ...string) (values []string) {
 	t.Helper()
-	r := run(t, env, append([]string{"__complete"}, args...)...)
+	r := runProgram(t, env, append([]string{"__complete"}, args...)...)
 	require.Zero(t, r.code, r.err)
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
 	require.Regexp(t, `^:\d+$`, lines[len(lines)-1])

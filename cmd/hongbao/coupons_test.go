@@ -47,7 +47,7 @@ func (d *deployment) grabJSON(args ...string) (a hongbao.Answer) {
 // tailed reads what `hongbao tail` printed.
 func (d *deployment) tailed(env ...string) (list []app.Tailed) {
 	d.t.Helper()
-	r := run(d.t, append(d.env[:len(d.env):len(d.env)], env...), "tail")
+	r := runProgram(d.t, append(d.env[:len(d.env):len(d.env)], env...), "tail")
 	require.Zero(d.t, r.code, r.err)
 	for lines := bufio.NewScanner(strings.NewReader(r.out)); lines.Scan(); {
 		var l app.Tailed

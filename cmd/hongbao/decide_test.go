@@ -336,7 +336,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()
-			r := run(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_KAFKA_BROKERS=127.0.0.1:1"}, c.args...)
+			r := runProgram(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_KAFKA_BROKERS=127.0.0.1:1"}, c.args...)
 			require.Equal(t, 2, r.code, "%s%s", r.out, r.err)
 			require.Contains(t, r.err, c.says)
 			require.Empty(t, r.out)

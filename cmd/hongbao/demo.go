@@ -65,7 +65,7 @@ func stay(cmd *cobra.Command, d *demo.Demo, listen string) (err error) {
 	if wantsJSON(cmd) {
 		return app.Usage("--keep tells people where to look, and --json prints one document: leave one of them out")
 	}
-	server := &dev.Dev{Listen: listen, Program: os.Args[0], In: terminal(), Serve: serveAll,
+	server := &dev.Dev{Listen: listen, Program: os.Args[0], In: terminal(),
 		Ready: func(s *dev.Site) error { return printAnswer(cmd, s, s.Write) }}
 	d.Knobs, err = server.Knobs()
 	d.Stay = server.Stay

@@ -177,7 +177,7 @@ func TestDemoStays(t *testing.T) {
 	d.granted(d.shell(d.printed()[0]))
 	d.end(syscall.SIGINT)
 	nothingLeft(t, tmp, p.Cmd.Process.Pid)
-	r := run(t, env, "demo", "--keep", "--json")
+	r := runProgram(t, env, "demo", "--keep", "--json")
 	require.Equal(t, 2, r.code, r.err)
 	require.Contains(t, r.err, "leave one of them out")
 }

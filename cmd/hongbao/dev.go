@@ -25,7 +25,7 @@ func devCmd() *cobra.Command {
 		Example: "  hongbao dev\n  hongbao dev --data-dir ./dev-data --crowd 50\n  hongbao dev --listen 127.0.0.1:9000 --env dev.env",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.Program, d.Flags, d.Serve, d.Out = os.Args[0], cmd.Flags(), serveAll, cmd.OutOrStdout()
+			d.Program, d.Flags, d.Out = os.Args[0], cmd.Flags(), cmd.OutOrStdout()
 			d.In = terminal()
 			if wantsJSON(cmd) {
 				d.Out = cmd.ErrOrStderr()

@@ -175,7 +175,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	require.EqualValues(t, 0o700, info.Mode().Perm(), "the ledger is nobody else's business")
 	lines := first.printed()
 	got := first.granted(first.shell(lines[0]))
-	r := run(t, []string{"TMPDIR=" + tmp}, "dev", "--listen", "127.0.0.1:0", "--data-dir", folder)
+	r := runProgram(t, []string{"TMPDIR=" + tmp}, "dev", "--listen", "127.0.0.1:0", "--data-dir", folder)
 	require.Equal(t, 2, r.code, r.err)
 	require.Contains(t, r.err, "another `hongbao dev` has")
 	require.Contains(t, first.shell(lines[5]), "agrees")

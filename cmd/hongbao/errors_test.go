@@ -72,13 +72,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			line := strings.Fields(name + " " + files.Replace(c.args))
-			r := run(t, env, append(strings.Fields(name), "--nonsense")...)
+			r := runProgram(t, env, append(strings.Fields(name), "--nonsense")...)
 			require.Equal(t, 2, r.code, r.err)
 			require.Contains(t, r.err, "unknown flag: --nonsense (see `"+path+" --help`)")
 			if c.server == "" {
 				return
 			}
-			r = run(t, env, append(line, "--config", "/no/such.yaml")...)
+			r = runProgram(t, env, append(line, "--config", "/no/such.yaml")...)
 			require.Equal(t, 2, r.code, r.err)
 			for _, part := range []string{"configuration", "/no/such.yaml", "--config", "HONGBAO_CONFIG"} {
 				require.Contains(t, r.err, part)
@@ -86,7 +86,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			if name == "work" || name == "serve" { // they wait: TestProcessesWaitForRedis
 				return
 			}
-			r = run(t, env, line...)
+			r = runProgram(t, env, line...)
 			require.Equal(t, 5, r.code, r.err)
 			for _, part := range says[c.server] {
 				require.Contains(t, r.err, part)
@@ -100,7 +100,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 // of it.
 func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
-	r := run(t, []string{
+	r := runProgram(t, []string{
 		"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
 		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3",
 	}, "config", "check", "--connect")

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -235,7 +235,7 @@ func (s *stage) doubt() {
 func (s *stage) forge() {
 	r := s.show("spring-rain").Redis
 	require.NotNil(s.t, r)
-	receipts := decided[app.Receipts](s.t, s.ok("receipts", "spring-rain", "u1", "--json")).Receipts
+	receipts := decided[model.Receipts](s.t, s.ok("receipts", "spring-rain", "u1", "--json")).Receipts
 	require.Len(s.t, receipts, 1)
 	for i := range 8 {
 		s.plant("spring-rain", grantEntry("spring-rain", receipts[0].Packet, fmt.Sprint(int64(receipts[0].Amount)),

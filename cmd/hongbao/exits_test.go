@@ -69,7 +69,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		rows = append(rows, exit{code, string(m[2])})
 	}
 	require.Equal(t, exits, rows)
-	help := run(t, nil, "--help").out
+	help := runProgram(t, nil, "--help").out
 	for _, e := range exits {
 		require.Contains(t, help, fmt.Sprintf("%3d  %s\n", e.code, e.what))
 	}
@@ -136,7 +136,7 @@ func TestUnknownCommandsAreSuggested(t *testing.T) {
 	t.Parallel()
 	for typed, meant := range map[string]string{"audti": "audit", "cmapaign": "campaign", "campaign crate": "create",
 		"dead requeu": "requeue"} {
-		r := run(t, nil, strings.Fields(typed)...)
+		r := runProgram(t, nil, strings.Fields(typed)...)
 		require.Equal(t, 2, r.code)
 		require.Contains(t, r.err, "did you mean "+meant+"?", typed)
 	}

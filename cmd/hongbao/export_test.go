@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 // booked moves all that the ledger has booked to a time, and gives the day in the campaigns' zone.
@@ -78,7 +79,7 @@ func TestExport(t *testing.T) {
 		require.Greater(t, packet, last, "in the order of the packets")
 		last = packet
 		require.Equal(t, []string{"grant", d.prefix + ":rain:" + line[7]}, line[1:3])
-		receipts := decided[app.Receipts](t, d.ok("receipts", "rain", line[3], "--json")).Receipts
+		receipts := decided[model.Receipts](t, d.ok("receipts", "rain", line[3], "--json")).Receipts
 		require.Len(t, receipts, 1)
 		require.EqualValues(t, packet, receipts[0].Packet)
 		minor, err := strconv.Atoi(strings.Replace(line[5], ".", "", 1))

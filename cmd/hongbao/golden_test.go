@@ -53,7 +53,7 @@ func golden(t *testing.T, folder string, texts map[string]string) {
 func TestManualPagesAreCommitted(t *testing.T) {
 	t.Parallel()
 	dir, texts := t.TempDir(), map[string]string{}
-	r := run(t, []string{"SOURCE_DATE_EPOCH=1771358400"}, "man", dir)
+	r := runProgram(t, []string{"SOURCE_DATE_EPOCH=1771358400"}, "man", dir)
 	require.Zero(t, r.code, r.err)
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)

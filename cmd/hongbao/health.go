@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/run"
 )
 
 func healthCmd() *cobra.Command {
@@ -22,7 +22,7 @@ func healthCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h, err := app.CheckHealth(cmd.Context(), cfg, args[0])
+			h, err := run.CheckHealth(cmd.Context(), cfg, args[0])
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ func TestManualPages(t *testing.T) {
 	t.Parallel()
 	dir, again := filepath.Join(t.TempDir(), "man1"), t.TempDir()
 	for _, folder := range []string{dir, again} {
-		r := run(t, []string{"SOURCE_DATE_EPOCH=1771358400"}, "man", folder)
+		r := runProgram(t, []string{"SOURCE_DATE_EPOCH=1771358400"}, "man", folder)
 		require.Zero(t, r.code, r.err)
 		require.Empty(t, r.out)
 	}
@@ -50,7 +50,7 @@ func TestManualPages(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	r := run(t, nil, "man", file)
+	r := runProgram(t, nil, "man", file)
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.err, "make the folder of the manual pages")
 }

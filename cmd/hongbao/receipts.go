@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 func receiptsCmd() *cobra.Command {
@@ -36,7 +37,7 @@ func receiptsCmd() *cobra.Command {
 	}
 }
 
-func writeReceipts(cmd *cobra.Command, w io.Writer, out *app.Receipts) error {
+func writeReceipts(cmd *cobra.Command, w io.Writer, out *model.Receipts) error {
 	if out.Incomplete {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n",

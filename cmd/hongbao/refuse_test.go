@@ -74,7 +74,7 @@ func TestBadSpecificationNamesEverything(t *testing.T) {
 			path := spec(t, "rain", 10, 1000, c.changes...)
 			ledger := filepath.Join(t.TempDir(), "ledger.db")
 			for _, command := range []string{"plan", "create"} {
-				r := run(t, []string{"HONGBAO_LEDGER_DSN=" + ledger}, "campaign", command, path)
+				r := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + ledger}, "campaign", command, path)
 				require.Equal(t, 2, r.code, r.err)
 				for _, code := range c.codes {
 					require.Contains(t, r.err, code)
@@ -114,7 +114,7 @@ func TestMoreShardsThanTheDeployment(t *testing.T) {
 func TestPlanShowsTheSpreadAndStoresNothing(t *testing.T) {
 	t.Parallel()
 	ledger := filepath.Join(t.TempDir(), "ledger.db")
-	r := run(t, []string{"HONGBAO_LEDGER_DSN=" + ledger}, "campaign", "plan", spec(t, "rain", 10, 1000))
+	r := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + ledger}, "campaign", "plan", spec(t, "rain", 10, 1000))
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.out, "campaign rain (Spring rain), red_packet: 10 packets, 10.00 CNY\n")
 	require.Contains(t, r.out, "#")

@@ -76,8 +76,8 @@ func (p *program) says(text string) {
 	p.Says(30*time.Second, text)
 }
 
-// run runs the program to its end.
-func run(t *testing.T, env []string, args ...string) result {
+// runProgram runs the program to its end.
+func runProgram(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	return start(t, env, args...).wait(time.Minute)
 }
@@ -194,7 +194,7 @@ var unhurried = []string{
 // run runs a command to its end.
 func (d *deployment) run(args ...string) result {
 	d.t.Helper()
-	return run(d.t, slices.Concat(d.env[:d.times], unhurried, d.env[d.times:]), args...)
+	return runProgram(d.t, slices.Concat(d.env[:d.times], unhurried, d.env[d.times:]), args...)
 }
 
 // ok runs a command that must end with exit code 0, and gives what it printed.

@@ -27,7 +27,7 @@ func TestUsageIsRefused(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			r := run(t, nil, args...)
+			r := runProgram(t, nil, args...)
 			require.Equal(t, 2, r.code, r.err)
 			require.Contains(t, r.err, "--help`")
 			require.Empty(t, r.out)
@@ -68,7 +68,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := run(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_KAFKA_BROKERS=127.0.0.1:1"}, c.args...)
+			r := runProgram(t, []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_KAFKA_BROKERS=127.0.0.1:1"}, c.args...)
 			require.Equal(t, 2, r.code, "%s%s", r.out, r.err)
 			require.Contains(t, r.err, c.says)
 			require.Empty(t, r.out)
@@ -80,16 +80,16 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"--help"}, {"campaign"}, {"config"}, {"demo", "--help"},
 		{"config", "check", "--help"}} {
-		r := run(t, nil, args...)
+		r := runProgram(t, nil, args...)
 		require.Zero(t, r.code, r.err)
 		require.Contains(t, r.out, "Usage:")
 		require.Empty(t, r.err)
 	}
-	require.Contains(t, run(t, nil, "config", "check", "--help").out, "--consumer.lease")
-	v := run(t, nil, "version")
+	require.Contains(t, runProgram(t, nil, "config", "check", "--help").out, "--consumer.lease")
+	v := runProgram(t, nil, "version")
 	require.Zero(t, v.code)
 	require.Regexp(t, `^hongbao \S+.*\ngo1\.\S+, entries version 3, Redis schema \d+\n$`, v.out)
-	flag := run(t, nil, "--version")
+	flag := runProgram(t, nil, "--version")
 	require.Zero(t, flag.code, flag.err)
 	require.Equal(t, v.out, flag.out)
 }
@@ -126,7 +126,7 @@ func TestBadConfigurationNamesEverything(t *testing.T) {
 	env := []string{"HONGBAO_NO_SUCH=1", "HONGBAO_REDIS_PASSWORD_FILE=" + open, "HONGBAO_KAFKA_PARTITIONS=0"}
 	for _, command := range [][]string{{"config", "check"}, {"work"}, {"audit"}, {"tail"}, {"campaign", "list"},
 		{"grab", "rain", "u"}} {
-		r := run(t, env, append(command, "--config", file, "--log.level=loud")...)
+		r := runProgram(t, env, append(command, "--config", file, "--log.level=loud")...)
 		require.Equal(t, 2, r.code, r.err)
 		for _, part := range []string{
 			"adrs", "pool_size", "consumer.lease", "ledger.dsn", "HONGBAO_NO_SUCH", "redis.password", "kafka.partitions",
@@ -136,7 +136,7 @@ func TestBadConfigurationNamesEverything(t *testing.T) {
 		}
 		require.Empty(t, r.out)
 	}
-	r := run(t, nil, "config", "check", "--config", filepath.Join(dir, "none.yaml"))
+	r := runProgram(t, nil, "config", "check", "--config", filepath.Join(dir, "none.yaml"))
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.err, "none.yaml")
 }
@@ -145,7 +145,7 @@ func TestConfigCheckPrintsEveryKnobWithItsSource(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "hongbao.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("deployment:\n  shards: 4\n"), 0o600))
-	r := run(t, []string{
+	r := runProgram(t, []string{
 		"HONGBAO_CONFIG=" + file, "HONGBAO_REDIS_POOL_SIZE=7", "HONGBAO_LEDGER_DRIVER=postgres",
 		"HONGBAO_LEDGER_DSN=postgres://u:" + password + "@h/d", "HONGBAO_REDIS_PASSWORD=" + password,
 	}, "config", "check", "--kafka.partitions=3")

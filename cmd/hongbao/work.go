@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/run"
 )
 
 func workCmd() *cobra.Command {
@@ -17,9 +17,11 @@ func workCmd() *cobra.Command {
 		Example: "  hongbao work --config configs/production.yaml\n  hongbao work --sink balance",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{}, func(a *app.App) error {
-				return a.Work(cmd.Context(), sinks)
-			})
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			return run.Work(cmd.Context(), cfg, sinks)
 		},
 	}
 	cmd.Flags().StringSliceVar(&sinks, "sink", nil, "work for these sinks only; all of deployment.sinks if not given")

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/tracing"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -32,9 +32,8 @@ type App struct {
 	log    *zap.Logger
 	worker string // names this process, never twice
 
-	measures *measures       // nil: nobody scrapes this process
-	tracer   *tracing.Tracer // nil: nothing is traced
-	outcomes Outcomes        // of the grabs that this process answers
+	hooks    Hooks
+	outcomes Outcomes // of the grabs that this process answers
 
 	redis     redis.UniversalClient
 	store     *store.Store // of redis
@@ -50,21 +49,39 @@ type App struct {
 	closes    []func() error
 }
 
+// Hooks are how a process watches what its App does. Each may be nil.
+type Hooks struct {
+	// Ledger is called after each transaction, Kafka after each request.
+	Ledger func(kind string, took time.Duration, again bool, err error)
+	Kafka  func(request string, took time.Duration, err error)
+	// Sink wraps what a requeue or a replay delivers to.
+	Sink func(sink string, h hongbao.Handler) hongbao.Handler
+}
+
 // New reaches no server.
-func New(cfg *configs.Config) (*App, error) {
-	log, err := cfg.Logger(os.Stderr)
-	if err != nil {
-		return nil, err
-	}
+func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
-	a := &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans)}
+	a := &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
+	var err error
 	a.store, err = store.Of(a.redis, cfg.Space())
 	a.ledger = a.newLedger()
 	a.atEnd(a.ledger.Close)
 	return a, err
 }
+
+// Store returns the deployment's Redis, and Ledger its ledger. Neither need be open.
+func (a *App) Store() *store.Store { return a.store }
+
+// Ledger returns the ledger.
+func (a *App) Ledger() *ledger.Ledger { return a.ledger }
+
+// Worker is a name that no other process has.
+func (a *App) Worker() string { return a.worker }
+
+// Outcomes are the answers to grabs that this process counts.
+func (a *App) Outcomes() *Outcomes { return &a.outcomes }
 
 // Log is where the process tells what it does.
 func (a *App) Log() *zap.Logger { return a.log }
@@ -112,8 +129,8 @@ func (a *App) Shut(err *error) {
 // has tells whether the deployment has the sink.
 func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
-// checkSinks refuses sinks that the deployment does not have. flag is where they were named.
-func (a *App) checkSinks(flag string, sinks ...string) error {
+// CheckSinks refuses sinks that the deployment does not have. flag is where they were named.
+func (a *App) CheckSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
 		if !a.has(s) {
 			return Usage("%s %.40q is not among deployment.sinks (%s)", flag, s,
@@ -123,7 +140,8 @@ func (a *App) checkSinks(flag string, sinks ...string) error {
 	return nil
 }
 
-func (a *App) allows(name string) bool {
+// Allows reports whether unsafe.allow names a check.
+func (a *App) Allows(name string) bool {
 	return slices.Contains(a.Config.Unsafe.Allow, name)
 }
 
@@ -136,7 +154,8 @@ func (a *App) loader() (*load.Loader, error) {
 	return load.New(a.store, cfg)
 }
 
-func (a *App) locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
+// Locks returns the deployment's locks.
+func (a *App) Locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
 
 // progressEvery is how often the log says how far a long call is.
 const progressEvery = 5 * time.Second

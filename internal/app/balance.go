@@ -8,25 +8,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
-
-	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/group"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
-	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/front/bank"
-	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// openBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the
+// OpenBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the
 // first client.
-func (a *App) openBook(ctx context.Context) error {
+func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.ClassBroken,
@@ -68,9 +60,9 @@ func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Sco
 	sum := sha256.Sum256([]byte(text))
 	token = payment.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes}
 	// Programs of an older build may use a database that has tables: it is migrated on purpose only.
-	if err = a.openBook(ctx); errors.Is(err, ledger.ErrNotFounded) {
+	if err = a.OpenBook(ctx); errors.Is(err, ledger.ErrNotFounded) {
 		if _, err = a.MigrateBook(ctx); err == nil {
-			err = a.openBook(ctx)
+			err = a.OpenBook(ctx)
 		}
 	}
 	if err != nil {
@@ -104,49 +96,9 @@ func drawToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// ServeBalance serves the balance API until ctx ends.
-func (a *App) ServeBalance(ctx context.Context) error {
-	cfg := a.Config.BalanceConfig()
-	if err := cfg.Check(); err != nil {
-		return Usage("%w", err)
-	}
-	if cfg.TLS == nil && a.allows(configs.UnsafeBalanceListen) {
-		a.log.Warn("unsafe.allow: tokens come in clear text to " + cfg.Listen)
-	}
-	if cfg.OpsListen != "" {
-		a.measure("balance")
-	}
-	if err := a.trace(ctx, "balance", 0); err != nil {
-		return err
-	}
-	if err := a.openBook(ctx); err != nil {
-		return err
-	}
-	b, err := bank.NewBalance(cfg, bank.Deps{Book: a.ledger, Reader: a.ledger, Log: a.log, Wrap: a.watchRequests})
-	if err != nil {
-		return err
-	}
-	var serving atomic.Bool
-	parts := []group.Part{{Name: "balance", Run: func(ctx context.Context) error {
-		return b.Run(ctx, func(at net.Addr) {
-			serving.Store(true)
-			a.log.Info("serving balances", zap.Stringer("address", at), zap.Bool("tls", cfg.TLS != nil))
-		})
-	}}}
-	if a.measures != nil {
-		parts = append([]group.Part{a.opsPart("balance.ops_listen", cfg.OpsListen, func() error {
-			if !serving.Load() {
-				return web.ErrOpening
-			}
-			return nil
-		})}, parts...)
-	}
-	return group.Run(ctx, parts...)
-}
-
 // Clients gives the valid tokens of the balance server, and the funds of its clients.
 func (a *App) Clients(ctx context.Context) ([]payment.ClientToken, []ledger.Fund, error) {
-	if err := a.openBook(ctx); err != nil {
+	if err := a.OpenBook(ctx); err != nil {
 		return nil, nil, err
 	}
 	tokens, err := a.ledger.Tokens(ctx)
@@ -159,7 +111,7 @@ func (a *App) Clients(ctx context.Context) ([]payment.ClientToken, []ledger.Fund
 
 // RevokeTokens revokes a client's token, or all of them if id is empty, and tells how many.
 func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error) {
-	if err := a.openBook(ctx); err != nil {
+	if err := a.OpenBook(ctx); err != nil {
 		return 0, err
 	}
 	var n int64
@@ -177,7 +129,7 @@ func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error
 
 // Fund fills what a client's credits come from, once for each id.
 func (a *App) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
-	if err := a.openBook(ctx); err != nil {
+	if err := a.OpenBook(ctx); err != nil {
 		return ledger.Fund{}, err
 	}
 	var fund ledger.Fund
@@ -192,7 +144,7 @@ func (a *App) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
 
 // CheckBook compares balances and funds with the credits.
 func (a *App) CheckBook(ctx context.Context) ([]ledger.Difference, error) {
-	if err := a.openBook(ctx); err != nil {
+	if err := a.OpenBook(ctx); err != nil {
 		return nil, err
 	}
 	return a.ledger.CheckCredits(ctx)

@@ -52,7 +52,7 @@ func (c *OpenClaim) sentAt() time.Time {
 
 // ListClaims returns the open claims of sink kafka: unreadable ones first, then the oldest.
 func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
-	if err := a.checkSinks("claims are those of", configs.SinkKafka); err != nil {
+	if err := a.CheckSinks("claims are those of", configs.SinkKafka); err != nil {
 		return nil, err
 	}
 	if err := a.openRedis(ctx); err != nil {

@@ -14,7 +14,7 @@ import (
 // Letters lists dead letters.
 func (s *PageSource) Letters(ctx context.Context, f deadletter.Filter, after string) ([]deadletter.Letter, string,
 	error) {
-	if err := s.checkSinks("sink", f.Sinks...); err != nil {
+	if err := s.CheckSinks("sink", f.Sinks...); err != nil {
 		return nil, "", hongbao.Errorf(hongbao.ClassPermanent, "%w", err)
 	}
 	p, err := s.ListLetters(ctx, f, after, model.PageLen)

@@ -193,7 +193,7 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 		if c.State == "refunded" { // it has left
 			return nil
 		}
-		if err := (campaignReader{a}).whole(ctx, a.store.Home(c.ID)); err != nil {
+		if err := (CampaignReader{a}).whole(ctx, a.store.Home(c.ID)); err != nil {
 			return fmt.Errorf("campaign %s: %w", c.ID, err)
 		}
 		return nil

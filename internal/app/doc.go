@@ -1,12 +1,11 @@
-// Package app is Hongbao put together: it opens the servers that the configuration names, wires the sinks to them, and
-// holds every rule that joins two stages. Package main of cmd/hongbao reads flags, calls a method of App, and prints
-// what it returns.
+// Package app has what the program does on a deployment: the operations of its commands, its administration API and its
+// console, and every rule that joins two stages. A front end calls a method of App, and shows what it returns.
 //
 // What it promises:
 //
-//   - A server is opened when a method first needs it, and refused unless it was founded as this deployment's; App.Shut
+//   - A server is reached when a method first needs it, and refused unless it was founded as this deployment's. App.Shut
 //     closes all of them in the reverse order.
-//   - A method returns Go values and prints nothing. An answer that a person must look at comes with a FoundError, a
-//     question that makes no sense is a UsageError, and was refused before anything was changed.
+//   - A method returns Go values and prints nothing. An answer that a person must look at comes with a FoundError. A
+//     question that makes no sense is a UsageError, refused before anything was changed.
 //   - Init and AddClient are the only methods that create tables, shards or a topic.
 package app

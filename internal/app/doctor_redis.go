@@ -81,9 +81,9 @@ func (a *App) examineNode(p *part, n *store.Node) {
 
 // examineServer looks at a server's settings. Of a server that is refused it looks only at those that lose receipts.
 func (a *App) examineServer(p *part, s *store.Server, refused bool) {
-	all, found := a.allows(configs.UnsafeRedis), len(p.list)
+	all, found := a.Allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
-	p.allowed(all || a.allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
+	p.allowed(all || a.Allows(configs.UnsafeRedisAppendOnly), s.CheckAppendOnly())
 	if refused {
 		return
 	}

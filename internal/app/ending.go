@@ -217,7 +217,7 @@ func (b *recordedRefund) Refund(
 // end takes a step to a campaign's end.
 func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
 	step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
-	locks, err := a.locks()
+	locks, err := a.Locks()
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -46,12 +45,7 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 
 func (a *App) ledgerConfig() ledger.Config {
 	cfg := a.Config.LedgerConfig()
-	cfg.Log = a.log
-	cfg.Observe = func(kind string, took time.Duration, again bool, err error) {
-		if a.measures != nil {
-			a.measures.ledger(kind, took, again, err)
-		}
-	}
+	cfg.Log, cfg.Observe = a.log, a.hooks.Ledger
 	return cfg
 }
 

@@ -19,7 +19,7 @@ import (
 
 // letters opens the dead letters, and completes the filter.
 func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Letters, error) {
-	if err := a.checkSinks("--sink", f.Sinks...); err != nil {
+	if err := a.CheckSinks("--sink", f.Sinks...); err != nil {
 		return nil, err
 	}
 	if len(f.Sinks) == 0 {
@@ -95,7 +95,7 @@ func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(con
 	if dryRun {
 		return do(ctx)
 	}
-	locks, err := a.locks()
+	locks, err := a.Locks()
 	if err != nil {
 		return err
 	}
@@ -265,13 +265,13 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 		claims.Done = deadletter.RequeueSink(sink)
 		to.Handler, err = a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
 	default:
-		to.Handler, err = a.handler(ctx, sink)
+		to.Handler, err = a.Handler(ctx, sink)
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer release(to.Handler)
-	to.Handler = a.traceSink(sink, to.Handler)
+	defer Release(to.Handler)
+	to.Handler = a.watched(sink, to.Handler)
 	report, err := letters.Requeue(ctx, to, *pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed > 0 {
 		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them",

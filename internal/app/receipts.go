@@ -6,23 +6,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Receipts is what `hongbao receipts` tells.
-type Receipts struct {
-	Campaign string            `json:"campaign"`
-	User     string            `json:"user"`
-	Source   string            `json:"source"` // redis, or ledger
-	Currency string            `json:"currency,omitempty"`
-	Receipts []hongbao.Receipt `json:"receipts"`
-	// Incomplete: the campaign is not in Redis and was not refunded, so the ledger may not have all.
-	Incomplete bool `json:"incomplete,omitempty"`
-}
-
 // Receipts asks Redis, and the ledger if the campaign is not there.
-func (a *App) Receipts(ctx context.Context, id, user string) (Receipts, error) {
-	out := Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
+func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
+	out := model.Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
 	held, currency, err := a.redisReceipts(ctx, id, user)
 	if err == nil {
 		out.Receipts, out.Currency = append(out.Receipts, held...), currency

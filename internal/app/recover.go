@@ -39,8 +39,8 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 	return recovery.New(cfg), stop, nil
 }
 
-// tendShards opens shards that are frozen and have lost nothing, until ctx ends.
-func (a *App) tendShards(ctx context.Context, frozen <-chan int) error {
+// TendShards opens shards that are frozen and have lost nothing, until ctx ends.
+func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
 		r, stop, err := a.recoverer(ctx, false, false)

@@ -120,12 +120,12 @@ func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
 	err := s.Check(class)
 	if aof := s.CheckAppendOnly(); aof != nil && err == nil {
 		err = aof
-		if a.allows(configs.UnsafeRedisAppendOnly) {
+		if a.Allows(configs.UnsafeRedisAppendOnly) {
 			a.log.Warn("unsafe.allow: this Redis has no append-only file, so a restart would forget campaigns and receipts")
 			return nil
 		}
 	}
-	if err != nil && a.allows(configs.UnsafeRedis) {
+	if err != nil && a.Allows(configs.UnsafeRedis) {
 		a.log.Warn("unsafe.allow: this Redis may lose receipts", zap.Error(err))
 		return nil
 	}
@@ -158,7 +158,7 @@ func (a *App) checkRunID(s *store.Server) error {
 	if s.RunID != "" {
 		return nil
 	}
-	if a.allows(configs.UnsafeRedisRunID) {
+	if a.Allows(configs.UnsafeRedisRunID) {
 		a.log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another " +
 			"server took over")
 		return nil
@@ -180,7 +180,7 @@ func (a *App) checkCoverage(s *store.Server) error {
 			where, s.NoServer)
 	case !s.FullCoverage:
 		return nil
-	case a.allows(configs.UnsafeRedisFullCoverage):
+	case a.Allows(configs.UnsafeRedisFullCoverage):
 		a.log.Warn("unsafe.allow: this cluster answers nothing when one of its slots has no server")
 		return nil
 	}

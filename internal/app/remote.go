@@ -29,7 +29,7 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, erro
 		return nil, err
 	}
 	rc := a.Config.RemoteConfig()
-	if a.allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
+	if a.Allows(configs.UnsafeRemoteToken) && strings.HasPrefix(rc.URL, "http://") {
 		a.log.Warn("unsafe.allow: remote.token is sent in clear text")
 	}
 	rc.Replay, rc.Verified, rc.VerifiedAt = again, word.Verdict, word.At
@@ -64,8 +64,8 @@ type alarmed struct {
 	app     *App
 }
 
-// sweep finds out about credits in doubt whose events come no more, until ctx ends.
-func (a *alarmed) sweep(ctx context.Context) {
+// TendDoubts resolves credits in doubt that will not be redelivered, until ctx ends.
+func (a *alarmed) TendDoubts(ctx context.Context) {
 	for retry.Pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
 			a.app.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left),

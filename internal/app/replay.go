@@ -22,7 +22,7 @@ func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) err
 	if !o.Missing || o.DryRun {
 		return do(ctx)
 	}
-	locks, err := a.locks()
+	locks, err := a.Locks()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err 
 
 func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	if o.Dead != "" {
-		if err := a.checkSinks("--dead:", o.Dead); err != nil {
+		if err := a.CheckSinks("--dead:", o.Dead); err != nil {
 			return nil, err
 		}
 	}
@@ -117,11 +117,11 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		Options:  a.boundsOf(ctx, o.To, o.Rate, o.Patience),
 	}
 	err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign))
-	defer func() { release(cfg.Handler) }()
+	defer func() { Release(cfg.Handler) }()
 	if err != nil {
 		return nil, err
 	}
-	cfg.Handler = a.traceSink(o.To, cfg.Handler)
+	cfg.Handler = a.watched(o.To, cfg.Handler)
 	var tell func(int64)
 	cfg.Progress = func(r *replay.Report) {
 		if tell == nil {
@@ -209,7 +209,7 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if a.Config.Settlement.Kind == configs.SettleRemote {
 		return a.remote(ctx, true, Word{})
 	}
-	return a.handler(ctx, configs.SinkBalance)
+	return a.Handler(ctx, configs.SinkBalance)
 }
 
 // tellLost reads the topic.

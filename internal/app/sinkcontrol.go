@@ -115,7 +115,7 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 // checkSinkCampaign refuses a campaign that is probably mistyped: Redis does not have it, and no one has decided about it
 // for the sink. A shard that can't be read refuses nothing.
 func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
-	if err := a.checkSinks("sink", sink); err != nil {
+	if err := a.CheckSinks("sink", sink); err != nil {
 		return err
 	}
 	known := make([]bool, a.store.Len())
@@ -175,7 +175,7 @@ func (a *App) controlSink(ctx context.Context, e access.Entry, by stream.Decisio
 func (a *App) tellShards(sink string, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
-	if err := a.checkSinks("sink", sink); err != nil {
+	if err := a.CheckSinks("sink", sink); err != nil {
 		return out, err
 	}
 	if by.By == "" || by.Why == "" || len(by.By) > maxWords || len(by.Why) > maxWords {

@@ -15,23 +15,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// exportState lets the process tell how the deployment stands. counts, if not nil, names the campaigns to tell of.
-func (a *App) exportState(counts *metrics.GrabCounts) {
-	cfg := a.Config.Ops
-	a.measures.set.State(metrics.Poll{Every: cfg.Poll, Timeout: cfg.PollTimeout,
-		Ask: func(ctx context.Context) (*metrics.State, error) {
-			var campaigns []string
-			if counts != nil {
-				campaigns = counts.Seen(cfg.Campaigns)
-			}
-			return a.state(ctx, campaigns, counts != nil && a.Config.Ledger.DSN != "")
-		}})
-}
-
-// state asks Redis how the deployment stands, and the ledger, if it is to be asked, for what waits there. The error says
+// State asks Redis how the deployment stands, and the ledger, if it is to be asked, for what waits there. The error says
 // that a server does not answer. Whatever else can't be told, for want of time or because this build can't read it, is
 // left out: the rest of the state is good.
-func (a *App) state(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
+func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
 	out := &metrics.State{}
 	var g errgroup.Group // what fails does not end the others
 	var mu sync.Mutex

@@ -26,7 +26,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	a := onRedis(t, server, hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.store.Shard(0).Keys.Audit(), "started", "yesterday").Err())
-	s, err := a.state(t.Context(), []string{"rain"}, false)
+	s, err := a.State(t.Context(), []string{"rain"}, false)
 	require.NoError(t, err)
 	require.Nil(t, s.Audit)
 	require.Len(t, s.Servers, 1)
@@ -37,7 +37,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	s, err = a.state(late, []string{"rain"}, false)
+	s, err = a.State(late, []string{"rain"}, false)
 	require.Error(t, err)
 	require.Empty(t, s.Servers)
 }
@@ -69,7 +69,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 		Canonical: campaign.Canonical(spec)})
 	require.NoError(t, err)
 	unfinished := func() map[string]int64 {
-		s, err := a.state(t.Context(), nil, true)
+		s, err := a.State(t.Context(), nil, true)
 		require.NoError(t, err)
 		return s.Unfinished
 	}

@@ -35,10 +35,7 @@ func (a *App) topic(ctx context.Context, pc publish.Config) (*publish.Log, error
 // publisherConfig is complete but for Worker.
 func (a *App) publisherConfig() publish.Config {
 	pc := a.Config.PublisherConfig()
-	if a.measures != nil {
-		pc.Observe = a.measures.kafka
-	}
-	pc.Founding = a.founded.known()
+	pc.Observe, pc.Founding = a.hooks.Kafka, a.founded.known()
 	pc.AnyFounding = slices.Contains(a.Config.Unsafe.Allow, configs.UnsafeKafkaFounding)
 	return pc
 }

@@ -329,10 +329,10 @@ const (
 	topUpTold = time.Minute
 )
 
-// dealTopUps has a worker deal the top-ups that nobody else brings to an end: whoever ordered one was killed, or could
+// TendTopUps has a worker deal the top-ups that nobody else brings to an end: whoever ordered one was killed, or could
 // not deal it yet.
-func (a *App) dealTopUps(ctx context.Context) error {
-	locks, err := a.locks()
+func (a *App) TendTopUps(ctx context.Context) error {
+	locks, err := a.Locks()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
@@ -13,7 +14,11 @@ type Needs struct{ Redis, Ledger bool }
 // With opens what a command needs, and closes it when do has returned. An error of closing fails the command, because
 // an answer may be lost.
 func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) (err error) {
-	a, err := New(cfg)
+	log, err := cfg.Logger(os.Stderr)
+	if err != nil {
+		return err
+	}
+	a, err := New(cfg, log, Hooks{})
 	if err != nil {
 		return err
 	}

@@ -25,9 +25,8 @@ func config(t *testing.T, env ...string) *configs.Config {
 // opened is an App whose Redis need not be founded.
 func opened(t *testing.T, cfg *configs.Config) *App {
 	t.Helper()
-	a, err := New(cfg)
+	a, err := New(cfg, zap.NewNop(), Hooks{})
 	require.NoError(t, err)
-	a.log = zap.NewNop()
 	a.redisOpen.Store(true)
 	t.Cleanup(func() {
 		var err error
@@ -90,7 +89,7 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 // The calls of a long-lived process share its ledger. With the ledger away only the calls that need it fail.
 func TestReady(t *testing.T) {
 	t.Parallel()
-	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")))
+	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")), zap.NewNop(), Hooks{})
 	require.NoError(t, err)
 	defer func() { a.Shut(&err); require.NoError(t, err) }()
 	require.NoError(t, a.Ready(t.Context(), Needs{}))

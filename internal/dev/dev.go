@@ -17,10 +17,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/group"
-	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
-	"github.com/hongbao-project/hongbao/internal/front/console"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
+	"github.com/hongbao-project/hongbao/internal/run"
 )
 
 // Dev is one run of the development server.
@@ -42,8 +41,6 @@ type Dev struct {
 	In io.Reader
 	// Out gets what happens.
 	Out io.Writer
-	// Serve joins the listeners of `hongbao serve` over an App, and serves until the context ends.
-	Serve func(ctx context.Context, a *app.App, with app.Serving, broken console.Faults) error
 	// Ready is called once all is there.
 	Ready func(*Site) error
 
@@ -127,9 +124,14 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 		return err
 	}
 	listening := make(chan serve.Addresses, 1)
+	with := run.Serving{
+		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
+		Ready:  func(at serve.Addresses) { listening <- at },
+		Faults: broken,
+	}
 	parts := []group.Part{
 		{Name: "faults", Run: broken.Run},
-		{Name: "serve", Run: func(ctx context.Context) error { return d.serve(ctx, broken, listening) }},
+		{Name: "serve", Run: func(ctx context.Context) error { return run.Serve(ctx, d.local.Config, with) }},
 		{Name: "ready", Run: func(ctx context.Context) error { return d.ready(ctx, a, site, listening) }},
 	}
 	if d.In != nil {
@@ -177,16 +179,6 @@ func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
 		*text = k.Text
 	}
 	return site, nil
-}
-
-// serve serves with an App of its own, and says where.
-func (d *Dev) serve(ctx context.Context, broken *faults.Faults, listening chan<- serve.Addresses) error {
-	return app.With(ctx, d.local.Config, app.Needs{Redis: true}, func(a *app.App) error {
-		return d.Serve(ctx, a, app.Serving{
-			Guard: func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
-			Ready: func(at serve.Addresses) { listening <- at },
-		}, broken)
-	})
 }
 
 // ready tells that all is there, and lets the crowd come.

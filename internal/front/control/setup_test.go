@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
@@ -183,7 +184,19 @@ func (d *desk) work() {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- app.With(ctx, d.cfg, app.Needs{Redis: true}, func(a *app.App) error { return a.Work(ctx, nil) })
+		done <- app.With(ctx, d.cfg, app.Needs{Redis: true}, func(a *app.App) (err error) {
+			c := a.Config.ConsumerConfig(configs.SinkBalance)
+			c.Redis, c.Reads, c.Space = a.Store().Redis(), a.Store().Redis(), a.Store().Space()
+			c.Consumer, c.Log = a.Worker(), a.Log()
+			if c.Handler, err = a.Handler(ctx, configs.SinkBalance); err != nil {
+				return err
+			}
+			w, err := consumer.New(c)
+			if err != nil {
+				return err
+			}
+			return w.Run(ctx)
+		})
 	}()
 	testkit.Eventually(d.t, 30*time.Second, func() bool {
 		s, err := d.app.Status(d.t.Context())

@@ -182,13 +182,14 @@ func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := s.deps.Reader.Receipts(r.Context(), id, user)
+	held, err := s.deps.Reader.Receipts(r.Context(), id, user)
 	if err != nil {
 		return unread(err)
 	}
+	out := receiptsOf(&held)
 	for i := range out.Receipts {
 		out.Receipts[i].Code = ""
 	}
-	web.WriteJSON(w, http.StatusOK, &out)
+	web.WriteJSON(w, http.StatusOK, out)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -29,7 +30,9 @@ func (granter) Window(context.Context, string) (store.Window, error) {
 	return store.Window{Currency: "CNY", Now: time.Now()}, nil
 }
 
-func (granter) Receipts(context.Context, string, string) (Receipts, error) { return Receipts{}, nil }
+func (granter) Receipts(context.Context, string, string) (model.Receipts, error) {
+	return model.Receipts{}, nil
+}
 
 // sink takes an answer and keeps nothing.
 type sink struct{ header http.Header }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -32,12 +34,16 @@ func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller
 	if err != nil {
 		return err
 	}
-	out, err := s.deps.Reader.Receipts(r.Context(), id, who.user)
+	held, err := s.deps.Reader.Receipts(r.Context(), id, who.user)
 	if err != nil {
 		return unread(err)
 	}
-	web.WriteJSON(w, http.StatusOK, &out)
+	web.WriteJSON(w, http.StatusOK, receiptsOf(&held))
 	return nil
+}
+
+func receiptsOf(held *model.Receipts) *Receipts {
+	return &Receipts{held.Campaign, held.User, held.Currency, answered(held.Receipts), held.Incomplete}
 }
 
 // CampaignAnswer is what a campaign shows to everybody.
@@ -85,7 +91,7 @@ func unread(err error) error {
 		return &web.Refusal{Code: "frozen", Detail: "ask again", Wait: retryAfter, Cause: err}
 	case errors.Is(err, store.ErrNotDurable):
 		return &web.Refusal{Code: "not_durable", Detail: "ask again", Wait: retryAfter, Cause: err}
-	case errors.Is(err, ErrArchived):
+	case errors.Is(err, ledger.ErrArchived):
 		return &web.Refusal{Code: "archived", Detail: "ask who runs this", Cause: err}
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, store.ErrNotInRedis):
 		return &web.Refusal{Code: "unknown_campaign", Detail: "see the id"}

@@ -30,8 +30,8 @@ type Receipt struct {
 	Code      string    `json:"code,omitempty" doc:"The coupon's code."`
 }
 
-// ReceiptsOf gives receipts as they are answered.
-func ReceiptsOf(list []hongbao.Receipt) []Receipt {
+// answered returns receipts as the API answers them.
+func answered(list []hongbao.Receipt) []Receipt {
 	out := make([]Receipt, len(list))
 	for i := range list {
 		r := &list[i]
@@ -171,12 +171,12 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 		}
 		if len(held.Receipts) > 0 {
 			out.Outcome = string(hongbao.OutcomeAlreadyGranted)
-			out.Receipts, out.Currency = held.Receipts, held.Currency
+			out.Receipts, out.Currency = answered(held.Receipts), held.Currency
 			return out, nil
 		}
 	}
 	if len(a.Receipts) > 0 {
-		out.Receipts, out.Currency = ReceiptsOf(a.Receipts), a.Currency
+		out.Receipts, out.Currency = answered(a.Receipts), a.Currency
 	}
 	if l := a.Limit; l != nil {
 		out.Limit = &LimitHit{l.Limit.By, string(l.Limit.Per), l.Limit.Max, utc(l.Resets)}

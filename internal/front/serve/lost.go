@@ -7,6 +7,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
 
 const (
@@ -21,13 +23,13 @@ var errPaid = errors.New("too many users of lost campaigns are being looked up")
 // paid returns what a user holds in an ended campaign of which Redis lost something, by Redis and the ledger; none for
 // any other campaign. The answer "ended" is final, so it must not be given to a user whom the ledger has paid: while the
 // ledger does not answer, the grab is undecided.
-func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (Receipts, error) {
+func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (model.Receipts, error) {
 	window, err := s.windows.get(ctx, g.Campaign)
 	if err != nil {
-		return Receipts{}, unread(err)
+		return model.Receipts{}, unread(err)
 	}
 	if !window.Lost {
-		return Receipts{}, nil
+		return model.Receipts{}, nil
 	}
 	turn := time.NewTimer(paidWait)
 	defer turn.Stop()
@@ -35,16 +37,16 @@ func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (Receipts, error) {
 	case s.paying <- struct{}{}:
 		defer func() { <-s.paying }()
 	case <-turn.C:
-		return Receipts{}, &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: errPaid}
+		return model.Receipts{}, &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: errPaid}
 	case <-ctx.Done():
-		return Receipts{}, ctx.Err()
+		return model.Receipts{}, ctx.Err()
 	}
 	out, err := s.deps.Reader.Receipts(ctx, g.Campaign, g.User)
-	if errors.Is(err, ErrArchived) {
-		return Receipts{}, nil
+	if errors.Is(err, ledger.ErrArchived) {
+		return model.Receipts{}, nil
 	}
 	if err != nil {
-		return Receipts{}, unread(err)
+		return model.Receipts{}, unread(err)
 	}
 	return out, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -19,14 +21,14 @@ import (
 func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
-	f := &fake{window: store.Window{State: "refunded", Lost: true}, held: func(user string) ([]Receipt, error) {
+	f := &fake{window: store.Window{State: "refunded", Lost: true}, held: func(user string) ([]hongbao.Receipt, error) {
 		switch {
 		case away.Load():
 			return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
 		case user == "u1":
-			return []Receipt{{Packet: 7, Amount: 185, Event: "1-9", Time: decided, RequestID: "first"}}, nil
+			return []hongbao.Receipt{{Packet: 7, Amount: 185, Shard: 1, Seq: 9, Time: decided, RequestID: "first"}}, nil
 		case user == "gone":
-			return nil, ErrArchived
+			return nil, ledger.ErrArchived
 		}
 		return nil, nil
 	}}
@@ -60,7 +62,7 @@ func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})
-		f := &fake{window: store.Window{Lost: true}, held: func(string) ([]Receipt, error) { return nil, nil }}
+		f := &fake{window: store.Window{Lost: true}, held: func(string) ([]hongbao.Receipt, error) { return nil, nil }}
 		s := &Server{windows: newWindows(f), paying: make(chan struct{}, maxPaid), deps: Deps{Reader: &holding{f, let}}}
 		results := make(chan error, maxPaid+10)
 		for range maxPaid + 10 {
@@ -86,7 +88,7 @@ type holding struct {
 	let chan struct{}
 }
 
-func (h *holding) Receipts(ctx context.Context, campaign, user string) (Receipts, error) {
+func (h *holding) Receipts(ctx context.Context, campaign, user string) (model.Receipts, error) {
 	<-h.let
 	return h.fake.Receipts(ctx, campaign, user)
 }

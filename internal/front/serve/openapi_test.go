@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -115,7 +116,7 @@ func (c *checker) checkReads(t *testing.T, s *server, all map[string]*web.Endpoi
 			c.check(t, e, s.call(t, e.Method, strings.Replace(e.Path, "{id}", "granted", 1), good, as("x")))
 		}
 	}
-	for _, err := range []error{store.ErrFrozen, store.ErrNotDurable, ErrArchived} {
+	for _, err := range []error{store.ErrFrozen, store.ErrNotDurable, ledger.ErrArchived} {
 		s := setup(t, options{fake: &fake{err: err}})
 		c.check(t, own, s.call(t, "GET", "/v1/campaigns/granted/grabs/me", ""))
 		c.check(t, list, s.call(t, "GET", "/v1/campaigns/granted/grabs?user=u1", "", as(wholeText)))

@@ -20,6 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -29,16 +30,13 @@ type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// ErrArchived says that a campaign's receipts are in a file, and nowhere that a server looks.
-var ErrArchived = errors.New("the campaign's receipts are archived")
-
-// Reader reads campaigns. Receipts returns ErrArchived if it has them no longer. Both methods return
+// Reader reads campaigns. Receipts returns ledger.ErrArchived if it has them no longer. Both methods return
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window reads what a campaign shows to everybody.
 	Window(ctx context.Context, campaign string) (store.Window, error)
-	// Receipts reads what a user holds, from where.
-	Receipts(ctx context.Context, campaign, user string) (Receipts, error)
+	// Receipts reads what a user holds.
+	Receipts(ctx context.Context, campaign, user string) (model.Receipts, error)
 }
 
 // Deps are what a Server works with.

@@ -28,6 +28,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -135,7 +136,7 @@ type fake struct {
 	denied atomic.Int64
 	err    error
 	// held is what Receipts gives, besides err.
-	held  func(user string) ([]Receipt, error)
+	held  func(user string) ([]hongbao.Receipt, error)
 	hold  chan struct{} // if set, a grab waits for it
 	began chan struct{}
 }
@@ -193,17 +194,17 @@ func (f *fake) Window(_ context.Context, campaign string) (store.Window, error) 
 	return f.window, f.err
 }
 
-func (f *fake) Receipts(_ context.Context, campaign, user string) (Receipts, error) {
+func (f *fake) Receipts(_ context.Context, campaign, user string) (model.Receipts, error) {
 	if campaign == "absent" {
-		return Receipts{}, errAbsent
+		return model.Receipts{}, errAbsent
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held != nil {
 		list, err := f.held(user)
-		return Receipts{Campaign: campaign, User: user, Receipts: list, Currency: "CNY"}, err
+		return model.Receipts{Campaign: campaign, User: user, Receipts: list, Currency: "CNY"}, err
 	}
-	return Receipts{Campaign: campaign, User: user, Receipts: []Receipt{{Packet: 1, Event: "0-1", Time: time.Unix(1, 0), Code: "SECRET"}}}, f.err
+	return model.Receipts{Campaign: campaign, User: user, Receipts: []hongbao.Receipt{{Packet: 1, Seq: 1, Time: time.Unix(1, 0), Code: "SECRET"}}}, f.err
 }
 
 func (f *fake) grabbed() []hongbao.Grab {

@@ -1,4 +1,4 @@
-package app
+package run
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Await opens Redis for a process that runs until it is told to stop. While Redis can't be reached it tries again: else
+// await opens Redis for a process that runs until it is told to stop. While Redis can't be reached it tries again: else
 // whoever starts the process again would decide when payments go on. Meanwhile the ops listener says that the process
 // is opening. Any other error ends it. A nil error with an ended ctx says that the process was told to stop.
-func (a *App) Await(ctx context.Context, command string) error {
-	listener := opsListeners(a.Config)[command]
-	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: zap.NewStdLog(a.log), Ready: func() error {
+func (p *process) await(ctx context.Context) error {
+	listener := opsListeners(p.Config)[p.command]
+	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: zap.NewStdLog(p.Log()), Ready: func() error {
 		return fmt.Errorf("%w redis", web.ErrOpening)
 	}}
-	if a.measures != nil {
-		o.Metrics = a.measures.set.Handler()
+	if p.set != nil {
+		o.Metrics = p.set.Handler()
 	}
 	listening, stop := context.WithCancel(ctx)
 	defer stop()
@@ -34,7 +35,7 @@ func (a *App) Await(ctx context.Context, command string) error {
 			stop() // its address is taken, or is none
 		}
 	})
-	err := a.awaitRedis(listening)
+	err := p.awaitRedis(listening)
 	stop()
 	wg.Wait()                                                  // the listener that stays has the same address
 	if failed != nil && !errors.Is(failed, context.Canceled) { // it may not have begun when Redis was open
@@ -43,19 +44,19 @@ func (a *App) Await(ctx context.Context, command string) error {
 	return err
 }
 
-func (a *App) awaitRedis(ctx context.Context) error {
+func (p *process) awaitRedis(ctx context.Context) error {
 	wait := retry.Backoff(time.Second, 30*time.Second, 0)
 	for tries := 0; ; tries++ {
-		err := a.openRedis(ctx)
+		err := p.Ready(ctx, app.Needs{Redis: true})
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the process was told to stop
 		case err == nil || !hongbao.IsOutage(err):
 			return err
 		case tries == 0:
-			a.log.Error("redis can't be reached; it is tried again and again", zap.String("code", "redis_down"), zap.Error(err))
+			p.Log().Error("redis can't be reached; it is tried again and again", zap.String("code", "redis_down"), zap.Error(err))
 		default:
-			a.log.Warn("redis can't be reached yet", zap.Error(err))
+			p.Log().Warn("redis can't be reached yet", zap.Error(err))
 		}
 		retry.Pause(ctx, wait.NextBackOff())
 	}

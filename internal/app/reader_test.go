@@ -64,7 +64,7 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
 	a := onRedis(t, server, hongbao.DurabilityReplica, 1)
-	r := campaignReader{a}
+	r := CampaignReader{a}
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := a.redis.Do(t.Context(), "WAIT", 1, 100).Int()
 		return err == nil && n == 1
@@ -96,14 +96,14 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}),
 		hongbao.DurabilityFsync, 1)
 	a.grants(t, "u1")
-	got, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	got, err := CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
 	require.NoError(t, err)
 	require.Len(t, got.Receipts, 1)
 	servers, err := store.Inspect(t.Context(), a.redis)
 	require.NoError(t, err)
 	if !servers[0].NeedsWaitAOF() {
 		require.NoError(t, a.redis.ConfigSet(t.Context(), "appendfsync", "everysec").Err())
-		_, err = campaignReader{a}.Receipts(t.Context(), "rain", "u1")
+		_, err = CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
 		require.ErrorContains(t, err, "set appendfsync always")
 	}
 }
@@ -116,7 +116,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	a.grants(t, "u1")
-	r, k := campaignReader{a}, a.store.Home("rain")
+	r, k := CampaignReader{a}, a.store.Home("rain")
 	state := func() string {
 		w, err := r.Window(t.Context(), "rain")
 		require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.store.Home("rain").Keys.Campaign("rain"), "state", "frozen").Err())
-	_, err := campaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	_, err := CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrLost)
 }
 
@@ -173,7 +173,7 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 2)
-	r, places := campaignReader{a}, a.store.Places("rain", 2)
+	r, places := CampaignReader{a}, a.store.Places("rain", 2)
 	for _, k := range places {
 		a.grantsOn(t, k, "u1")
 	}
@@ -194,16 +194,6 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 	require.NoError(t, a.redis.Del(t.Context(), places[1].Keys.Meta()).Err())
 	_, err = r.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrFrozen, "the shard has lost its marks")
-}
-
-// A server whose answers to slow grabs would never be written does not begin.
-func TestServeWantsTimeForItsAnswers(t *testing.T) {
-	t.Parallel()
-	a := &App{Config: config(t, "HONGBAO_PRODUCER_CALL_TIMEOUT=30s"), log: zap.NewNop()}
-	err := a.Serve(t.Context(), Serving{})
-	require.ErrorContains(t, err, "producer.call_timeout is 30s, want it below serve.write_timeout")
-	var usage UsageError
-	require.ErrorAs(t, err, &usage)
 }
 
 // A ledger that is away is tried once a second, and nobody waits longer than he wants to.

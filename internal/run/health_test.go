@@ -1,4 +1,4 @@
-package app
+package run
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
@@ -32,7 +33,7 @@ func TestHealth(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 
 	_, err = CheckHealth(t.Context(), cfg, "serve")
-	require.ErrorAs(t, err, &UsageError{})
+	require.ErrorAs(t, err, &app.UsageError{})
 	require.ErrorContains(t, err, "serve.ops_listen is empty")
 	_, err = CheckHealth(t.Context(), cfg, "audit")
 	require.ErrorContains(t, err, "want one of balance, serve, work")

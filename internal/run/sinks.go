@@ -1,4 +1,4 @@
-package app
+package run
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
@@ -26,8 +28,9 @@ const (
 
 // sinkWorker works for one sink. It opens the sink by itself, and tries again for as long as that fails.
 type sinkWorker struct {
-	app    *App
-	config consumer.Config
+	process  *process
+	config   consumer.Config
+	measured *metrics.Sinks // nil: nobody scrapes this process
 
 	mu       sync.Mutex
 	handler  hongbao.Handler    // of the sink itself; nil as long as the sink was not opened
@@ -36,25 +39,25 @@ type sinkWorker struct {
 	since    time.Time          // when it was to be opened first
 }
 
-func newSinkWorker(a *App, reads redis.UniversalClient, sink string) *sinkWorker {
-	w := &sinkWorker{app: a, config: a.Config.ConsumerConfig(sink), since: time.Now()}
-	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = a.redis, reads, a.store.Space(),
-		a.worker, a.log
+func newSinkWorker(p *process, reads redis.UniversalClient, sink string) *sinkWorker {
+	w := &sinkWorker{process: p, config: p.Config.ConsumerConfig(sink), since: time.Now()}
+	w.config.Redis, w.config.Reads, w.config.Space, w.config.Consumer, w.config.Log = p.Store().Redis(), reads,
+		p.Store().Space(), p.Worker(), p.Log()
 	return w
 }
 
 // open opens the sink.
 func (w *sinkWorker) open(ctx context.Context) error {
-	h, err := w.app.handler(ctx, w.config.Group)
+	h, err := w.process.Handler(ctx, w.config.Group)
 	var c *consumer.Consumer
 	if err == nil {
 		w.config.Handler = h
-		if w.app.measures != nil {
-			w.config.Handler = w.app.measures.sinks.Handler(w.config.Group, h)
+		if w.measured != nil {
+			w.config.Handler = w.measured.Handler(w.config.Group, h)
 		}
-		w.config.Handler = w.app.traceSink(w.config.Group, w.config.Handler)
+		w.config.Handler = w.process.traceSink(w.config.Group, w.config.Handler)
 		if c, err = consumer.New(w.config); err != nil {
-			release(h)
+			app.Release(h)
 		}
 	}
 	w.mu.Lock()
@@ -77,13 +80,13 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		case ctx.Err() != nil:
 			return nil // told to stop while it asked: that says nothing of the sink
 		case !away:
-			w.app.log.Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
+			w.process.Log().Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
 		case tries == 0:
-			w.app.log.Error("a sink can't be reached; the others work, and it is tried again and again",
+			w.process.Log().Error("a sink can't be reached; the others work, and it is tried again and again",
 				sink, zap.String("code", sinkDown), zap.Error(err))
 		default:
-			w.app.log.Warn("the sink can't be reached yet", sink, zap.Error(err))
+			w.process.Log().Warn("the sink can't be reached yet", sink, zap.Error(err))
 		}
 		if !retry.Pause(ctx, policy.NextBackOff()) {
 			if away {
@@ -92,15 +95,15 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 			return err
 		}
 		if err = w.open(ctx); err == nil {
-			w.app.log.Info("the sink works again", sink)
+			w.process.Log().Info("the sink works again", sink)
 		}
 	}
-	defer release(w.handler)
-	w.app.log.Info("working", sink, zap.String("worker", w.app.worker), zap.Int("shards", w.app.store.Len()))
-	if a, ok := w.handler.(*alarmed); ok {
+	defer app.Release(w.handler)
+	w.process.Log().Info("working", sink, zap.String("worker", w.process.Worker()), zap.Int("shards", w.process.Store().Len()))
+	if r, ok := w.handler.(interface{ TendDoubts(context.Context) }); ok {
 		sweeping, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
-		wg.Go(func() { a.sweep(sweeping) })
+		wg.Go(func() { r.TendDoubts(sweeping) })
 		defer wg.Wait()
 		defer stop()
 	}
@@ -191,10 +194,10 @@ func (all sinkWorkers) tellHealth(ctx context.Context) error {
 		for _, w := range all {
 			h := w.health()
 			if h.code == consumer.SinkPaused {
-				w.app.log.Warn("a sink is paused, its grants wait until a person resumes it", zap.String("sink", w.config.Group),
+				w.process.Log().Warn("a sink is paused, its grants wait until a person resumes it", zap.String("sink", w.config.Group),
 					zap.String("code", h.code), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
 			} else if h.bad > 0 {
-				w.app.log.Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group),
+				w.process.Log().Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group),
 					zap.String("code", h.code),
 					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since),
 					zap.Error(h.worst.Err))

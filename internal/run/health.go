@@ -1,4 +1,4 @@
-package app
+package run
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
@@ -37,18 +38,18 @@ func opsListeners(cfg *configs.Config) map[string][2]string {
 func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Health, error) {
 	knob, ok := opsListeners(cfg)[command]
 	if !ok {
-		return nil, Usage("health of %.40q: want one of %s", command, strings.Join(HealthCommands(), ", "))
+		return nil, app.Usage("health of %.40q: want one of %s", command, strings.Join(HealthCommands(), ", "))
 	}
 	name, address := knob[0], knob[1]
 	if address == "" {
-		return nil, Usage("%s is empty, so nobody can ask: give hongbao %s and this command the same address", name, command)
+		return nil, app.Usage("%s is empty, so nobody can ask: give hongbao %s and this command the same address", name, command)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
 	// 0.0.0.0 and [::] mean this machine to whoever connects, too.
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {
-		return nil, Usage("%s: %w", name, err)
+		return nil, app.Usage("%s: %w", name, err)
 	}
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// Handler returns what a sink's grants are brought to. Release closes it.
+func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error) {
+	switch sink {
+	case configs.SinkKafka:
+		return a.publisher(ctx)
+	case configs.SinkBalance:
+		if err := a.ledger.Ready(ctx); err != nil {
+			return nil, err
+		}
+		if a.Config.Settlement.Kind == configs.SettleRemote {
+			return a.remote(ctx, false, Word{})
+		}
+		plans, err := a.plans()
+		if err != nil {
+			return nil, err
+		}
+		return a.settler(ctx, plans)
+	}
+	return nil, fmt.Errorf("sink %q has no handler", sink)
+}
+
+// Release closes a handler that needs it.
+func Release(h hongbao.Handler) {
+	if c, ok := h.(interface{ Close() }); ok {
+		c.Close()
+	}
+}
+
+// settler settles in the ledger.
+func (a *App) settler(ctx context.Context, plans *campaign.Plans) (*ledger.Settler, error) {
+	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
+}
+
+// freeze pauses a campaign of which a grant went to quarantine.
+func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
+	return func(q ledger.Quarantined) error {
+		return a.pauseFor(ctx, &q.Grant, "a grant is in quarantine, its campaign was paused; `hongbao quarantine list`",
+			zap.String("reason", string(q.Reason)))
+	}
+}
+
+// pauseFor pauses the campaign of a grant that is wrong: something else than Hongbao decides grabs, or Redis went back
+// in time, and a person has to look. what names the command that shows the grant.
+//
+// An error says that Redis is out of reach: the grant comes again, and the campaign is paused then. A campaign that is
+// not in Redis has nothing to pause.
+func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
+	why, _, _ := strings.Cut(what, ";")
+	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: "hongbao", Why: why})
+	a.log.Error("ALARM: "+what+" shows it, `hongbao campaign resume` opens the campaign again",
+		zap.String("code", "campaign_paused"), zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet), reason,
+		zap.Error(err))
+	if hongbao.IsOutage(err) {
+		return err
+	}
+	return nil
+}
+
+// watched returns what a requeue or a replay delivers to, as the process watches it.
+func (a *App) watched(sink string, h hongbao.Handler) hongbao.Handler {
+	if a.hooks.Sink == nil {
+		return h
+	}
+	return a.hooks.Sink(sink, h)
+}

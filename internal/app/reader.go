@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// CampaignReader reads campaigns for the server.
+type CampaignReader struct{ *App }
+
+// Window reads what a campaign shows to everybody.
+func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, error) {
+	w, err := c.store.Campaign(id).Window(ctx)
+	if errors.Is(err, store.ErrNotInRedis) {
+		err = errors.Join(c.whole(ctx, c.store.Home(id)), err)
+	}
+	return w, err
+}
+
+// whole tells whether it says anything that a campaign is not on a shard: this must be the deployment's Redis, and have
+// all of its marks. Of a frozen shard the reads say so themselves.
+func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
+	pipe := c.redis.Pipeline()
+	belongs := k.AskBelongs(ctx, pipe)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("look whose Redis this is: %w", store.Classify(err))
+	}
+	return belongs(c.Config.Deployment.ID)
+}
+
+// held gives what a user may be told that he holds by Redis, on each of the campaign's shards: it is durable, as the
+// answer to a grab is.
+func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
+	list, err := c.store.Campaign(id).Held(ctx, user)
+	for i := range list {
+		if list[i].Open != nil {
+			return list, list[i].Open
+		}
+	}
+	if errors.Is(err, store.ErrNotInRedis) {
+		for i := range list {
+			err = errors.Join(c.whole(ctx, list[i].Place), err)
+		}
+	}
+	for i := range list {
+		if err == nil && len(list[i].Receipts) > 0 {
+			err = c.durable(ctx, id, user, &list[i])
+		}
+	}
+	if err != nil {
+		return list, err
+	}
+	return list, c.fillCodes(ctx, id, list)
+}
+
+// durable waits until what a user holds on a shard is as durable as the campaign promises.
+func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
+	shard := h.Place
+	err := shard.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
+		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
+	if store.NoWaitAOF(err) {
+		err = c.durableByItself(ctx, shard, h.Class)
+	}
+	return err
+}
+
+// durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.
+func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard, class hongbao.Durability) error {
+	node, err := shard.Node(ctx)
+	if err != nil {
+		return err
+	}
+	servers, err := store.Inspect(ctx, node)
+	if err != nil {
+		return err
+	}
+	return servers[0].Check(class)
+}
+
+// Receipts asks Redis, and the ledger, if there is one, once the campaign has left Redis.
+func (c CampaignReader) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
+	out := model.Receipts{Campaign: id, User: user, Source: "redis"}
+	held, err := c.held(ctx, id, user)
+	if err == nil {
+		out.Receipts, out.Currency = store.ReceiptsOf(held), held[0].Currency
+	}
+	if !errors.Is(err, store.ErrNotInRedis) || errors.Is(err, store.ErrFrozen) || c.Config.Ledger.DSN == "" {
+		return out, err
+	}
+	stored, found, err := c.ledger.Campaign(ctx, id)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", id, store.ErrNotInRedis)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Source, out.Currency, out.Incomplete = "ledger", stored.Spec.Currency, stored.State != ledger.StateRefunded
+	out.Receipts, err = ledgerReceipts(ctx, c.ledger, id, user)
+	return out, err
+}

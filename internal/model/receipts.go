@@ -1,0 +1,14 @@
+package model
+
+import "github.com/hongbao-project/hongbao"
+
+// Receipts is what a user holds in a campaign.
+type Receipts struct {
+	Campaign string            `json:"campaign"`
+	User     string            `json:"user"`
+	Source   string            `json:"source"` // redis, or ledger
+	Currency string            `json:"currency,omitempty"`
+	Receipts []hongbao.Receipt `json:"receipts"`
+	// Incomplete: the ledger answered, and it may not have all of them yet.
+	Incomplete bool `json:"incomplete,omitempty"`
+}

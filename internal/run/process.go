@@ -1,0 +1,85 @@
+package run
+
+import (
+	"context"
+	"net"
+	"os"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/tracing"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+)
+
+// process is a deployment as a long-lived process has it, measured and traced as the configuration says.
+type process struct {
+	*app.App
+	command string
+	set     *metrics.Set    // nil: nobody scrapes this process
+	tracer  *tracing.Tracer // nil: nothing is traced
+}
+
+// newProcess reaches no server. The caller calls stop.
+func newProcess(cfg *configs.Config, command string, scraped bool) (*process, error) {
+	log, err := cfg.Logger(os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{command: command}
+	hooks := app.Hooks{Sink: p.traceSink}
+	if scraped {
+		p.set = metrics.New(command, version())
+		log = p.set.CountAlarms(log)
+		hooks.Ledger, hooks.Kafka = p.set.Ledger(), p.set.Kafka()
+	}
+	p.App, err = app.New(cfg, log, hooks)
+	return p, err
+}
+
+// stop closes everything, into err.
+func (p *process) stop(ctx context.Context, err *error) {
+	p.Shut(err)
+	if p.tracer == nil {
+		return
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
+	defer cancel()
+	if err := p.tracer.Close(ending); err != nil { // what was asked of the process is done all the same
+		p.Log().Warn("the collector did not get the last spans", zap.Error(err))
+	}
+}
+
+// version is that of the build.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok {
+		return b.Main.Version
+	}
+	return "unknown"
+}
+
+// opsPart is the ops listener of a process that has no other one for it.
+func (p *process) opsPart(knob, address string, ready func() error) group.Part {
+	o := &web.Ops{Listen: address, Knob: knob, Ready: ready, Metrics: p.set.Handler(), Pprof: p.Config.Ops.Pprof,
+		Log: zap.NewStdLog(p.Log()), Opened: func(at net.Addr) {
+			p.Log().Info("serving metrics and health", zap.Stringer("address", at))
+		}}
+	return group.Part{Name: "ops", Run: o.Run}
+}
+
+// exportState exports how the deployment stands. counts, if not nil, names the campaigns to include.
+func (p *process) exportState(counts *metrics.GrabCounts) {
+	cfg := p.Config.Ops
+	p.set.State(metrics.Poll{Every: cfg.Poll, Timeout: cfg.PollTimeout,
+		Ask: func(ctx context.Context) (*metrics.State, error) {
+			var campaigns []string
+			if counts != nil {
+				campaigns = counts.Seen(cfg.Campaigns)
+			}
+			return p.State(ctx, campaigns, counts != nil && p.Config.Ledger.DSN != "")
+		}})
+}

@@ -1,0 +1,181 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/front/console"
+	"github.com/hongbao-project/hongbao/internal/front/control"
+	"github.com/hongbao-project/hongbao/internal/front/serve"
+	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+// Serving is what a development server adds to Serve. Each field may be nil.
+type Serving struct {
+	// Guard wraps what every listener serves.
+	Guard func(http.Handler) http.Handler
+	// Ready is called once all listeners are open.
+	Ready func(serve.Addresses)
+	// Faults are what the console can cause.
+	Faults console.Faults
+}
+
+// Serve answers grabs over HTTP until ctx ends. With a ledger, which has the API keys, it also serves the administration
+// API and the console.
+func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
+	server := cfg.ServeConfig()
+	if err := errors.Join(server.Check(), cfg.CheckServe()); err != nil {
+		return app.Usage("%w", err)
+	}
+	p, err := newProcess(cfg, "serve", true)
+	if err != nil {
+		return err
+	}
+	defer p.stop(ctx, &err)
+	if err := p.trace(ctx, cfg.Tracing.OneIn); err != nil {
+		return err
+	}
+	if err := p.await(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	p.warnOfPlain(&server)
+	defer p.TendJournal(ctx)()
+	grabber, finish, err := p.grabber()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, finish(ctx)) }()
+	deps := serve.Deps{Grabber: grabber, Wrap: p.watchRequests, Metrics: p.set.Handler(), Pprof: cfg.Ops.Pprof,
+		Reader: app.CampaignReader{App: p.App}, KeyFile: cfg.ServeKeyFile(), GatewayKeyFile: cfg.ServeGatewayKeyFile(),
+		Guard: with.Guard, Log: p.Log(), Connections: p.set.Connections()}
+	administer := func(context.Context) error { return nil }
+	if cfg.Ledger.DSN == "" {
+		p.Log().Info("no control listener: ledger.dsn is empty, and the API keys stand in the ledger")
+	} else {
+		deps.Keys, deps.Denied = p.Authority(), p.Denied
+		api, err := p.control(&server)
+		if err != nil {
+			return err
+		}
+		defer api.Close()
+		pages, err := p.console(&server, with.Faults)
+		if err != nil {
+			return err
+		}
+		if deps.Control, err = controlHandler(api, pages); err != nil {
+			return err
+		}
+		administer = pages.Run
+	}
+	s, err := serve.New(server, deps)
+	if err != nil {
+		return err
+	}
+	serving, end := context.WithCancel(ctx)
+	ran := make(chan error, 1)
+	go func() { ran <- administer(serving) }() // it ends the pages that are open, while the listeners drain
+	err = s.Run(ctx, func(at serve.Addresses) {
+		p.say(&server, at)
+		if with.Ready != nil {
+			with.Ready(at)
+		}
+	})
+	end()
+	return errors.Join(err, <-ran)
+}
+
+// warnOfPlain names listeners that unsafe.allow opens without TLS.
+func (p *process) warnOfPlain(server *serve.Config) {
+	if server.TLS == nil && p.Allows(configs.UnsafeServeListen) {
+		p.Log().Warn("unsafe.allow: tokens come in clear text to " + server.Listen)
+	}
+	if server.ControlTLS == nil && p.Allows(configs.UnsafeControlListen) {
+		p.Log().Warn("unsafe.allow: API keys come in clear text to " + server.ControlListen)
+	}
+}
+
+// say logs the addresses.
+func (p *process) say(server *serve.Config, at serve.Addresses) {
+	fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", server.TLS != nil),
+		zap.Stringer("ops", at.Ops)}
+	if at.Control != nil {
+		fields = append(fields, zap.Stringer("control", at.Control), zap.Bool("control_tls", server.ControlTLS != nil))
+	}
+	p.Log().Info("serving grabs", fields...)
+}
+
+// grabber returns a producer, measured and traced. finish waits for its calls.
+func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error, err error) {
+	cfg := p.Config.ProducerConfig()
+	cfg.Redis, cfg.Space, cfg.Log = p.Store().Redis(), p.Store().Space(), p.Log()
+	counts := p.set.Grabs()
+	cfg.Called = func(c producer.Call) { counts.Called(c.Campaign, c.Grabs, c.Took, c.Err) }
+	p.exportState(counts)
+	p.traceCalls(&cfg)
+	grabs, err := producer.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	finish = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CallTimeout)
+		defer cancel()
+		return grabs.Close(ctx)
+	}
+	return p.traceGrabs(&measuredGrabber{grabs, counts, p.Outcomes()}), finish, nil
+}
+
+// measuredGrabber counts grabs and their outcomes, for metrics and for the console.
+type measuredGrabber struct {
+	*producer.Producer
+	counts   *metrics.GrabCounts
+	outcomes *app.Outcomes
+}
+
+// Grab implements serve.Grabber.
+func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
+	start := time.Now()
+	answer, err := m.Producer.Grab(ctx, g)
+	m.counts.Grabbed(g, answer.Outcome, err, time.Since(start))
+	if err == nil {
+		m.outcomes.Add(g.Campaign, answer.Outcome)
+	}
+	return answer, err
+}
+
+// controlPatience is how long a request waits for work that goes on by itself.
+const controlPatience = 10 * time.Second
+
+func (p *process) control(server *serve.Config) (*control.Control, error) {
+	return control.New(p.App, p.Authority(), p.Log(), control.Config{
+		AnswerTime: server.AnswerTime(), Patience: min(controlPatience, server.AnswerTime()/2),
+	})
+}
+
+func (p *process) console(server *serve.Config, faults console.Faults) (*console.Console, error) {
+	return console.New(p.Config.Console, console.Deps{Source: p.PageSource(), Actions: p.PageActions(),
+		Authority: p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
+		TLS: server.ControlTLS != nil})
+}
+
+// controlHandler is what the control listener serves.
+func controlHandler(c *control.Control, pages http.Handler) (http.Handler, error) {
+	api, err := c.API().Handler()
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	for _, path := range []string{"/v1", "/v1/", "/openapi.json"} {
+		mux.Handle(path, api)
+	}
+	mux.Handle("/", pages)
+	return web.CleanPaths(mux, api), nil
+}

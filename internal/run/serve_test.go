@@ -1,0 +1,21 @@
+package run
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/configs"
+)
+
+// A server whose answers to slow grabs would never be written does not begin.
+func TestServeWantsTimeForItsAnswers(t *testing.T) {
+	t.Parallel()
+	cfg, err := configs.Load("", []string{"HONGBAO_PRODUCER_CALL_TIMEOUT=30s"}, nil)
+	require.NoError(t, err)
+	err = Serve(t.Context(), cfg, Serving{})
+	require.ErrorContains(t, err, "producer.call_timeout is 30s, want it below serve.write_timeout")
+	var usage app.UsageError
+	require.ErrorAs(t, err, &usage)
+}

@@ -1,0 +1,152 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/winners"
+)
+
+// Work runs a worker of each sink, of all if none is named, the trimmer and the retirer, until ctx ends.
+func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) {
+	if len(sinks) == 0 {
+		sinks = cfg.Deployment.Sinks
+	}
+	for i, s := range sinks {
+		if slices.Contains(sinks[:i], s) {
+			return app.Usage("--sink %.40q is given twice", s)
+		}
+	}
+	p, err := newProcess(cfg, "work", cfg.Work.OpsListen != "")
+	if err != nil {
+		return err
+	}
+	defer p.stop(ctx, &err)
+	if err := p.CheckSinks("--sink", sinks...); err != nil {
+		return err
+	}
+	if err := p.trace(ctx, 0); err != nil {
+		return err
+	}
+	if err := p.await(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	reads := cfg.ReadsClient()
+	defer reads.Close()
+	parts, err := p.workParts(reads, sinks)
+	if err != nil {
+		return err
+	}
+	return group.Run(ctx, parts...)
+}
+
+// workParts builds the parts of a worker. Redis is open.
+func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]group.Part, error) {
+	tc := p.Config.TrimmerConfig()
+	tc.Redis, tc.Space, tc.Log = p.Store().Redis(), p.Store().Space(), p.Log()
+	trimmer, err := consumer.NewTrimmer(tc)
+	if err != nil {
+		return nil, err
+	}
+	retirer, err := p.retirer()
+	if err != nil {
+		return nil, err
+	}
+	filters, err := p.filters()
+	if err != nil {
+		return nil, err
+	}
+	frozen := make(chan int, p.Store().Len())
+	parts := []group.Part{
+		{Name: "watch", Run: p.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
+		{Name: "filters", Run: filters.Run},
+		{Name: "recoverer", Run: func(ctx context.Context) error { return p.TendShards(ctx, frozen) }},
+	}
+	if p.Config.Ledger.DSN != "" {
+		parts = append(parts, group.Part{Name: "top-ups", Run: p.TendTopUps})
+	}
+	if len(p.Config.Unsafe.Allow) > 0 {
+		parts = append(parts, group.Part{Name: "unsafe.allow", Run: p.warnOfUnsafe})
+	}
+	all := make(sinkWorkers, len(sinks))
+	for i, sink := range sinks {
+		all[i] = newSinkWorker(p, reads, sink)
+	}
+	if p.set != nil {
+		parts = append([]group.Part{p.workOps(all)}, parts...)
+	}
+	return append(parts, group.Part{Name: "health", Run: all.tellHealth}, group.Part{Name: "sinks", Run: all.run}), nil
+}
+
+// retirer takes refunded campaigns out of Redis.
+func (p *process) retirer() (*closing.Retirer, error) {
+	locks, err := p.Locks()
+	if err != nil {
+		return nil, err
+	}
+	cfg := p.Config.Retirer
+	cfg.Store, cfg.Locks, cfg.Log = p.Store(), locks, p.Log()
+	return closing.NewRetirer(cfg)
+}
+
+// filters builds the filters of winners that producers want.
+func (p *process) filters() (*winners.Builder, error) {
+	locks, err := p.Locks()
+	if err != nil {
+		return nil, err
+	}
+	cfg := knob.Defaults[winners.BuilderConfig]()
+	cfg.Store, cfg.Locks, cfg.Log = p.Store(), locks, p.Log()
+	return winners.NewBuilder(cfg)
+}
+
+// warnOfUnsafe repeats each minute what was switched off.
+func (p *process) warnOfUnsafe(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		p.Log().Warn("unsafe.allow is set: checks that protect money are switched off",
+			zap.Strings("checks", p.Config.Unsafe.Allow))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watch looks at the Redis servers of a running worker. It raises an alarm when data or a setting that keeps it is
+// lost, and tells which shards are frozen, each second again.
+func (p *process) watch(frozen chan<- int) *store.Watch {
+	return &store.Watch{Store: p.Store(), Alarm: func(code string, err error) {
+		p.Log().Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
+	}, Frozen: func(shard int) {
+		select {
+		case frozen <- shard:
+		default: // the recoverer has enough to do; it is told again
+		}
+	}}
+}
+
+// workOps measures a worker's sinks. The worker is ready once it has opened all of its sinks, and stays so.
+func (p *process) workOps(all sinkWorkers) group.Part {
+	sinks := p.set.Sinks()
+	for _, w := range all {
+		w.measured = sinks
+		sinks.Tally(w.config.Group, w.tally)
+	}
+	p.set.Publisher(all.published)
+	p.exportState(nil)
+	return p.opsPart("work.ops_listen", p.Config.Work.OpsListen, all.ready)
+}
