@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -157,6 +158,29 @@ func TestOneTraceFromGrabToSinks(t *testing.T) {
 	}
 	parent := "00-" + callersTrace + "-" + hex.EncodeToString(serve["grab"].SpanId) + "-01"
 	require.Equal(t, []string{parent, parent}, headers, "ce_traceparent and traceparent")
+}
+
+// What the administration API delivers is measured and traced by its server, as a worker's deliveries are.
+func TestRequeueByAPIIsMeasuredAndTraced(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1000)
+	c, control := collect(t), testkit.FreeAddr(t)
+	d.set("TRACING_ENDPOINT", c.URL, "TRACING_ONE_IN", "0")
+	g := d.serve("--serve.control_listen=" + control)
+	g.traced("rain", "u1", callersParent)
+	d.buried(configs.SinkKafka)
+	a := &administrator{t, "http://" + control, d.key("operator")}
+	var report struct{ Resolved int64 }
+	status := a.post("/v1/dead-letters/requeue", `{"sink":"kafka","expect":1,"why":"the account is open"}`, "k1", &report)
+	require.Equal(t, http.StatusOK, status)
+	require.EqualValues(t, 1, report.Resolved)
+	require.Len(t, d.records(), 1)
+	_, metrics := ask(t, g.ops("serving grabs", "ops")+"/metrics")
+	require.Regexp(t, `hongbao_kafka_request_seconds_count\{request="Produce"\} [1-9]`, metrics)
+	g.Signal(syscall.SIGTERM)
+	require.Zero(t, g.wait(30*time.Second).code)
+	require.Contains(t, c.of("hongbao-serve", callersTrace), "sink kafka")
 }
 
 // A collector that is away, or hangs, costs no grab and no settlement, and delays no end for long.
