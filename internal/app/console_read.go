@@ -294,57 +294,11 @@ func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
 	return nil
 }
 
-// Replays tells how far replays are, whoever began them.
-func (s *PageSource) Replays(ctx context.Context) ([]model.Progress, error) {
-	list, err := s.App.Replays(ctx)
-	out := make([]model.Progress, len(list))
-	for i, r := range list {
-		what := r.Target
-		if r.Dead != "" {
-			what += ", dead letters of " + r.Dead
-		}
-		if r.Filter.Campaign != "" {
-			what += ", campaign " + r.Filter.Campaign
-		}
-		out[i] = model.Progress{Name: r.Name, What: what, Begun: r.Begun, Done: r.Looked, Of: orZero(r.Events),
-			Ended: r.Finished}
-	}
-	return out, err
-}
-
-// Sinks tells how the sinks stand.
-func (s *PageSource) Sinks(ctx context.Context) ([]model.Sink, error) {
+// Sinks returns the state of the sinks.
+func (s *PageSource) Sinks(ctx context.Context) ([]SinkStatus, error) {
 	status, err := s.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]model.Sink, len(status.Sinks))
-	for i := range status.Sinks {
-		out[i] = consoleSink(&status.Sinks[i])
-	}
-	return out, nil
-}
-
-// consoleSink is how a sink stands: of its pending entries, the parked ones are in nobody's hand.
-func consoleSink(x *SinkStatus) model.Sink {
-	out := model.Sink{Name: x.Sink, State: string(x.State), Why: string(x.Why), Waiting: x.Waiting,
-		Held: x.Pending - x.Parked, Parked: x.Parked, Dead: x.Dead, Oldest: orZero(x.Oldest), Paused: x.Pause.Paused}
-	for _, c := range x.Campaigns {
-		out.Campaigns = append(out.Campaigns, fmt.Sprintf("%s is paused here by %s: %s", c.Campaign, c.By, c.Why))
-	}
-	for _, u := range x.Unread {
-		out.Unread = append(out.Unread, fmt.Sprintf("Shard %d did not tell how the sink stands there: %s", u.Shard, u.Why))
-	}
-	for _, w := range x.Workers {
-		out.Workers = append(out.Workers, model.Worker{Name: w.Worker, Alive: w.Alive, Seen: w.Seen, Holds: w.Holds})
-	}
-	return out
-}
-
-// orZero is what the pages count from a number that may be absent.
-func orZero[T any](n *T) (zero T) {
-	if n == nil {
-		return zero
-	}
-	return *n
+	return status.Sinks, nil
 }

@@ -19,9 +19,8 @@ func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 		{GroupStatus: store.GroupStatus{Parked: 1, Workers: []store.Worker{{Name: "w1", Seen: time.Second, Holds: 3}}}},
 	})
 	require.EqualValues(t, 13, status.Pending)
-	sink := consoleSink(&status)
-	require.EqualValues(t, 5, sink.Held)
-	require.EqualValues(t, 8, sink.Parked)
-	require.Len(t, sink.Workers, 1)
-	require.EqualValues(t, 5, sink.Workers[0].Holds)
+	require.EqualValues(t, 5, status.Held())
+	require.EqualValues(t, 8, status.Parked)
+	require.Len(t, status.Workers, 1)
+	require.EqualValues(t, 5, status.Workers[0].Holds)
 }

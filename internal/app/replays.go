@@ -25,6 +25,18 @@ type ReplayState struct {
 	Finished bool `json:"finished" doc:"True once a run came to the end of each shard, and nothing failed."`
 }
 
+// What describes what the replay delivers, and where to, for a person.
+func (s ReplayState) What() string {
+	what := s.Target
+	if s.Dead != "" {
+		what += ", dead letters of " + s.Dead
+	}
+	if s.Filter.Campaign != "" {
+		what += ", campaign " + s.Filter.Campaign
+	}
+	return what
+}
+
 // Replays tells of all replays that were ever begun, in the order of their names.
 func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	found, err := a.store.FindReplays(ctx)

@@ -60,6 +60,9 @@ type SinkStatus struct {
 	Workers []SinkWorker  `json:"workers" doc:"Its workers, by name, each once for all shards."`
 }
 
+// Held returns the entries that workers have in hand.
+func (s *SinkStatus) Held() int64 { return s.Pending - s.Parked }
+
 // UnreadShard is a shard that could not tell how a sink stands there.
 type UnreadShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
@@ -118,8 +119,8 @@ func partial(data any) bool {
 		return x.Note != "" || slices.ContainsFunc(x.List, unread)
 	case Audited:
 		return x.LedgerUnread || x.Audit.Unread || unread(x.Campaign)
-	case []model.Sink:
-		return slices.ContainsFunc(x, func(s model.Sink) bool { return len(s.Unread) > 0 })
+	case []app.SinkStatus:
+		return slices.ContainsFunc(x, func(s app.SinkStatus) bool { return len(s.Unread) > 0 })
 	}
 	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
@@ -20,7 +21,7 @@ func (c *Console) faultRoutes(mux *http.ServeMux) {
 type Broken struct {
 	Buttons []model.Fault
 	Story   []model.Told
-	Sinks   []model.Sink
+	Sinks   []app.SinkStatus
 }
 
 func (c *Console) broken(ctx context.Context) (any, error) {

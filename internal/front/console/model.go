@@ -22,7 +22,7 @@ type Source interface {
 	Campaigns(ctx context.Context, s model.Search) (model.Campaigns, error)
 	// Campaign gives one; ErrNotFound if there is none.
 	Campaign(ctx context.Context, id string) (*model.Live, error)
-	Sinks(ctx context.Context) ([]model.Sink, error)
+	Sinks(ctx context.Context) ([]app.SinkStatus, error)
 	// Letters gives a page of dead letters after an id, and where the next begins.
 	Letters(ctx context.Context, f deadletter.Filter, after string) (page []deadletter.Letter, next string, err error)
 	// Letter gives one; ErrNotFound if there is none.
@@ -34,7 +34,7 @@ type Source interface {
 	// Trail follows the grants of a user, or of a packet, through all places.
 	Trail(ctx context.Context, q model.Question) (model.Trails, error)
 	// Replays are those that were begun by anybody, as far as Redis knows them.
-	Replays(ctx context.Context) ([]model.Progress, error)
+	Replays(ctx context.Context) ([]app.ReplayState, error)
 	// Journal gives a page of who did what, the newest first.
 	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }

@@ -66,8 +66,10 @@ func (b *books) Campaign(_ context.Context, id string) (*model.Live, error) {
 	return &live, b.err
 }
 
-func (b *books) Sinks(context.Context) ([]model.Sink, error) {
-	return []model.Sink{{Name: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: 2.5, Workers: []model.Worker{{Name: "w1", Alive: true}}}}, nil
+func (b *books) Sinks(context.Context) ([]app.SinkStatus, error) {
+	oldest := 2.5
+	return []app.SinkStatus{{Sink: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: &oldest,
+		Workers: []app.SinkWorker{{Worker: "w1", Alive: true}}}, {Sink: "balance", State: "no_worker"}}, nil
 }
 
 func (b *books) letter() deadletter.Letter {
@@ -107,8 +109,9 @@ func (b *books) Trail(context.Context, model.Question) (model.Trails, error) {
 	return b.trails, nil
 }
 
-func (b *books) Replays(context.Context) ([]model.Progress, error) {
-	return []model.Progress{{Name: "again", What: "kafka", Done: 5, Of: 10}}, nil
+func (b *books) Replays(context.Context) ([]app.ReplayState, error) {
+	events := int64(10)
+	return []app.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
 }
 
 func (b *books) Denied(context.Context, access.Action, string, error) { b.denied++ }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -67,7 +68,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 // Work is what runs or ran: the jobs of this process, and the replays of everybody.
 type Work struct {
 	Jobs    []Job
-	Replays []model.Progress
+	Replays []app.ReplayState
 }
 
 func (c *Console) work(ctx context.Context) (any, error) {
