@@ -64,7 +64,7 @@ func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster,
 // NewRedisCluster is a cluster of the test's own, closed at its end.
 func NewRedisCluster(t testing.TB, opts RedisOptions) *RedisCluster {
 	t.Helper()
-	return closing(t, must(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context(), opts) }))
+	return closing(t, running(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context(), opts) }))
 }
 
 // nodes are the servers that were started.

@@ -9,6 +9,8 @@
 // three masters, each with a replica; NewRedisSentinels is a primary with two replicas that three sentinels watch.
 // StartProgram runs the program under test, or any other, beside them.
 //
+// Under `go test -short` a test that asks for a server is skipped.
+//
 // A package whose tests use it has
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }

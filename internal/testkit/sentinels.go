@@ -84,7 +84,7 @@ func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentin
 // NewRedisSentinels are the test's own, closed at its end.
 func NewRedisSentinels(t testing.TB, opts RedisOptions) *RedisSentinels {
 	t.Helper()
-	return closing(t, must(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
+	return closing(t, running(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
 }
 
 // Addrs are the addresses of the sentinels.

@@ -74,7 +74,7 @@ func Main(m *testing.M) {
 // Redis is the Redis that the process's tests share. Keep to keys under Prefix, and do not hurt it.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
-	return must(t, sharedRedis.get)
+	return running(t, sharedRedis.get)
 }
 
 // Prefix is a word that no other test of the process gets, fit for hongbao.Space: at most 32 bytes of a-z, 0-9 and -.
@@ -86,14 +86,14 @@ func Prefix(t testing.TB) string {
 // NewRedis is a Redis of the test's own, closed at its end.
 func NewRedis(t testing.TB, opts RedisOptions) *RedisServer {
 	t.Helper()
-	return closing(t, must(t, func() (*RedisServer, error) { return StartRedis(t.Context(), opts) }))
+	return closing(t, running(t, func() (*RedisServer, error) { return StartRedis(t.Context(), opts) }))
 }
 
 // Postgres is the address, for pgx, of an empty database in the PostgreSQL that the process's tests share. It is
 // dropped at the test's end.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	p := must(t, sharedPostgres.get)
+	p := running(t, sharedPostgres.get)
 	name, err := p.CreateDatabase(t.Context())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
@@ -109,14 +109,14 @@ func Postgres(t testing.TB) string {
 // NewPostgres is a PostgreSQL of the test's own, closed at its end.
 func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	t.Helper()
-	return closing(t, must(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
+	return closing(t, running(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
 }
 
 // MariaDB is the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests share.
 // It is dropped at the test's end.
 func MariaDB(t testing.TB) string {
 	t.Helper()
-	m := must(t, sharedMariaDB.get)
+	m := running(t, sharedMariaDB.get)
 	return m.DSN(m.Database(t))
 }
 
@@ -138,19 +138,19 @@ func (m *MariaDBServer) Database(t testing.TB) string {
 // NewMariaDB is a MariaDB of the test's own, closed at its end.
 func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	t.Helper()
-	return closing(t, must(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
+	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
 // Kafka is the broker that the process's tests share. Keep to topics from Topic, and do not hurt it.
 func Kafka(t testing.TB) *KafkaBroker {
 	t.Helper()
-	return must(t, sharedKafka.get)
+	return running(t, sharedKafka.get)
 }
 
 // NewKafka is a broker of the test's own, closed at its end.
 func NewKafka(t testing.TB, opts KafkaOptions) *KafkaBroker {
 	t.Helper()
-	return closing(t, must(t, func() (*KafkaBroker, error) { return StartKafka(t.Context(), opts) }))
+	return closing(t, running(t, func() (*KafkaBroker, error) { return StartKafka(t.Context(), opts) }))
 }
 
 // Topic makes a topic that no other test of the process gets, and returns when its partitions take messages.
@@ -193,6 +193,15 @@ func unique(t testing.TB) string {
 		return -1
 	}, strings.ToLower(strings.TrimPrefix(t.Name(), "Test")))
 	return fmt.Sprintf("t%.18s-%d", short, names.Add(1))
+}
+
+// running starts a server for a test. Under -short it skips the test.
+func running[S any](t testing.TB, start func() (S, error)) S {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	return must(t, start)
 }
 
 // must turns a start that failed into the test's failure.
