@@ -16,14 +16,14 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 type bundle struct {
-	rdb   *redis.Client
+	rdb   redis.UniversalClient
 	store *store.Store
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	rdb, st := storetest.Founded(t)
-	return &bundle{rdb, st}
+	st := storetest.FarAlong(t, storetest.Founded(t, 4))
+	return &bundle{st.Redis(), st}
 }
 
 func (b *bundle) once(t *testing.T, lease, keep time.Duration) *dedup.Once {

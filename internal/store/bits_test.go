@@ -6,10 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // near draws a run of events near an edge of the done bitmaps' chunks, or anywhere within three of them.
@@ -27,11 +26,7 @@ func TestDoneBits(t *testing.T) {
 	b := setup(t)
 	b.group(t, "kafka")
 	rapid.Check(t, func(rt *rapid.T) {
-		st, err := store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-		require.NoError(rt, err)
-		k := st.Shard(0)
-		require.NoError(rt, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-		require.NoError(rt, b.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 1<<30).Err())
+		k := storetest.FarAlong(t, storetest.FoundedOn(t, b.rdb, 1)).Shard(0)
 		want := map[int64]bool{}
 		for range rapid.IntRange(1, 6).Draw(rt, "acks") {
 			runs := []stream.SeqRange{}

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // claimModel is what claim.lua and its companions must agree with. Leases are either over at once or never.
@@ -207,10 +207,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		st, err := store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-		require.NoError(rt, err)
-		require.NoError(rt, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-		require.NoError(rt, b.rdb.HSet(t.Context(), st.Shard(0).Keys.Meta(), "seq", 1<<30).Err())
+		st := storetest.FarAlong(t, storetest.FoundedOn(t, b.rdb, 1))
 		l := &claimLives{
 			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(),
 			k: st.Shard(0),

@@ -28,9 +28,6 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 // campaign again.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	rdb := testkit.Redis(t).Client(t)
 	for _, from := range []int{1, 2, 4, 16, 64} {
 		for _, to := range []int{1, 2, 3, 4, 8, 16, 32, 64} {
@@ -52,9 +49,6 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 // What opens writes nothing, and takes nothing for founded that is not.
 func TestOpenWritesNothing(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
 	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 3})
 	require.NoError(t, err)

@@ -72,13 +72,11 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 		b: b, r: rand.New(rand.NewPCG(seed, 1)), seen: map[hongbao.Outcome]int{}, limits: map[hongbao.Limit]bool{},
 		name: fmt.Sprintf("history %d", seed),
 	}
-	st, err := store.Of(b.rdb, hongbao.Space{Prefix: fmt.Sprintf("%s-%d", b.prefix, seed), Shards: 1})
-	require.NoError(t, err)
-	h.b = &bundle{rdb: b.rdb, store: st, k: st.Shard(0)}
+	h.b = setupOn(t, b.rdb)
 	h.k = h.b.k
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	c := h.spec()
 	h.users = 1 + h.r.IntN(60)
+	var err error
 	h.m, err = newModel(c, h.b.load(t, c))
 	require.NoError(t, err)
 	if h.r.IntN(2) == 0 && !time.Now().Before(c.From) {

@@ -9,23 +9,18 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // over is a deployment of five shards with campaign "rain" of nine packets on three of them; a user may have three.
 func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 5})
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	b := bundleOf(storetest.Founded(t, 5))
 	c := spec("rain", 9)
 	c.Shards, c.Limits = 3, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}}
-	(&bundle{rdb: rdb, store: st}).load(t, c)
-	return rdb, st, st.Places("rain", 3)
+	b.load(t, c)
+	return b.rdb, b.store, b.store.Places("rain", 3)
 }
 
 func grabOn(t *testing.T, k *store.Shard, user string, n int) {

@@ -11,26 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 type lockBundle struct {
-	rdb   *redis.Client
-	store *store.Store
-	key   string
+	*bundle
+	key string
 }
 
 func setupLock(t *testing.T) *lockBundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
-	return &lockBundle{rdb: rdb, store: st, key: st.Shard(0).Keys.Lock("refund")}
+	b := setup(t)
+	return &lockBundle{b, b.k.Keys.Lock("refund")}
 }
 
 func (b *lockBundle) locks(t *testing.T, lease time.Duration) *store.Locks {
@@ -148,19 +141,15 @@ func waitLost(ctx context.Context, t *testing.T) {
 // When Redis does not answer the holder gives up before anybody else can have the lock.
 func TestLostWithoutRedis(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	o := server.Options()
 	o.ReadTimeout = time.Minute
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
-	b := &lockBundle{rdb: rdb, store: st, key: st.Shard(0).Keys.Lock("refund")}
+	at := setupOn(t, rdb)
+	b := &lockBundle{at, at.k.Keys.Lock("refund")}
 	const lease = 300 * time.Millisecond
-	err = b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
+	err := b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, server.Stop())
 		stopped := time.Now()
 		waitLost(ctx, t)

@@ -20,8 +20,7 @@ import (
 // setupClaims is a deployment of four shards that have come a long way.
 func setupClaims(t *testing.T) *bundle {
 	t.Helper()
-	rdb, st := storetest.Founded(t)
-	return &bundle{rdb: rdb, store: st}
+	return bundleOf(storetest.FarAlong(t, storetest.Founded(t, 4)))
 }
 
 func (b *bundle) claims(t *testing.T, owner string) *store.Claims {

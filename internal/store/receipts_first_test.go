@@ -91,9 +91,6 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 // others.
 func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
 	c := spec("rain", 1000)
 	c.Limits = []hongbao.Limit{

@@ -28,9 +28,6 @@ func TestFewReplicas(t *testing.T) {
 // The watch keeps the most replicas that the primary has had; the number does not fall.
 func TestWatchCountsReplicas(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"min-replicas-to-write": "0"}})
 	b := setupOn(t, server.Client(t))
 	w := b.watch(t)

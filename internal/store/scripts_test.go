@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -66,9 +67,6 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 // becomes free again.
 func TestScriptsOutOfMemory(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
 	refused := 0
 	for name, c := range scriptCases() { // one after the other: maxmemory is for all
@@ -95,9 +93,6 @@ func TestScriptsOutOfMemory(t *testing.T) {
 // A cluster refuses a script whose keys are not all of one slot (F10); it runs every one of ours.
 func TestScriptsOnACluster(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	// one node that has all slots: a plain client will do
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t)
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 1<<14-1).Err())
@@ -105,9 +100,8 @@ func TestScriptsOnACluster(t *testing.T) {
 		info, err := rdb.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	}, "the cluster is up")
-	two, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
-	require.NoError(t, err)
-	err = rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
+	two := storetest.FoundedOn(t, rdb, 2)
+	err := rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
 		[]string{two.Shard(0).Keys.Meta(), two.Shard(1).Keys.Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 	for name, c := range scriptCases() {
@@ -218,9 +212,6 @@ func checkKeys(t *testing.T, file, body string) {
 // Nothing but NOSCRIPT makes a script run by its text, and that loses nothing: grabs go on while the cache is emptied.
 func TestScriptCacheEmptied(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
 	b.load(t, spec("rain", 2000))
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,8 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -33,21 +34,16 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	return setupOn(t, testkit.Redis(t).Client(t))
+	return bundleOf(storetest.Founded(t, 1))
 }
 
 func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	t.Helper()
-	b := &bundle{rdb: rdb, prefix: testkit.Prefix(t)}
-	var err error
-	b.store, err = store.Of(rdb, hongbao.Space{Prefix: b.prefix, Shards: 1})
-	require.NoError(t, err)
-	b.k = b.store.Shard(0)
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
+	return bundleOf(storetest.FoundedOn(t, rdb, 1))
+}
+
+func bundleOf(st *store.Store) *bundle {
+	return &bundle{rdb: st.Redis().(*redis.Client), store: st, k: st.Shard(0), prefix: st.Space().Prefix}
 }
 
 // reached makes the shard look as if it had come to an event.
@@ -87,29 +83,15 @@ func differ(before, after map[string]string) []string {
 
 // spec is a campaign that is open now; change it before it is loaded.
 func spec(id string, packets int64) hongbao.Campaign {
-	now := time.Now().Truncate(time.Millisecond)
-	total := hongbao.Amount(packets * 10)
-	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
-		To:       now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
-	})
-}
-
-func (b *bundle) loader(t testing.TB) *load.Loader {
-	t.Helper()
-	s, err := load.New(b.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
-	return s
+	c := loaded.Rain(id, packets, hongbao.Amount(packets*10))
+	c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: c.Total}
+	return c
 }
 
 func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
 	t.Helper()
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
+	plan, err := loaded.Seeded(t.Context(), b.store, c, campaign.NewSeed())
 	require.NoError(t, err)
-	require.NoError(t, b.loader(t).Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	return plan
 }
 

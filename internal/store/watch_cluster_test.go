@@ -8,22 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // A node that hangs delays no look at the others.
 func TestWatchBesideAHungNode(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	rdb := cluster.Client(t, nil)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 8})
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.FoundedOn(t, rdb, 8)
 	require.NoError(t, cluster.Replicas[0].Stop()) // nobody takes over
 	require.NoError(t, cluster.Masters[0].Stop())
 	looks := &watched{}

@@ -97,9 +97,6 @@ func (w *watched) raises(t *testing.T, parts ...string) {
 // alarm of a Redis that was emptied, or came back with less, in between.
 func TestFirstLookAfterALoss(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	for name, c := range map[string]struct {
 		lose func(b *bundle) error
 		says string
@@ -125,9 +122,6 @@ func TestFirstLookAfterALoss(t *testing.T) {
 // A Redis that comes back with less than it had raises an alarm within a look: emptied, or from an older file.
 func TestWatchTellsOfLostData(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
 	b.load(t, spec("rain", 10))
 	w := b.watch(t)
@@ -143,9 +137,6 @@ func TestWatchTellsOfLostData(t *testing.T) {
 // Settings that would lose receipts raise an alarm when they change under way, and say where to mend them.
 func TestWatchTellsOfSettings(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
 	w := b.watch(t)
 	w.sees(t)
@@ -158,9 +149,6 @@ func TestWatchTellsOfSettings(t *testing.T) {
 // A restart with its append-only file is no alarm: the watch sees another run of the server with all that was there.
 func TestWatchOverARestart(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, server.Client(t))
 	b.load(t, spec("rain", 10))

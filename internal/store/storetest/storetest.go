@@ -76,18 +76,26 @@ func Token(ctx context.Context, k *store.Shard) (string, error) {
 	return servers[0].RunID, nil
 }
 
-// Founded founds a deployment of four shards on a real server, as if each had come a long way.
-func Founded(t *testing.T) (*redis.Client, *store.Store) {
+// Founded founds a deployment of n shards on the Redis that the process's tests share.
+func Founded(t testing.TB, n int) *store.Store {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
+	return FoundedOn(t, testkit.Redis(t).Client(t), n)
+}
+
+// FoundedOn founds a deployment of n shards on any Redis.
+func FoundedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
+	t.Helper()
+	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
 	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	return st
+}
+
+// FarAlong makes every shard look as if it had come a long way, for events that no grab wrote.
+func FarAlong(t testing.TB, st *store.Store) *store.Store {
+	t.Helper()
 	for _, k := range st.Shards() {
-		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 1<<40).Err())
+		require.NoError(t, st.Redis().HSet(t.Context(), k.Keys.Meta(), "seq", 1<<40).Err())
 	}
-	return rdb, st
+	return st
 }

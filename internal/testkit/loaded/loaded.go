@@ -36,31 +36,39 @@ func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hon
 // Load plans a campaign and loads it.
 func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c hongbao.Campaign,
 	codes []string) error {
-	seed := campaign.NewSeed()
+	st, err := store.Of(rdb, space)
+	if err == nil {
+		_, err = Seeded(ctx, st, c, campaign.NewSeed(), codes...)
+	}
+	return err
+}
+
+// Seeded loads a campaign as a seed plans it, with a code for each packet or with none.
+func Seeded(ctx context.Context, st *store.Store, c hongbao.Campaign, seed campaign.Seed,
+	codes ...string) (*campaign.Plan, error) {
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
-		return err
-	}
-	st, err := store.Of(rdb, space)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	loader, err := load.New(st, load.Config{
-		Chunk: 5_000,
-		Codes: func(_ context.Context, _ string, after int64, _ int) ([]string, error) { return codes[after:], nil },
+		Chunk: 1_000,
+		Codes: func(_ context.Context, _ string, after int64, n int) ([]string, error) {
+			return codes[after:min(after+int64(n), int64(len(codes)))], nil
+		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
+	return plan, loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 }
 
 // Rain is a red-packet campaign of equal packets, one for each user, that is open now.
 func Rain(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: "Rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour), Sponsor: "acme",
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
+		TimeZone: "Asia/Shanghai", Sponsor: "acme",
 	})
 }
 
