@@ -16,27 +16,21 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // bundle is a deployment of four shards in a Redis, and a client that dies.
 type bundle struct {
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	store  *store.Store
 	mortal *mortal
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := &bundle{rdb: testkit.Redis(t).Client(t), mortal: &mortal{}}
-	var err error
-	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
-	require.NoError(t, err)
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	b.mortal.client = testkit.Redis(t).Client(t)
+	b := &bundle{store: storetest.Founded(t, 4), mortal: &mortal{client: testkit.Redis(t).Client(t)}}
+	b.rdb = b.store.Redis()
 	b.mortal.client.AddHook(b.mortal)
 	return b
 }
@@ -87,7 +81,7 @@ func (m *mortal) die(run func() error, cmds ...redis.Cmder) error {
 	return errKilled
 }
 
-func (b *bundle) loader(t *testing.T, rdb *redis.Client) *Loader {
+func (b *bundle) loader(t *testing.T, rdb redis.UniversalClient) *Loader {
 	t.Helper()
 	s, err := New(b.store.Over(rdb), Config{Chunk: 2,
 		Codes: func(_ context.Context, id string, after int64, n int) (codes []string, err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/winners"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // Every winner is in the filter, whatever their number; of the others at most one in 128 is, which is twice the mean.
@@ -178,7 +179,7 @@ func TestBuilderKilled(t *testing.T) {
 		ctx, kill := context.WithCancel(t.Context())
 		k := &killer{kill: kill}
 		k.left.Store(int64(step))
-		rdb := b.server.Client(t)
+		rdb := testkit.Redis(t).Client(t)
 		rdb.AddHook(k)
 		err := b.builder(t, rdb).Tend(ctx)
 		if step == 3 { // two parts and the head are all

@@ -13,48 +13,31 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // bundle is campaign rain over so many shards of a Redis.
 type bundle struct {
-	server *testkit.RedisServer
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	store  *store.Store
 	places []*store.Shard
 }
 
 func setup(t *testing.T, places int, packets int64) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	server := testkit.Redis(t)
-	b := &bundle{server: server, rdb: server.Client(t)}
-	var err error
-	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
-	require.NoError(t, err)
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	now := time.Now().Truncate(time.Millisecond)
-	c := hongbao.Campaign{
-		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10),
-		Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
-	}
+	b := &bundle{store: storetest.Founded(t, places)}
+	b.rdb = b.store.Redis()
+	c := loaded.Rain("rain", packets, hongbao.Amount(packets*10))
 	if places > 1 {
 		c.Shards = places
 	}
-	c = campaign.Complete(c)
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
+	_, err := loaded.Seeded(t.Context(), b.store, c, campaign.NewSeed())
 	require.NoError(t, err)
-	st, err := load.New(b.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
-	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	b.places = b.store.Places("rain", places)
 	return b
 }
