@@ -17,10 +17,7 @@ import (
 // grab afterwards is granted once.
 func TestRedisBusyWithAScript(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"busy-reply-threshold": "5"}}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"busy-reply-threshold": "5"}}), 1)
 	b.load(t, spec("rain", 10))
 	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = hopeless })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
@@ -89,15 +87,10 @@ func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 // producer. What a user was told stands, since the campaign's class is replica; the same request id never gets a second
 // packet.
 func TestClusterFailoverUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
-	st, err := store.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.FoundedOn(t, client, 3)
 	b := &bundle{admin: client, store: st, k: st.Home("rain")}
 	c := spec("rain", 4000)
 	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master
@@ -105,17 +98,12 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 		b.k = st.Home(c.ID)
 	}
 	c.Durability = hongbao.DurabilityReplica
-	c = campaign.Complete(c)
 	b.load(t, c)
 	node, err := client.MasterForKey(t.Context(), b.k.Keys.Meta())
 	require.NoError(t, err)
 	require.Equal(t, cluster.Masters[0].Addr, node.Options().Addr)
 
-	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = client, st.Space(), "test"
-	p, err := producer.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	p := b.producer(t, nil)
 	storetest.KeepOpen(t, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: c.ID}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)

@@ -2,7 +2,6 @@ package producer_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -22,18 +19,11 @@ func (b *bundle) coupons(t *testing.T, packets, each int64) {
 	c := spec("rain", packets)
 	c.Kind, c.Total, c.Currency, c.Codes = hongbao.KindCoupon, 0, "", &hongbao.Codes{File: "codes.txt"}
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: each}}
-	st, err := load.New(b.store, load.Config{Chunk: 100,
-		Codes: func(_ context.Context, _ string, after int64, n int) (codes []string, err error) {
-			for p := after + 1; p <= min(after+int64(n), packets); p++ {
-				codes = append(codes, fmt.Sprint("C", p))
-			}
-			return codes, nil
-		}})
-	require.NoError(t, err)
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
-	require.NoError(t, err)
-	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
+	codes := make([]string, packets)
+	for i := range codes {
+		codes[i] = fmt.Sprint("C", i+1)
+	}
+	b.load(t, c, codes...)
 }
 
 func isCodes(request []byte) bool {

@@ -32,10 +32,7 @@ func (b *bundle) bothFollow(t *testing.T) {
 // answer, which says how many there are, must come before the client or the call gives up.
 func TestReplicaClassAfterAnOpening(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
@@ -65,10 +62,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 // A replica that is always a fifth of a second behind, as one far away, has each grant in time, though others write on.
 func TestReplicaClassOfASlowReplica(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	link := testkit.NewProxy(t, b.server.Addr)
 	host, port, err := net.SplitHostPort(link.Addr)
@@ -114,10 +108,7 @@ func (b *bundle) loadClass(t *testing.T, class hongbao.Durability) {
 // request id has its receipt.
 func TestReplicaClass(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	p := b.producer(t, func(c *producer.Config) {
 		c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond
@@ -174,7 +165,7 @@ func TestFsyncClass(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	always := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
+	always := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
 	always.loadClass(t, hongbao.DurabilityFsync)
 	p := always.producer(t, nil)
 	a, err := p.Grab(t.Context(), grab("u0", "r0"))
@@ -236,10 +227,7 @@ func (h *noDial) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // happened".
 func TestDurabilityOutOfReach(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	rdb, hook := b.server.Client(t), &noDial{}
@@ -286,10 +274,7 @@ func (h *switched) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // its own says nothing of that grab: what a user is told must be there.
 func TestReplicaClassOverAFailover(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	next := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: next})
@@ -337,10 +322,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 // A user who may not WAIT gets no "nothing happened": the grant was made before.
 func TestDurabilityRefused(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	p := b.producer(t, nil)
@@ -364,10 +346,7 @@ func TestDurabilityRefused(t *testing.T) {
 // starts while one of them is down. A person may lower the number.
 func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.loadClass(t, hongbao.DurabilityReplica)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})

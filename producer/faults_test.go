@@ -32,7 +32,7 @@ func TestSwallowedAnswers(t *testing.T) {
 	for _, retries := range []int{-1, 3} {
 		t.Run(fmt.Sprintf("retries%d", retries), func(t *testing.T) {
 			t.Parallel()
-			b := setupOn(t, b.server)
+			b := setupOn(t, b.server, 1)
 			c := spec("rain", 3000)
 			c.Limits = []hongbao.Limit{{By: "user", Per: hongbao.PerCampaign, Max: 5}}
 			b.load(t, c)
@@ -81,10 +81,7 @@ func TestSwallowedAnswers(t *testing.T) {
 // Nobody listens: nothing happened, and the error says so. It works again by itself afterwards.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
 	b.load(t, spec("rain", 10))
 	p := b.producer(t, func(c *producer.Config) { c.CallTimeout = hopeless })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
@@ -119,7 +116,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 	for _, retries := range []int{-1, 2} {
 		t.Run(fmt.Sprintf("retries%d", retries), func(t *testing.T) {
 			t.Parallel()
-			b := setupOn(t, b.server)
+			b := setupOn(t, b.server, 1)
 			b.load(t, spec("rain", 10))
 			proxy := testkit.NewProxy(t, b.server.Addr)
 			var down atomic.Bool
@@ -214,10 +211,7 @@ func TestContextEnds(t *testing.T) {
 // it was.
 func TestGrabUsedAgain(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
 	var producers []*producer.Producer // of one, the second grab would wait for the first one's call

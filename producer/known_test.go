@@ -93,16 +93,7 @@ func (b *bundle) knows(t *testing.T, p *producer.Producer, first int) {
 // wideAlone is wide on a Redis of the test's own: its commands are counted.
 func wideAlone(t *testing.T, n int) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	rdb := server.Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
-	require.NoError(t, err)
-	b := &bundle{server: server, admin: rdb, store: st, k: st.Home("rain")}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
+	return setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), n)
 }
 
 // Once nothing is left, a worker builds a filter of the winners. Then losers are told sold_out without a call to Redis,

@@ -42,10 +42,7 @@ func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int
 // A crowd that comes at once to a producer shares one look at the campaign, and one at the server.
 func TestFirstLooksAreShared(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
 	c := spec("rain", 300)
 	c.Durability = hongbao.DurabilityFsync
 	b.load(t, c)
@@ -108,20 +105,16 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
-	prefix := b.store.Deployment()[:len(b.store.Deployment())-len(":{deployment}")]
-	more, err := store.Of(b.admin, hongbao.Space{Prefix: prefix, Shards: 2})
-	require.NoError(t, err)
-	elsewhere, err := store.Of(b.admin, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
+	elsewhere := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
 	for what, change := range map[string]func(*producer.Config){
-		"shards":     func(c *producer.Config) { c.Space = more.Space() },
+		"shards":     func(c *producer.Config) { c.Space.Shards = 2 },
 		"deployment": func(c *producer.Config) { c.Deployment = "another" },
 	} {
 		_, err := b.producer(t, change).Grab(t.Context(), grab("u1", "r1"))
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%s: %v", what, err)
 		require.ErrorContains(t, err, "its "+what+" is")
 	}
-	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere.Space() }).Grab(t.Context(), grab("u1", "r1"))
+	a, err := b.producer(t, func(c *producer.Config) { c.Space = elsewhere }).Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome, "another prefix")
 	require.Empty(t, b.entries(t))
@@ -159,10 +152,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 // A Redis that is emptied under a running producer raises an alarm, and nobody gets a final refusal.
 func TestFlushUnderAProducer(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	core, logs := observer.New(zap.WarnLevel)
 	looks, rdb := b.counting(t, "infoserver")
 	p := b.producer(t, func(c *producer.Config) { c.Redis, c.Log, c.UndecidedTimeout = rdb, zap.New(core), 0 })

@@ -24,16 +24,7 @@ import (
 // wide is a deployment of so many shards, all on one server.
 func wide(t *testing.T, n int) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	server := testkit.Redis(t)
-	rdb := server.Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
-	require.NoError(t, err)
-	b := &bundle{server: server, admin: rdb, store: st, k: st.Home("rain")}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
+	return setupOn(t, testkit.Redis(t), n)
 }
 
 // over is a campaign on so many shards.

@@ -285,11 +285,8 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	b.load(t, spec("rain", 1000))
 	proxy, rdb := b.through(t, -1)
 	require.NoError(t, rdb.Ping(t.Context()).Err())
-	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, b.store.Space(), "test"
-	p, err := producer.New(cfg)
-	require.NoError(t, err)
-	_, err = p.Grab(t.Context(), grab("u0", ""))
+	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
+	_, err := p.Grab(t.Context(), grab("u0", ""))
 	require.NoError(t, err)
 	before := goleak.IgnoreCurrent()
 	proxy.Delay(200 * time.Millisecond)

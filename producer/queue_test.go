@@ -104,10 +104,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 // at once.
 func TestCallersLeaveTheQueue(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 1000))
 	scripts, rdb := b.counting(t, "evalsha")
 	p := b.producer(t, func(c *producer.Config) { c.Redis, c.InFlight, c.MaxWaiting = rdb, 1, 50 })

@@ -10,36 +10,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
-	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
-	"github.com/hongbao-project/hongbao/producer"
 )
 
 // The primary is killed under load and the sentinels promote a replica: grabs go on through the same producer, what a
 // user was told stands, and the same request id never gets a second packet.
 func TestSentinelFailoverUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	set := testkit.NewRedisSentinels(t, testkit.RedisOptions{})
 	client := set.Client(t, func(o *redis.FailoverOptions) {
 		o.DialTimeout, o.ReadTimeout = time.Second, time.Second
 	})
-	st, err := store.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.FoundedOn(t, client, 1)
 	b := &bundle{admin: client, store: st, k: st.Shard(0)}
 	c := spec("rain", 4000)
 	c.Durability = hongbao.DurabilityReplica
-	b.load(t, campaign.Complete(c))
-	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = client, st.Space(), "test"
-	p, err := producer.New(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	b.load(t, c)
+	p := b.producer(t, nil)
 
 	storetest.KeepOpen(t, st)
 	run := &crowd{p: p, got: map[string][]int64{}, campaign: "rain"}

@@ -16,8 +16,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -29,7 +30,7 @@ const hopeless = 2 * time.Second
 // enough is the time of a caller who leaves while his call is under way: it is sent by then, on a busy machine too.
 const enough = 700 * time.Millisecond
 
-// bundle is one deployment with one shard. admin looks at Redis directly, whatever the producer's way there is.
+// bundle is one deployment, of one shard mostly. admin looks at Redis directly, whatever the producer's way there is.
 type bundle struct {
 	server *testkit.RedisServer
 	admin  redis.UniversalClient
@@ -39,39 +40,24 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	return setupOn(t, testkit.Redis(t))
+	return setupOn(t, testkit.Redis(t), 1)
 }
 
-func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
+// setupOn has n shards on a server. k is the home of campaign rain.
+func setupOn(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
-	rdb := server.Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
-	b := &bundle{server: server, admin: rdb, store: st, k: st.Shard(0)}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
+	st := storetest.FoundedOn(t, server.Client(t), n)
+	return &bundle{server: server, admin: st.Redis(), store: st, k: st.Home("rain")}
 }
 
 func spec(id string, packets int64) hongbao.Campaign {
-	now := time.Now().Truncate(time.Millisecond)
-	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10), Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
-	})
+	return loaded.Rain(id, packets, hongbao.Amount(packets*10))
 }
 
-func (b *bundle) load(t *testing.T, c hongbao.Campaign) {
+func (b *bundle) load(t *testing.T, c hongbao.Campaign, codes ...string) {
 	t.Helper()
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
+	_, err := loaded.Seeded(t.Context(), b.store, c, campaign.NewSeed(), codes...)
 	require.NoError(t, err)
-	st, err := load.New(b.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
-	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 }
 
 // producer is one with the given changes; it is closed at the test's end.
