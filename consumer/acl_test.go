@@ -15,9 +15,6 @@ import (
 // The users of deploy/rights/redis.acl are enough for a worker and its trimmer, and stop who may only look.
 func TestUsersOfTheRights(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	b := setupOn(t, server, 1)
 	text, err := os.ReadFile("../deploy/rights/redis.acl")

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -35,10 +34,6 @@ func childMain() {
 		panic(err)
 	}
 	rdb := redis.NewClient(clientOptions(addr))
-	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
-	if err != nil {
-		panic(err)
-	}
 	note := func(format string, args ...any) {
 		if err := rdb.RPush(context.Background(), prefix+":notes", name+" "+fmt.Sprintf(format, args...)).Err(); err != nil {
 			panic(err)
@@ -46,8 +41,8 @@ func childMain() {
 	}
 	cfg := DefaultConfig()
 	quick(&cfg)
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = rdb, rdb, st.Space(), group, name, zap.NewNop()
-	cfg.Lease = shortLease
+	cfg.Redis, cfg.Reads, cfg.Space = rdb, rdb, hongbao.Space{Prefix: prefix, Shards: 1}
+	cfg.Group, cfg.Consumer, cfg.Log, cfg.Lease = group, name, zap.NewNop(), shortLease
 	cfg.Handler = newSink(func(ctx context.Context, grants []hongbao.Grant) []error {
 		switch {
 		case mode == "down":

@@ -29,9 +29,6 @@ func (b *bundle) scriptCalls(t *testing.T) int {
 // times as much.
 func TestTwentyWorkersPollAsOne(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	s := newSink(nil)
 	const poll = 100 * time.Millisecond

@@ -48,18 +48,12 @@ type bundle struct {
 
 func setup(t *testing.T, n int) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	return setupOn(t, testkit.Redis(t), n)
 }
 
 // setupOwn has a Redis that the test may kill. It writes every command to disk before it answers.
 func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
 	b := setupOn(t, r, n)
 	storetest.KeepOpen(t, b.store)
@@ -68,12 +62,9 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 
 func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
-	b := &bundle{rdb: r.Client(t), addr: r.Addr, name: testkit.Prefix(t), seqs: make([]int64, n)}
-	var err error
-	b.store, err = store.Of(b.rdb, hongbao.Space{Prefix: b.name, Shards: n})
-	require.NoError(t, err)
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
+	rdb := r.Client(t)
+	st := storetest.FoundedOn(t, rdb, n)
+	return &bundle{rdb: rdb, addr: r.Addr, name: st.Space().Prefix, store: st, seqs: make([]int64, n)}
 }
 
 func (b *bundle) keys() *store.Shard { return b.store.Shard(0) }
