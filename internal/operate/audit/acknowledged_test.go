@@ -23,9 +23,6 @@ func (w *world) acknowledge(t *testing.T, d *audit.Difference) {
 // A difference that a person has acknowledged is shown and not counted. Each further copy counts.
 func TestAcknowledged(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	w := busy(t)
 	again := func() { w.topic.grants = append(w.topic.grants, *w.published("a", "u0003")) }
 	again()
@@ -59,9 +56,6 @@ func TestAcknowledged(t *testing.T) {
 // What is acknowledged does not take the place of what is listed, and covers one difference only.
 func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	w := busy(t)
 	w.cfg.MaxListed = 1
 	for _, u := range []string{"u0003", "u0004"} {
@@ -83,9 +77,6 @@ func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
 // moves money, acknowledged or not.
 func TestNotAcknowledged(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	w := busy(t)
 	again(w.ledger.grants, "b", "u0003")
 	drop(w.ledger.grants, "a", "u0003")

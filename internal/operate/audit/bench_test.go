@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // A million grants are audited in well under a minute. It takes a minute to make them, so it runs only when asked for.
@@ -19,11 +19,8 @@ func BenchmarkMillion(b *testing.B) {
 		b.Skip("set HONGBAO_BENCH=1")
 	}
 	const n = 1_000_000
-	rdb := testkit.Redis(b).Client(b)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(b), Shards: 1})
-	require.NoError(b, err)
-	require.NoError(b, st.Found(b.Context(), store.FoundCall{Deployment: "bench"}))
-	k := st.Shard(0)
+	st := storetest.Founded(b, 1)
+	rdb, k := st.Redis(), st.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total",
 		fmt.Sprint(n),
 		"user_campaign", "1", "user_day", "", "user_hour", "", "fact_names", "", "fact_limits", "", "zone", "", "loaded",

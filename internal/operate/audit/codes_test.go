@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
@@ -21,27 +20,17 @@ func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
 func coded(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.cfg.Codes = func(_ context.Context, _ string, after int64, n int) ([]string, error) {
-		var list []string
-		for p := after + 1; p <= min(after+int64(n), packets); p++ {
-			list = append(list, codeOf(p))
-		}
-		return list, nil
+	var codes []string
+	for p := range int64(packets) {
+		codes = append(codes, codeOf(p+1))
 	}
-	now := time.Now().Truncate(time.Millisecond)
-	c := campaign.Complete(hongbao.Campaign{
-		ID: "c", Name: "c", Kind: hongbao.KindCoupon, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitEven},
-		From:  now.Add(-time.Hour), To: now.Add(time.Hour), TimeZone: "UTC", Sponsor: "acme",
-		Durability: hongbao.DurabilityFast, Codes: &hongbao.Codes{File: "f"},
-	})
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
+	w.cfg.Codes = func(_ context.Context, _ string, after int64, n int) ([]string, error) {
+		return codes[after:min(after+int64(n), packets)], nil
+	}
+	c := loaded.Rain("c", packets, total)
+	c.Kind, c.Codes = hongbao.KindCoupon, &hongbao.Codes{File: "f"}
+	plan, err := loaded.Seeded(t.Context(), w.store, c, campaign.NewSeed(), codes...)
 	require.NoError(t, err)
-	st, err := load.New(w.store, load.Config{Chunk: 30,
-		Codes: w.cfg.Codes})
-	require.NoError(t, err)
-	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans["c"], w.ledger.grants["c"] = plan, nil
 	w.ledger.spoil = func(l *ledger.Totals) { l.Codes = l.Campaign == "c" }
 	w.grab(t, "a", 0, 10)

@@ -12,9 +12,6 @@ import (
 // A campaign that Redis has lost, so that a stub stands for it, can't be paused: no remedy says so. One that is open can.
 func TestNoPauseForAStub(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	w := busy(t)
 	k := w.keys("a")
 	do(t, w.rdb.Del(t.Context(), k.Keys.Campaign("a"), k.Keys.Stock("a"), k.Keys.Receipts("a")))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -17,8 +16,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -33,7 +33,7 @@ const (
 // world is a deployment of two shards with campaigns a and b, of which some packets are granted and brought to a ledger
 // and a topic in memory.
 type world struct {
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	store  *store.Store
 	ledger *memLedger
 	topic  *memTopic
@@ -132,20 +132,14 @@ func newWorld(t *testing.T) *world { return newWorldOn(t, 1) }
 
 func newWorldOn(t *testing.T, places int) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 2})
-	require.NoError(t, err)
+	st := storetest.Founded(t, 2)
 	w := &world{
-		rdb: rdb, store: st, topic: &memTopic{}, plans: plans{}, places: places,
+		rdb: st.Redis(), store: st, topic: &memTopic{}, plans: plans{}, places: places,
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},
 	}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	for i := range st.Len() {
+	for _, k := range st.Shards() {
 		for _, group := range []string{ledgerGroup, topicGroup} {
-			_, err := st.Shard(i).CreateGroup(t.Context(), group)
+			_, err := k.CreateGroup(t.Context(), group)
 			require.NoError(t, err)
 		}
 	}
@@ -160,19 +154,10 @@ func newWorldOn(t *testing.T, places int) *world {
 
 func (w *world) load(t *testing.T, id string) {
 	t.Helper()
-	now := time.Now().Truncate(time.Millisecond)
-	c := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
-		To:       now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast, Shards: w.places,
-	})
-	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
+	c := loaded.Rain(id, packets, total)
+	c.Split, c.Shards = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, w.places
+	plan, err := loaded.Seeded(t.Context(), w.store, c, campaign.NewSeed())
 	require.NoError(t, err)
-	st, err := load.New(w.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
-	require.NoError(t, st.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 	w.plans[id] = plan
 	w.ledger.grants[id] = nil
 }
