@@ -29,26 +29,9 @@ type spread struct {
 
 func setupSpread(t *testing.T) *spread {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	b := setupBare(t, testkit.Redis(t), 5)
+	b := setupOver(t, testkit.Redis(t), 5, 3)
 	s := &spread{bundle: b, places: b.store.Places("rain", 3), faults: &faults{lives: -1}}
-	b.ledger.shards = 3
 	for j, k := range s.places {
-		share := int64(3)
-		if j == 0 {
-			share = 4
-		}
-		_, err := k.CreateGroup(t.Context(), "balance")
-		require.NoError(t, err)
-		_, err = k.CreateCampaign(t.Context(), &store.CampaignCall{Campaign: "rain", Hash: "h", Places: 3, Place: j,
-			Share: share, ShareAmount: hongbao.Amount(10 * share), Fields: fields})
-		require.NoError(t, err)
-		_, err = k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: int64(j) + 1, Step: 3,
-			Amounts: slices.Repeat([]hongbao.Amount{10}, int(share))})
-		require.NoError(t, err)
-		require.NoError(t, k.SetState(t.Context(), "rain", "open", "loading"))
 		b.grab(k, fmt.Sprintf("u%d", j))
 	}
 	b.rdb = testkit.Redis(t).Client(t)
@@ -378,14 +361,8 @@ func (s *spread) refundedOn(k *store.Shard) (id string) {
 	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
 		id = fmt.Sprint("alone-", i)
 	}
-	_, err := k.CreateCampaign(s.t.Context(), &store.CampaignCall{Campaign: id, Hash: "h", Places: 1, Share: 10,
-		ShareAmount: 100, Fields: fields})
-	require.NoError(s.t, err)
-	_, err = k.LoadChunk(s.t.Context(), &store.Chunk{Campaign: id, Hash: "h", First: 1, Step: 1,
-		Amounts: slices.Repeat([]hongbao.Amount{10}, 10)})
-	require.NoError(s.t, err)
-	require.NoError(s.t, k.SetState(s.t.Context(), id, "open", "loading"))
-	_, err = k.Close(s.t.Context(), id, true, 0)
+	s.load(id, 1)
+	_, err := k.Close(s.t.Context(), id, true, 0)
 	require.NoError(s.t, err)
 	_, err = k.Refunded(s.t.Context(), id)
 	require.NoError(s.t, err)
@@ -398,8 +375,9 @@ func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
 	s.ledger.packets = 16
+	hash := s.rdb.HGet(t.Context(), s.places[1].Keys.Campaign("rain"), "hash").Val()
 	require.NoError(t, s.places[1].Announce(t.Context(), &store.Announcement{
-		Campaign: "rain", Hash: "h", Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50,
+		Campaign: "rain", Hash: hash, Generation: 2, Plan: "h2", Packets: 16, Total: 160, Share: 5, ShareAmount: 50,
 	}))
 	_, err := s.Close(t.Context(), "rain", true)
 	require.ErrorIs(t, err, store.ErrRefilling)

@@ -15,9 +15,6 @@ import (
 // Redis is out of memory. A campaign is closed, refunded under its lock, and leaves Redis: that is what frees it.
 func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
 	retirer, err := closing.NewRetirer(closing.RetirerConfig{Store: b.store, Locks: b.locks, Log: b.log,
 		Every: time.Second})

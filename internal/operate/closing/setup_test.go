@@ -12,12 +12,15 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -112,47 +115,41 @@ const total = 100
 // setup is a deployment with campaign "rain" of ten packets, of which the first three are granted.
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	return setupOn(t, testkit.Redis(t))
-}
-
-// fields are those of campaign "rain".
-var fields = []string{
-	"from", "1000", "to", "9000000000000", "packets", "10", "total", "100", "user_campaign", "1", "user_day", "",
-	"user_hour", "", "fact_names", "", "fact_limits", "", "zone", "0:0",
-}
-
-// setupBare is a deployment without a campaign.
-func setupBare(t *testing.T, server *testkit.RedisServer, n int) *bundle {
-	t.Helper()
-	rdb := server.Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
-	require.NoError(t, err)
-	b := &bundle{
-		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
-		ledger: &memLedger{refunds: map[string]payment.Refund{}},
-	}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
 }
 
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
-	b := setupBare(t, server, 2)
-	_, err := b.k.CreateGroup(t.Context(), "balance")
-	require.NoError(t, err)
-	_, err = b.k.CreateCampaign(t.Context(),
-		&store.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields})
-	require.NoError(t, err)
-	_, err = b.k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: 1,
-		Amounts: []hongbao.Amount{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}})
-	require.NoError(t, err)
-	require.NoError(t, b.k.SetState(t.Context(), "rain", "open", "loading"))
+	b := setupOver(t, server, 2, 1)
 	b.grab(b.k, "u1", "u2", "u3")
 	b.Closer = b.closer()
 	return b
+}
+
+// setupOver is a deployment of n shards with the campaign over so many of them.
+func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle {
+	t.Helper()
+	rdb := server.Client(t)
+	st := storetest.FoundedOn(t, rdb, n)
+	b := &bundle{
+		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
+		ledger: &memLedger{refunds: map[string]payment.Refund{}, shards: places},
+	}
+	for _, k := range st.Places("rain", places) {
+		_, err := k.CreateGroup(t.Context(), "balance")
+		require.NoError(t, err)
+	}
+	b.load("rain", places)
+	return b
+}
+
+// load opens a campaign of ten packets of 10 over so many shards.
+func (b *bundle) load(id string, places int) {
+	b.t.Helper()
+	c := loaded.Rain(id, 10, total)
+	c.Shards = places
+	_, err := loaded.Seeded(b.t.Context(), b.store, c, campaign.NewSeed())
+	require.NoError(b.t, err)
 }
 
 // grab has users granted a packet each on a shard.
