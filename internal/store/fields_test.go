@@ -108,7 +108,7 @@ func timeless(v ...any) string { return instants.ReplaceAllString(fmt.Sprint(v..
 // hash in any order.)
 func (b *bundle) content(t *testing.T, words func(...any) string) map[string]any {
 	t.Helper()
-	all, err := b.rdb.Keys(t.Context(), b.prefix+":*").Result()
+	all, err := b.rdb.Keys(t.Context(), b.store.Space().Prefix+":*").Result()
 	require.NoError(t, err)
 	out := map[string]any{}
 	for _, key := range all {

@@ -16,7 +16,7 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	before := b.dump(t)
 	require.ErrorContains(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "other"}), `deployment is "test"`)
-	more, err := store.Of(b.rdb, hongbao.Space{Prefix: b.prefix, Shards: 2})
+	more, err := store.Of(b.rdb, hongbao.Space{Prefix: b.store.Space().Prefix, Shards: 2})
 	require.NoError(t, err)
 	same := more.Shard(0).Keys.Meta() == b.k.Keys.Meta()
 	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
@@ -52,7 +52,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
 	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 3})
 	require.NoError(t, err)
-	b := &bundle{rdb: rdb, store: st, prefix: prefix, k: st.Shard(1)}
+	b := &bundle{rdb: rdb, store: st, k: st.Shard(1)}
 	refused := func(part string) {
 		t.Helper()
 		before := b.dump(t)

@@ -25,11 +25,10 @@ func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: 
 
 // bundle is one deployment with one shard.
 type bundle struct {
-	rdb    *redis.Client
-	store  *store.Store
-	k      *store.Shard
-	prefix string
-	holds  map[string]stream.SeqRange // by id: the events of entries that written made
+	rdb   *redis.Client
+	store *store.Store
+	k     *store.Shard
+	holds map[string]stream.SeqRange // by id: the events of entries that written made
 }
 
 func setup(t *testing.T) *bundle {
@@ -43,7 +42,7 @@ func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 }
 
 func bundleOf(st *store.Store) *bundle {
-	return &bundle{rdb: st.Redis().(*redis.Client), store: st, k: st.Shard(0), prefix: st.Space().Prefix}
+	return &bundle{rdb: st.Redis().(*redis.Client), store: st, k: st.Shard(0)}
 }
 
 // reached makes the shard look as if it had come to an event.
@@ -52,17 +51,9 @@ func (b *bundle) reached(t testing.TB, seq int64) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", seq).Err())
 }
 
-// dump is every key of the deployment with its exact content.
 func (b *bundle) dump(t *testing.T) map[string]string {
 	t.Helper()
-	all, err := b.rdb.Keys(t.Context(), b.prefix+":*").Result()
-	require.NoError(t, err)
-	out := map[string]string{}
-	for _, key := range all {
-		out[key], err = b.rdb.Dump(t.Context(), key).Result()
-		require.NoError(t, err)
-	}
-	return out
+	return storetest.Dump(t, b.store)
 }
 
 // differ names the keys whose content is not the same.

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 var ann = stream.Decision{By: "ann", Why: "mended,\nby hand"}
@@ -131,10 +132,10 @@ func TestRequeue(t *testing.T) {
 	l := w.Letters()
 	cfg := delivery.Options{Handler: w.Target, BatchGrants: 2, Patience: time.Second}
 	kafka := deadletter.Filter{Sinks: []string{"kafka"}}
-	before := w.Dump(t)
+	before := storetest.Dump(t, w.Store)
 	report, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, ann, true)
 	require.NoError(t, err)
-	require.Equal(t, before, w.Dump(t))
+	require.Equal(t, before, storetest.Dump(t, w.Store))
 	require.Zero(t, w.Target.Calls)
 	require.Equal(t, int64(5), report.Matched)
 	require.Equal(t, int64(1), report.Unreadable)
@@ -321,11 +322,11 @@ func TestDrop(t *testing.T) {
 	w := buried(t)
 	l := w.Letters()
 	whole := deadlettertest.List(t, l, deadletter.Filter{})[3]
-	before := w.Dump(t)
+	before := storetest.Dump(t, w.Store)
 	report, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, true)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Matched)
-	require.Equal(t, before, w.Dump(t))
+	require.Equal(t, before, storetest.Dump(t, w.Store))
 	report, err = l.Drop(t.Context(), deadletter.Pick{IDs: []string{whole.ID}}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Resolved)

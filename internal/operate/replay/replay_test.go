@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter/deadlettertest"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // What was trimmed comes from the ledger, the rest from the stream, each grant whole and once, by rising seq.
@@ -149,9 +150,9 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 100)
-	before := w.Dump(t)
+	before := storetest.Dump(t, w.Store)
 	dry := w.run(t, w.config("copy"), replay.Options{DryRun: true, Filter: replay.Filter{Campaign: "rain"}})
-	require.Equal(t, before, w.Dump(t))
+	require.Equal(t, before, storetest.Dump(t, w.Store))
 	require.Zero(t, w.Target.Calls)
 	require.Equal(t, int64(100), dry.Matched)
 	require.Zero(t, dry.Delivered)
@@ -161,10 +162,10 @@ func TestDryRun(t *testing.T) {
 
 	wet := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Campaign: "rain"}})
 	require.Equal(t, dry.Matched, wet.Delivered, "the dry run told the truth")
-	before = w.Dump(t)
+	before = storetest.Dump(t, w.Store)
 	dry = w.run(t, w.config("copy"), replay.Options{DryRun: true, Filter: replay.Filter{Campaign: "rain"}})
 	require.Equal(t, int64(100), dry.Before)
-	require.Equal(t, before, w.Dump(t))
+	require.Equal(t, before, storetest.Dump(t, w.Store))
 }
 
 // A name keeps what it covers: another range or target is refused, and what is granted later is not in it.

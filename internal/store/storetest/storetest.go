@@ -99,3 +99,16 @@ func FarAlong(t testing.TB, st *store.Store) *store.Store {
 	}
 	return st
 }
+
+// Dump is every key of the deployment with its exact content.
+func Dump(t testing.TB, st *store.Store) map[string]string {
+	t.Helper()
+	keys, err := st.Redis().Keys(t.Context(), st.Space().Prefix+":*").Result()
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, key := range keys {
+		out[key], err = st.Redis().Dump(t.Context(), key).Result()
+		require.NoError(t, err)
+	}
+	return out
+}

@@ -15,14 +15,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // World is a deployment of two shards with grants in its streams.
 type World struct {
-	Redis  *redis.Client
+	Redis  redis.UniversalClient
 	Store  *store.Store
-	Prefix string
 	Target *Target
 	Seq    [Shards]int64 // the last of each shard
 	// OnGrant, if not nil, is told of every grant that Add writes.
@@ -38,15 +38,8 @@ const (
 // Setup founds a deployment on a real server.
 func Setup(t *testing.T) *World {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	w := &World{Redis: testkit.Redis(t).Client(t), Prefix: testkit.Prefix(t), Target: &Target{Copies: map[string]int{}}}
-	var err error
-	w.Store, err = store.Of(w.Redis, hongbao.Space{Prefix: w.Prefix, Shards: Shards})
-	require.NoError(t, err)
-	require.NoError(t, w.Store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return w
+	st := storetest.Founded(t, Shards)
+	return &World{Redis: st.Redis(), Store: st, Target: &Target{Copies: map[string]int{}}}
 }
 
 // Grant is what stands under a seq of a shard, always the same.
@@ -78,19 +71,6 @@ func (w *World) Add(t *testing.T, n int) {
 		})
 		require.NoError(t, err)
 	}
-}
-
-// Dump is every key of the deployment with its exact content.
-func (w *World) Dump(t *testing.T) map[string]string {
-	t.Helper()
-	keys, err := w.Redis.Keys(t.Context(), w.Prefix+":*").Result()
-	require.NoError(t, err)
-	out := map[string]string{}
-	for _, key := range keys {
-		out[key], err = w.Redis.Dump(t.Context(), key).Result()
-		require.NoError(t, err)
-	}
-	return out
 }
 
 // Target is a handler that counts how often each event arrives.
