@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func (w *world) ender() *recovery.Ender {
@@ -290,16 +289,12 @@ func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	w.settle(t)
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	w.accepts(t)
-	loader, err := load.New(w.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
 	c, _, err := w.ledger.Campaign(t.Context(), id)
-	require.NoError(t, err)
-	plan, err := campaign.NewPlan(c.Spec, c.Seed)
 	require.NoError(t, err)
 	for name, act := range map[string]func() error{
 		"resume": func() error { return w.store.Campaign(id).Resume(t.Context(), by("ann", "test")) },
 		"pause":  func() error { return w.store.Campaign(id).Pause(t.Context(), by("ann", "test")) },
-		"load":   func() error { return loader.Load(t.Context(), c.Spec, plan, c.Hash, nil) },
+		"load":   func() error { _, err := loaded.Seeded(t.Context(), w.store, c.Spec, c.Seed); return err },
 		"close":  func() error { _, err := w.shard().Close(t.Context(), id, true, 0); return err },
 		"refund": func() error { _, err := w.shard().CloseOf(t.Context(), id); return err },
 	} {

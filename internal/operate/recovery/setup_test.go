@@ -21,9 +21,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -61,9 +61,6 @@ func setup(t *testing.T) *world {
 // setupOf has n shards; the test is about the first one.
 func setupOf(t *testing.T, n int) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	w := &world{dir: t.TempDir()}
 	w.server = testkit.NewRedis(t, testkit.RedisOptions{Dir: w.dir, Args: map[string]string{"appendfsync": "always"}})
 	w.rdb = w.server.Client(t)
@@ -119,13 +116,9 @@ func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places 
 // order funds a campaign on so many shards, and does not load it.
 func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int) {
 	t.Helper()
-	now := time.Now().Truncate(time.Millisecond)
-	spec := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10_000, Packets: 1000,
-		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(opensIn - time.Minute), To: now.Add(opensIn + time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
-		Shards: places,
-	})
+	spec := loaded.Rain(id, 1000, 10_000)
+	spec.To, spec.Shards = spec.To.Add(opensIn), places
+	spec.From = spec.To.Add(-61 * time.Minute)
 	seed := campaign.NewSeed()
 	_, err := w.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Canonical: campaign.Canonical(spec),
 		Seed: seed, Hash: campaign.Commit(spec, seed)})
@@ -138,11 +131,8 @@ func (w *world) load(t *testing.T, id string) {
 	c, found, err := w.ledger.Campaign(t.Context(), id)
 	require.NoError(t, err)
 	require.True(t, found)
-	plan, err := campaign.NewPlan(c.Spec, c.Seed)
+	_, err = loaded.Seeded(t.Context(), w.store, c.Spec, c.Seed)
 	require.NoError(t, err)
-	st, err := load.New(w.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
-	require.NoError(t, st.Load(t.Context(), c.Spec, plan, c.Hash, nil))
 }
 
 // idAt gives the id of a campaign that has its home on a shard.
