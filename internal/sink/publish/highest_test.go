@@ -10,9 +10,6 @@ import (
 )
 
 func TestKafkaHighestSeq(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
 	asker, _ := b.worker(t)

@@ -29,9 +29,6 @@ func real(t *testing.T, b *testkit.KafkaBroker) *bench {
 }
 
 func TestKafkaCheck(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
 	p, _ := b.worker(t)
@@ -53,9 +50,6 @@ func TestKafkaCheck(t *testing.T) {
 }
 
 func TestKafkaJudgesCopies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for name, list := range map[string][]fate{
 		"lost": {lost}, "swallowed": {swallow, swallow}, "late": {deferred, deferred}, "mixed": {swallow, deferred, lost},
@@ -78,9 +72,6 @@ func TestKafkaJudgesCopies(t *testing.T) {
 }
 
 func TestKafkaLookBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
 		t.Run(name, func(t *testing.T) {
@@ -100,9 +91,6 @@ func TestKafkaLookBack(t *testing.T) {
 }
 
 func TestKafkaGapIsLookedBackAt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
 	p, _ := b.worker(t)
@@ -115,9 +103,6 @@ func TestKafkaGapIsLookedBackAt(t *testing.T) {
 }
 
 func TestKafkaTakeoverWhileTheOwnerIsPaused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for name, old := range map[string]bool{"sent again": false, "looked back": true} {
 		t.Run(name, func(t *testing.T) {
@@ -149,9 +134,6 @@ func TestKafkaTakeoverWhileTheOwnerIsPaused(t *testing.T) {
 }
 
 func TestKafkaSwallowedAnswerOnTheWire(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	b := real(t, broker)
@@ -186,9 +168,6 @@ func isFetch(request []byte) bool {
 
 // No answer in the time of one attempt does not end a long reading; none in the time of two does.
 func TestASlowFetchEndsNoScan(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	b := real(t, broker)
@@ -218,9 +197,6 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 // The broker dies between send and complete, and forgets by the records' times when it reloads: a batch that was
 // stamped with the grabs' time, over a day ago, would be stored twice here.
 func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
 	b := real(t, broker)
@@ -266,9 +242,6 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 }
 
 func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.Kafka(t)
 	b := real(t, broker)
@@ -298,9 +271,6 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 }
 
 func TestKafkaScanIsQuick(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	b := real(t, testkit.Kafka(t))
 	b.cfg.BatchGrants, b.cfg.BatchBytes, b.cfg.FetchBytes = 1000, 900<<10, 8<<20
 	p, _ := b.worker(t)
