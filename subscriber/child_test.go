@@ -94,9 +94,6 @@ func die() {
 // F56: four processes die between the commit in the database and the commit of the offsets, two more in the middle of
 // an effect, the last one lives. What the dead ones did comes again and is dropped; what they did not finish is done.
 func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	d, path := real(t, broker, 2), tempFile(t)

@@ -14,9 +14,6 @@ import (
 // Members come and go while the topic grows: partitions move, batches are handled by two at once, and each event has
 // one effect.
 func TestKafkaRebalance(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	const partitions, rounds, n = 4, 6, 200
 	d, db := real(t, testkit.Kafka(t), partitions), postgresDB(t)
@@ -53,9 +50,6 @@ func TestKafkaRebalance(t *testing.T) {
 
 // A member that is stopped leaves nothing to read again; late events of before its stop are no repeats.
 func TestKafkaRestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	d, db := real(t, testkit.Kafka(t), 2), postgresDB(t)
 	sink := db.sink(t, nil)
@@ -74,9 +68,6 @@ func TestKafkaRestart(t *testing.T) {
 
 // The broker is killed while a member reads, and comes back.
 func TestKafkaBrokerKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
 	d, db := real(t, broker, 1), postgresDB(t)
@@ -106,9 +97,6 @@ func TestKafkaBrokerKilled(t *testing.T) {
 }
 
 func TestKafkaExpiredUnreadEndsRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	requireExpiredIsSeen(t, real(t, testkit.Kafka(t), 1), newBook())
 }

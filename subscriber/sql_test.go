@@ -22,9 +22,6 @@ func databases(t *testing.T, fn func(t *testing.T, db *database)) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); fn(t, sqliteDB(t, tempFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs a server")
-		}
 		t.Parallel()
 		fn(t, postgresDB(t))
 	})
@@ -176,9 +173,6 @@ func TestSQLRefusesForgetfulDatabases(t *testing.T) {
 	cfg := SQLConfig{DB: db, Dialect: sqLite, Name: "g", Timeout: time.Second, Effect: rows(nil)}
 	_, err = NewSQL(t.Context(), cfg)
 	require.ErrorContains(t, err, "synchronous")
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	db, err = sql.Open("pgx", testkit.Postgres(t)+"&synchronous_commit=off")
 	require.NoError(t, err)
 	defer db.Close()
