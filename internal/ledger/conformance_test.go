@@ -153,17 +153,11 @@ func TestSQLite(t *testing.T) {
 }
 
 func TestPostgres(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	conformance(t, postgresConfig)
 }
 
 func TestMariaDB(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	conformance(t, mariadbConfig)
 }

@@ -110,17 +110,11 @@ func testNoDeadlock(t *testing.T, newConfig backend) {
 }
 
 func TestPostgresNeverDeadlocks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	testNoDeadlock(t, postgresConfig)
 }
 
 func TestMariaDBNeverDeadlocks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	testNoDeadlock(t, mariadbConfig)
 }

@@ -72,9 +72,6 @@ func TestMariaDBFaults(t *testing.T) {
 
 // faults are what every database server must survive.
 func faults(t *testing.T, s *faulty) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T, *faulty){
 		"a connection is killed (F32)":           testConnectionKilled,

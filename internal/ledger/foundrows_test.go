@@ -17,9 +17,6 @@ import (
 // TestMariaDBFoundRows repeats what may come twice, behind a proxy that sets CLIENT_FOUND_ROWS, as ProxySQL can do on all
 // of its connections to the server: a row that was there counts as affected, also by an insert that leaves it alone.
 func TestMariaDBFoundRows(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for _, name := range []string{
 		"a repeat changes nothing", "altered replays (F37)", "overlapping settlers",

@@ -42,9 +42,6 @@ func toVersion4(t *testing.T, f *fixture) {
 // The index of a table that workers write to is made while a transaction of theirs is open, and by many at once. What a
 // killed one has left is dropped.
 func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for _, left := range []string{"nothing", "an invalid index", "the index"} {
 		t.Run(left, func(t *testing.T) {
@@ -91,9 +88,6 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 
 // While a migration waits for a transaction that has written to the table, others go on writing.
 func TestPostgresIndexBlocksNoWriter(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)

@@ -129,9 +129,6 @@ func TestMySQLConfig(t *testing.T) {
 
 // TestMariaDBSession reads back what the server says of our connections.
 func TestMariaDBSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	l := open(t, mariadbConfig(t))
 	store := l.store.(*mysqlStore)
@@ -165,9 +162,6 @@ func TestMariaDBSession(t *testing.T) {
 
 // TestMariaDBIsolation says what a transaction sees of others, whatever the session was set to.
 func TestMariaDBIsolation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
 	store := f.ledger.store.(*mysqlStore)
@@ -244,9 +238,6 @@ func TestMySQLSettings(t *testing.T) {
 
 // TestMariaDBRefused has a real server with settings that lose money (F39, B48), at the start and later on.
 func TestMariaDBRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{Settings: map[string]string{"log_bin": "binlog",
 		"innodb_doublewrite": "on"}})
@@ -298,9 +289,6 @@ func TestMariaDBRefused(t *testing.T) {
 // TestMariaDBReadOnlyServer has the server turn read-only under a connection that stays: an outage, and nothing is
 // lost.
 func TestMariaDBReadOnlyServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
 	name := server.Database(t)
@@ -327,9 +315,6 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 // TestMigrationKilledAnywhere loses the connection at each message of the migration, after the server has done what it
 // said: whoever comes next finishes it.
 func TestMigrationKilledAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	steps, err := loadMigrations(migrationFiles, mysqlDialect.migrations)
 	require.NoError(t, err)
@@ -368,9 +353,6 @@ func countMessages(proxy *proxy.Proxy, at int64) *atomic.Int64 {
 
 // TestMigrationMeetsStrangers does not take another one's table for its own, however often it is tried.
 func TestMigrationMeetsStrangers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	config := mariadbConfig(t)
 	conn := mariadb(t, config.DSN)

@@ -86,9 +86,6 @@ func mariadbBehindProxy(t *testing.T) (*proxy.Proxy, Config) {
 
 // TestMariaDBFewStatements counts what the server gets for a batch of 2,000 grants.
 func TestMariaDBFewStatements(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	config := mariadbConfig(t)
 	config.Conns = 1 // the session's own count
@@ -117,9 +114,6 @@ func TestMariaDBFewStatements(t *testing.T) {
 
 // TestMySQLLongTransaction sends more than fits into one piece.
 func TestMySQLLongTransaction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
 	var stmts []stmt
@@ -149,9 +143,6 @@ func TestMySQLLongTransaction(t *testing.T) {
 // TestMariaDBServerKilled kills the server while batches are settled: none that was confirmed is lost, none is paid
 // twice.
 func TestMariaDBServerKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	const packets, kills = 2_000, 3
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})

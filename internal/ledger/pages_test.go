@@ -240,9 +240,6 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 
 // The migrations have a time limit of their own: a step that takes longer than a transaction may is no failure.
 func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config Config

@@ -15,9 +15,6 @@ import (
 // One row of another worker stops the insert, and while the next one is waited for, both are forgotten: all of them
 // are noted all the same.
 func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
@@ -86,9 +83,6 @@ func (t *betweenTxn) query(ctx context.Context, sql string, args []any, row func
 // Another worker records a grant, or forgets it, between any two statements of a Begin: a grant that is recorded is
 // never begun, and one that is begun is noted.
 func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 100)

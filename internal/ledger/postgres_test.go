@@ -55,9 +55,6 @@ func isCommit(request []byte) bool {
 
 // TestPostgresRefused has a real server with settings that lose money (F39).
 func TestPostgresRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	with := func(option string) string {
 		u, err := url.Parse(testkit.Postgres(t))
@@ -90,9 +87,6 @@ func TestPostgresRefused(t *testing.T) {
 
 // TestReadOnlyServer has the server turn read-only, as after a failover: an outage, and nothing is lost.
 func TestReadOnlyServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
@@ -125,9 +119,6 @@ func TestReadOnlyServer(t *testing.T) {
 // TestPostgresGatesEachConnection has the server begin to forget what it confirms, as after a failover to one with
 // other settings: new connections are refused, and nothing is settled there.
 func TestPostgresGatesEachConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
@@ -154,9 +145,6 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 
 // TestWorkerNeedsNoDDL has a worker found, settle and set aside as a user who may change rows and no table.
 func TestWorkerNeedsNoDDL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	config := postgresConfig(t)
 	steps, err := Migrate(t.Context(), config)
@@ -209,9 +197,6 @@ func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 
 // A batch of new grants takes three round trips: begin and question; COPY; then all that moves money, with COMMIT.
 func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
@@ -225,9 +210,6 @@ func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
 // Once a person has decided about a grant of a campaign, its batches leave out what was decided before they insert
 // anything: none is rolled back.
 func TestPostgresLooksBeforeItCopies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
@@ -244,9 +226,6 @@ func TestPostgresLooksBeforeItCopies(t *testing.T) {
 
 // PostgreSQL refuses COPY into a table under row-level security: the second try inserts.
 func TestPostgresSettlesUnderRowSecurity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	config := postgresConfig(t)
 	f := newFixture(t, config)
