@@ -17,9 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -127,19 +128,13 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	w.rdb = rdb
-	var err error
 	places := 2 + w.rng.IntN(3)
-	w.store, err = store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: places})
-	require.NoError(t, err)
-	require.NoError(t, w.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	w.store = storetest.FoundedOn(t, rdb, places)
 	w.spec(places)
 	seeds := campaign.NewSeed()
-	plan, err := campaign.NewPlan(w.c, seeds)
-	require.NoError(t, err)
-	st, err := load.New(w.store, load.Config{Chunk: 1000})
+	_, err := loaded.Seeded(t.Context(), w.store, w.c, seeds)
 	require.NoError(t, err)
 	w.hash = campaign.Commit(w.c, seeds)
-	require.NoError(t, st.Load(t.Context(), w.c, plan, w.hash, nil))
 	w.places = w.store.Places(w.c.ID, places)
 	w.left, w.silent, w.calm = true, make([]int, places), w.rng.IntN(2) == 0
 	for range 2 {
@@ -154,18 +149,15 @@ func (w *world) spec(places int) {
 	now := time.Now().Truncate(time.Millisecond)
 	zone := fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12)
 	packets := int64(1 + w.rng.IntN(10))
-	c := hongbao.Campaign{
-		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: hongbao.Amount(packets * 10),
-		Packets: packets, Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-240 * time.Hour),
-		To: now.Add(time.Hour), TimeZone: zone, Sponsor: "acme", Durability: hongbao.DurabilityFast, Shards: places,
-		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: []int64{1, 1, 2, 3}[w.rng.IntN(4)]}},
-	}
+	c := loaded.Rain("rain", packets, hongbao.Amount(packets*10))
+	c.From, c.TimeZone, c.Shards = now.Add(-240*time.Hour), zone, places
+	c.Limits[0].Max = []int64{1, 1, 2, 3}[w.rng.IntN(4)]
 	if w.rng.IntN(3) == 0 {
 		w.day = int64(1 + w.rng.IntN(2))
 		c.Limits[0].Max = 9
 		c.Limits = append(c.Limits, hongbao.Limit{By: hongbao.ByUser, Per: hongbao.PerDay, Max: w.day})
 	}
-	w.c = campaign.Complete(c)
+	w.c = c
 }
 
 func (w *world) newAgent() *agent {

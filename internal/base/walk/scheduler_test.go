@@ -263,9 +263,6 @@ func (s *state) judge(w *world) error {
 // once, nobody gets more than his limit, a winner is never told anything else, and sold_out is true.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	o := modelOptions(t)
 	known := 0
 	for seed := range uint64(150) {
@@ -288,9 +285,6 @@ func modelOptions(t *testing.T) *redis.Options {
 // The model catches what a walk, a producer or a top-up could do wrong.
 func TestModelCatches(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	o := modelOptions(t)
 	for _, bug := range []string{
 		"a silent place", "what is held elsewhere", "an empty place filled", "packets before the announcement",
