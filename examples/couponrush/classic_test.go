@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/couponrush"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
@@ -42,7 +42,7 @@ return 0`
 
 // history is one campaign on both sides.
 type history struct {
-	rdb  *redis.Client
+	rdb  redis.UniversalClient
 	keys *store.Shard
 	key  string // of the classic script's
 	day  int
@@ -79,13 +79,8 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 // code is given twice. Only who has reached both limits is told another one of the two.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.Founded(t, 1)
+	rdb, prefix := st.Redis(), st.Space().Prefix
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
 	p, err := producer.New(cfg)
@@ -140,15 +135,9 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 // What the classic script has no word for is an error and never one of its codes.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
+	st := storetest.Founded(t, 1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	cfg.Redis, cfg.Space, cfg.Deployment = st.Redis(), st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	r := couponrush.Rush{Producer: p, Campaign: "nowhere"}

@@ -14,8 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/examples/redpacket"
-	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
@@ -31,7 +30,7 @@ redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re);
 
 // classicGrab is the program around the script: it answers nil both to who has a packet and when none is left, so who
 // gets nil looks into the map.
-func classicGrab(ctx context.Context, t require.TestingT, rdb *redis.Client, key, user string) (redpacket.Code,
+func classicGrab(ctx context.Context, t require.TestingT, rdb redis.UniversalClient, key, user string) (redpacket.Code,
 	*redpacket.Receipt) {
 	text, err := rdb.Eval(ctx, classic, []string{key + "stock", key + "consumed", key + "map", user}).Text()
 	if errors.Is(err, redis.Nil) {
@@ -60,20 +59,13 @@ func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
 // receipt, and both keep the same receipts in the end.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: 1})
-	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.Founded(t, 1)
+	rdb, prefix := st.Redis(), st.Space().Prefix
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	loader, err := load.New(st, load.Config{Chunk: 100})
-	require.NoError(t, err)
 	run, seen := 0, map[redpacket.Code]int{}
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,10 +75,8 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		total := hongbao.Amount(packets * rapid.Int64Range(1, 1000).Draw(t, "mean"))
 		c := loaded.Rain(id, packets, total)
 		c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}
-		seed := campaign.NewSeed()
-		plan, err := campaign.NewPlan(c, seed)
+		plan, err := loaded.Seeded(ctx, st, c, campaign.NewSeed())
 		require.NoError(t, err)
-		require.NoError(t, loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil))
 		key := fmt.Sprintf("%s:{classic}:%s:", prefix, id)
 		for i, amount := range plan.Amounts { // RPOP takes the first one first
 			require.NoError(t, rdb.LPush(ctx, key+"stock", fmt.Sprintf(`{"id":%d,"money":%d}`, i+1, amount)).Err())
@@ -119,15 +109,9 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 // What the classic script has no word for is an error and never one of its codes.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1})
-	require.NoError(t, err)
+	st := storetest.Founded(t, 1)
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	cfg.Redis, cfg.Space, cfg.Deployment = st.Redis(), st.Space(), "test"
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	g := redpacket.Grabber{Producer: p, Campaign: "nowhere"}
