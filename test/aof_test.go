@@ -22,7 +22,7 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 	rdb := server.Client(t)
 	st, err := store.Of(rdb, hongbao.Space{Prefix: "aof", Shards: 1})
 	require.NoError(t, err)
-	return server, &bundle{rdb: rdb, store: st}
+	return server, bundleOf(st, nil)
 }
 
 // grabOne has a user grab one packet of rain.
@@ -85,9 +85,6 @@ func increments(t *testing.T, dir string) (string, int64) {
 // The append-only file ends anywhere in the last three grabs (F14): each of them is there whole, or not at all, and the
 // last whole one is the one before the cut.
 func TestTornAppendOnlyFile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
@@ -143,9 +140,6 @@ func cuts(ends []int64) []int64 {
 
 // Redis is killed while it rewrites its append-only file (F19), five times: every grab that was answered is there.
 func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	const packets = 1000
 	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.

@@ -37,10 +37,7 @@ const balanceToken = "token-of-the-tests-0123"
 // remoteBalance is a balance server over a ledger of its own, as `hongbao balance` runs it.
 func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	t.Helper()
-	books = newDatabase(t, ledger.Config{
-		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "balance.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
-	})
+	books = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
 	sum := sha256.Sum256([]byte(balanceToken))
 	require.NoError(t, books.AddToken(t.Context(), payment.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
 		Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}}))

@@ -43,9 +43,6 @@ const (
 
 func newEnding(t *testing.T, more ...string) *ending {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	return newEndingOn(t, testkit.Redis(t).Client(t), "", 2, append(more, "HONGBAO_REDIS_ADDRS="+testkit.Redis(t).Addr)...)
 }
 
@@ -145,16 +142,10 @@ func (e *ending) left() int64 {
 	return int64(c.Close.LeftAmount)
 }
 
-// books is how to open the ledger's file.
-func (e *ending) books() ledger.Config {
-	return ledger.Config{Driver: ledger.SQLite, DSN: e.ledger, Conns: 1, ConnectTimeout: time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 10 * time.Second, Retries: 3}
-}
-
 // balances asks the ledger's file for pool, sponsor and the number of refunds.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
-	l, err := ledger.Open(e.t.Context(), e.books())
+	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
 	require.NoError(e.t, err)
 	defer func() { require.NoError(e.t, l.Close()) }()
 	p, _, err := l.Balance(e.t.Context(), ledger.PoolAccount("rain"))
@@ -173,9 +164,6 @@ func (e *ending) balances() (pool, sponsor int64, refunds int) {
 // audit, retirement, receipts from the ledger.
 func TestCloseToReceipts(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	broker := testkit.Kafka(t)
 	topic := broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
 	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr,

@@ -16,22 +16,18 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // The whole on a Redis Cluster of three masters: every shard has its own, a worker that vanished is taken over from,
 // everything is settled, and what is finished is trimmed.
 func TestTheWholeOnARedisCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, nil)
-	st, err := store.Of(client, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3})
-	require.NoError(t, err)
-	b := &bundle{rdb: client, store: st, log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.FoundedOn(t, client, 3)
+	b := bundleOf(st, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)))
 	oneSlotAShard(t, b)
 
 	ownClock(t, b, cluster, client)

@@ -74,9 +74,6 @@ func TestComposeFile(t *testing.T) {
 // The compose page's commands, on servers that are set up as compose.yaml says: the same arguments, user, password and
 // database.
 func TestComposePage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	file, text := readCompose(t), page(t, "docs/compose.md")
 	args := map[string]string{}

@@ -30,9 +30,6 @@ var topologies = []string{configs.Standalone, configs.Sentinel, configs.Cluster}
 // A deployment's whole life with every command that asks Redis, and what its durability promises, on each server in each
 // topology: the same test for all.
 func TestServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)
 	cells := map[string]string{}

@@ -37,9 +37,6 @@ func killReplicated(t *testing.T, primary *testkit.RedisServer, replicas ...*tes
 // meanwhile are undecided, and none gets a wrong answer; workers wait. The shard freezes both times, since another
 // server has it, and opens by itself; nothing is lost, and nobody has anything twice.
 func TestAPrimaryFailsOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
 	s.ok("init")
@@ -73,9 +70,6 @@ func TestAPrimaryFailsOver(t *testing.T) {
 
 // The same by Sentinel: the primary of all shards is killed under load, and one of two replicas is promoted.
 func TestAPrimaryFailsOverBySentinel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Sentinel, ""))
 	s.ok("init")
@@ -151,9 +145,6 @@ func (s *site) refundLost(id string) {
 // and the ledger and the topic keep what they had. Class replica has told nobody. The shard stays frozen, and answers
 // nothing wrong, until a person accepts the loss; the others go on.
 func TestAFailoverThatLosesGrants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
 	s.ok("init")
@@ -260,9 +251,6 @@ func (s *site) lossUpTo(seq int64) (v seenLoss) {
 // the one that made the last of them is idle since. Beside it another one is busy on the other shard. `hongbao recover`
 // reports exactly the grants that users were told of and that Redis does not have.
 func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
 	s.ok("init")

@@ -21,9 +21,6 @@ import (
 // steady is a Redis Cluster that waits for a node that is silent: nobody takes over from it.
 func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	c := testkit.NewRedisCluster(t, testkit.RedisOptions{Args: map[string]string{"cluster-node-timeout": "120000"}})
 	for _, addr := range c.Addrs() { // such patient nodes also learn of each other's slots slowly
 		c.Node(t, addr).Says(t, "CLUSTER INFO", "cluster_slots_assigned:16384")
@@ -145,7 +142,7 @@ func TestEndOnFourShards(t *testing.T) {
 // closer ends campaigns as a server does that was there before a node fell silent: a command would not even begin.
 func (e *ending) closer() *closing.Closer {
 	e.t.Helper()
-	l, err := ledger.Open(e.t.Context(), e.books())
+	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
 	require.NoError(e.t, err)
 	e.t.Cleanup(func() { require.NoError(e.t, l.Close()) })
 	locks, err := e.store.Locks(store.LockConfig{Lease: 3 * time.Second,
@@ -160,7 +157,7 @@ func (e *ending) closer() *closing.Closer {
 // row is the ledger's row of a campaign.
 func (e *ending) row(id string) *ledger.StoredCampaign {
 	e.t.Helper()
-	l, err := ledger.Open(e.t.Context(), e.books())
+	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
 	require.NoError(e.t, err)
 	c, found, err := l.Campaign(e.t.Context(), id)
 	require.NoError(e.t, err)

@@ -55,9 +55,6 @@ const callsAStep = 10
 // gets a wrong answer; workers wait. The shard freezes, since another server has it, and opens by itself; nothing is
 // lost, and nobody has anything twice.
 func TestASlotMovesUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
 	s.ok("init")

@@ -88,9 +88,6 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 // and commands of the campaigns on other shards go on, in processes that run and in ones that start now. What needs all
 // shards names the one that is away. It comes back, and opens by itself.
 func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
 	s.ok("init")
@@ -151,9 +148,6 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 // unsafe.allow the first one only warns. In a producer that runs, grabs on that slot's shard are undecided until a node
 // has it again, and the others go on.
 func TestClustersThatAreRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	at := atRedis(t, configs.Cluster, "")
 	s := newSite(t, at)

@@ -270,9 +270,6 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 // There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the
 // grants are: brokers forget producers by the records' time when they start again.
 func TestOneCopyInKafka(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	for _, age := range []time.Duration{0, 49 * time.Hour} {
 		t.Run(fmt.Sprintf("grants %s old", age), func(t *testing.T) {

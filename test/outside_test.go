@@ -70,9 +70,6 @@ func (o *outside) grab(t *testing.T, user string) hongbao.Answer {
 // verifies the draw. Each winner is mailed once and read once.
 func TestOutsideModule(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	broker := testkit.Kafka(t)
 	topic := broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
 	e := newEnding(t, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka", "HONGBAO_KAFKA_BROKERS="+broker.Addr,

@@ -105,9 +105,6 @@ func block(t *testing.T, holds string) string {
 // What docs/subscribers.md tells works: package subscriber, Kafka's own console consumer by the very command of the
 // page, and another client by the very code of the page all learn what the users were told.
 func TestReadersOfTheTopic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.Kafka(t)
 	name, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
@@ -138,9 +135,6 @@ func TestReadersOfTheTopic(t *testing.T) {
 
 // Whatever the batches are compressed with, package subscriber and Kafka's own console consumer read them.
 func TestReadersOfACompressedTopic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.Kafka(t)
 	for _, compression := range []string{"gzip", "snappy", "lz4", "zstd"} {

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -27,9 +26,6 @@ import (
 // A replay to a fresh topic, killed at random points many times, ends with each event there once; so does one that gets
 // its answers late, so that it is killed between a send and its answer.
 func TestReplayKilledAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	for name, late := range map[string]time.Duration{"answers at once": 0, "late answers": 8 * time.Millisecond} {
@@ -101,14 +97,8 @@ func (c *oneCopy) settled() {
 	for _, e := range entries {
 		grants = append(grants, e.Grants...)
 	}
-	l := newDatabase(c.t, ledger.Config{
-		Driver: ledger.SQLite, DSN: c.ledger, Conns: 1, ConnectTimeout: 5 * time.Second, LockTimeout: 5 * time.Second,
-		Timeout: 20 * time.Second, Retries: 5,
-	})
-	seed, of := campaign.NewSeed(), spec("rain", c.seq, hongbao.Amount(100*c.seq))
-	_, err = l.CreateCampaign(c.t.Context(), ledger.Campaign{
-		Spec: of, Canonical: campaign.Canonical(of), Seed: seed, Hash: campaign.Commit(of, seed),
-	})
+	l := newDatabase(c.t, sqlite(c.ledger))
+	_, err = l.CreateCampaign(c.t.Context(), rowOf(spec("rain", c.seq, hongbao.Amount(100*c.seq))))
 	require.NoError(c.t, err)
 	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: hundred{}, Log: zap.NewNop()})
 	require.NoError(c.t, err)
@@ -127,9 +117,6 @@ func (hundred) Amount(context.Context, string, int64) (hongbao.Amount, bool, err
 // The stream is trimmed between the kills, under the batches that were stored from it, and the ledger goes on where it
 // ends.
 func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
@@ -151,9 +138,6 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 // A replay with --missing finds events that the topic lost after they were finished, and pushes them. The plain replay
 // pushes events that were never finished. Each comes once, beside the letters that wait for a decision.
 func TestReplayRepairsTheTopic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
@@ -189,9 +173,6 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 // The trimmer deletes done bits behind the stream. Their events still count as done: a replay to the topic pushes none
 // a second time, and one with --missing finds those that the topic lacks.
 func TestReplayBehindTheDoneBits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
@@ -227,9 +208,6 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 // Two replays with --missing at once, under names of their own, push each event once: the second one looks at the topic
 // when the first has ended.
 func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)

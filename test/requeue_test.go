@@ -16,9 +16,6 @@ import (
 // A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among
 // them are letters whose first push is an open claim: one that arrived, and one that did not.
 func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)

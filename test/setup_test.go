@@ -16,8 +16,9 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -32,38 +33,32 @@ type bundle struct {
 
 func setup(t *testing.T, n int) *bundle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	rdb := testkit.Redis(t).Client(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
-	require.NoError(t, err)
-	b := &bundle{rdb: rdb, store: st, log: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
-	return b
+	return bundleOf(storetest.Founded(t, n), zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
+}
+
+func bundleOf(st *store.Store, log *zap.Logger) *bundle {
+	return &bundle{rdb: st.Redis(), store: st, log: log}
 }
 
 // spec is a campaign that is open now; change it before it is loaded.
 func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
-	now := time.Now().Truncate(time.Millisecond)
-	return campaign.Complete(hongbao.Campaign{
-		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Hour),
-		To:       now.Add(time.Hour),
-		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
-	})
+	c := loaded.Rain(id, packets, total)
+	c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}
+	return c
 }
 
 func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	t.Helper()
+	row := rowOf(c)
+	_, err := loaded.Seeded(t.Context(), b.store, c, row.Seed)
+	require.NoError(t, err)
+	return row
+}
+
+// rowOf draws a campaign for the ledger.
+func rowOf(c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
-	require.NoError(t, err)
-	st, err := load.New(b.store, load.Config{Chunk: 1000})
-	require.NoError(t, err)
-	hash := campaign.Commit(c, seed)
-	require.NoError(t, st.Load(t.Context(), c, plan, hash, nil))
-	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}
+	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}
 }
 
 func (b *bundle) producer(t *testing.T) *producer.Producer {
@@ -74,6 +69,11 @@ func (b *bundle) producer(t *testing.T) *producer.Producer {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	return p
+}
+
+func sqlite(file string) ledger.Config {
+	return ledger.Config{Driver: ledger.SQLite, DSN: file, Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5}
 }
 
 // newDatabase makes the tables of a ledger in an empty database, and opens it.
@@ -89,22 +89,13 @@ func newDatabase(t *testing.T, c ledger.Config) *ledger.Ledger {
 // ledger is an SQLite ledger with the campaigns, and the settler on it.
 func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Ledger, *ledger.Settler) {
 	t.Helper()
-	l := newDatabase(t, ledger.Config{
-		Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
-		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5,
-	})
+	l := newDatabase(t, sqlite(filepath.Join(t.TempDir(), "ledger.db")))
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	for _, c := range campaigns {
 		_, err := l.CreateCampaign(t.Context(), c)
 		require.NoError(t, err)
 	}
-	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
-		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-			c, _, err := l.Campaign(ctx, id)
-			return c.Spec, c.Seed, err
-		}})
-	require.NoError(t, err)
-	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: plans, Log: b.log})
+	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: l, Plan: b.plans(t, l), Log: b.log})
 	require.NoError(t, err)
 	return l, s
 }
@@ -114,8 +105,6 @@ func user(i int) string { return fmt.Sprintf("u%08d", i) }
 // farAlong makes every shard look as if it had come a long way: for grants that no grab wrote.
 func (b *bundle) farAlong(t *testing.T) *bundle {
 	t.Helper()
-	for i := range b.store.Len() {
-		require.NoError(t, b.rdb.HSet(t.Context(), b.store.Shard(i).Keys.Meta(), "seq", 1<<40).Err())
-	}
+	storetest.FarAlong(t, b.store)
 	return b
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -65,10 +66,8 @@ func mobOf(n int) (users []string) {
 func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: 4})
-	require.NoError(t, err)
-	b := &bundle{rdb: rdb, store: st, log: zap.NewNop()}
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	st := storetest.FoundedOn(t, rdb, 4)
+	b := bundleOf(st, zap.NewNop())
 	const packets, users = 1200, 1500
 	c := spec("rain", packets, 100_000)
 	c.Shards = 4
