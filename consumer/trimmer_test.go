@@ -15,9 +15,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 // trimmer trims everything that is finished, at once.
@@ -307,27 +309,13 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 // bound of the backlog.
 func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Outcome {
 	t.Helper()
-	k := b.keys()
-	_, err := k.CreateCampaign(t.Context(),
-		&store.CampaignCall{Campaign: "rain", Hash: "h", Fields: []string{
-			"from", "0", "to", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "user_campaign", "1", "user_day",
-			"",
-			"user_hour", "",
-			"fact_names", "", "fact_limits", "", "zone", "0:0", "packets", strconv.Itoa(packets), "total", strconv.Itoa(packets),
-		}})
+	_, err := loaded.Seeded(t.Context(), b.store, loaded.Rain("rain", int64(packets), hongbao.Amount(packets)),
+		campaign.NewSeed())
 	require.NoError(t, err)
-	amounts := make([]hongbao.Amount, packets)
-	for i := range amounts {
-		amounts[i] = 1
-	}
-	_, err = k.LoadChunk(t.Context(),
-		&store.Chunk{Campaign: "rain", Hash: "h", First: 1, Amounts: amounts})
-	require.NoError(t, err)
-	require.NoError(t, k.SetState(t.Context(), "rain", "open", "loading"))
 	users := 0
 	return func() hongbao.Outcome {
 		users++
-		a, err := k.Grab(t.Context(), &store.GrabCall{
+		a, err := b.keys().Grab(t.Context(), &store.GrabCall{
 			Campaign: "rain", MaxBacklog: bound, Grabs: []*hongbao.Grab{{Campaign: "rain", User: "u" + strconv.Itoa(users)}},
 		}, nil)
 		require.NoError(t, err)
