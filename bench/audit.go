@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
 // auditRow asks how much memory `hongbao audit` takes, and how long it reads, where ten million packets were granted,
@@ -95,11 +95,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	if err := settleByCopy(ctx, config, entry, plan); err != nil {
 		return err
 	}
-	loader, err := load.New(b.store, load.Config{Chunk: 5_000})
-	if err != nil {
-		return err
-	}
-	if err := loader.Load(ctx, c, plan, entry.Hash, nil); err != nil {
+	if _, err := loaded.Seeded(ctx, b.store, c, seed); err != nil {
 		return err
 	}
 	if err := b.grabAll(ctx); err != nil {

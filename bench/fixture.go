@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
-	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -69,17 +69,8 @@ func spec(id string, n int) hongbao.Campaign {
 // load plans a campaign and loads it.
 func (r *fixture) load(ctx context.Context, st *store.Store, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
-	plan, err := campaign.NewPlan(c, seed)
-	if err != nil {
-		return ledger.Campaign{}, err
-	}
-	loader, err := load.New(st, load.Config{Chunk: 5_000})
-	if err != nil {
-		return ledger.Campaign{}, err
-	}
-	hash := campaign.Commit(c, seed)
-	err = loader.Load(ctx, c, plan, hash, nil)
-	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: hash}, err
+	_, err := loaded.Seeded(ctx, st, c, seed)
+	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}, err
 }
 
 // newProducer makes a producer of grabs that are sent to a Redis by rdb.
