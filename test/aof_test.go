@@ -28,12 +28,7 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 // grabOne has a user grab one packet of rain.
 func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
-	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-		Grabs: []*hongbao.Grab{{Campaign: "rain", User: user(n), RequestID: fmt.Sprint("r", n)}}}
-	answers, err := b.store.Shard(0).Grab(t.Context(), call, nil)
-	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
-	return answers[0]
+	return storetest.Grab(t, b.store.Shard(0), "rain", fmt.Sprintf("%s/r%d", user(n), n))[0]
 }
 
 // whole checks that each of the first n grabs is there in all of its parts, and nothing of any other: seq, entry,

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -60,10 +61,7 @@ func (e *ending) grabOnEach(places []*store.Shard) {
 			users = append(users, user(1))
 		}
 		for _, u := range users {
-			answers, err := k.Grab(e.t.Context(), &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-				Grabs: []*hongbao.Grab{{Campaign: "rain", User: u, RequestID: "r" + u}}}, nil)
-			require.NoError(e.t, err)
-			require.Equal(e.t, hongbao.OutcomeGranted, answers[0].Outcome)
+			storetest.Grab(e.t, k, "rain", u+"/r"+u)
 		}
 	}
 }

@@ -26,10 +26,7 @@ func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
 func grabOn(t *testing.T, k *store.Shard, user string, n int) {
 	t.Helper()
 	for range n {
-		answers, err := k.Grab(t.Context(), &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6,
-			Grabs: []*hongbao.Grab{{Campaign: "rain", User: user}}}, nil)
-		require.NoError(t, err)
-		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+		storetest.Grab(t, k, "rain", user)
 	}
 }
 

@@ -86,25 +86,12 @@ func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
 	return plan
 }
 
-// call makes a grab call without facts: users "u1", or "u1/request".
-func call(id string, users ...string) *store.GrabCall {
-	c := &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
-	for _, u := range users {
-		user, request, _ := strings.Cut(u, "/")
-		c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: id, User: user, RequestID: request})
-	}
-	return c
-}
+var call = storetest.Call
 
 // grab has users grab; each must be granted.
 func (b *bundle) grab(t testing.TB, id string, users ...string) []hongbao.Answer {
 	t.Helper()
-	answers, err := b.k.Grab(t.Context(), call(id, users...), nil)
-	require.NoError(t, err)
-	for i, a := range answers {
-		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])
-	}
-	return answers
+	return storetest.Grab(t, b.k, id, users...)
 }
 
 // events writes entries with the given numbers of grants, and returns their ids.

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // plantedOnPlaces is what only a campaign on several shards can suffer.
@@ -30,10 +31,7 @@ var plantedOnPlaces = map[string]struct {
 	},
 	"a user who holds a packet on each shard": {
 		func(t *testing.T, w *world) {
-			call := &store.GrabCall{Campaign: "a", MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: "a", User: "u0003"}}}
-			answers, err := w.other("a").Grab(t.Context(), call, nil)
-			require.NoError(t, err)
-			require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome, "it does not bring what he holds elsewhere")
+			storetest.Grab(t, w.other("a"), "a", "u0003") // it does not bring what he holds elsewhere
 			w.settle(t)
 			w.publish(t)
 		},

@@ -180,20 +180,13 @@ func (w *world) placeOf(id string, i int) *store.Shard {
 func (w *world) grab(t *testing.T, id string, first, n int) {
 	t.Helper()
 	for at := 0; at < n; at += 10 {
-		calls := map[*store.Shard]*store.GrabCall{}
+		users := map[*store.Shard][]string{}
 		for i := first + at; i < first+min(at+10, n); i++ {
 			k := w.placeOf(id, i)
-			if calls[k] == nil {
-				calls[k] = &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
-			}
-			calls[k].Grabs = append(calls[k].Grabs, &hongbao.Grab{Campaign: id, User: user(i), RequestID: fmt.Sprint("r", i)})
+			users[k] = append(users[k], fmt.Sprintf("%s/r%d", user(i), i))
 		}
-		for k, call := range calls {
-			answers, err := k.Grab(t.Context(), call, nil)
-			require.NoError(t, err)
-			for _, a := range answers {
-				require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
-			}
+		for k, list := range users {
+			storetest.Grab(t, k, id, list...)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -32,7 +33,7 @@ func setupSpread(t *testing.T) *spread {
 	b := setupOver(t, testkit.Redis(t), 5, 3)
 	s := &spread{bundle: b, places: b.store.Places("rain", 3), faults: &faults{lives: -1}}
 	for j, k := range s.places {
-		b.grab(k, fmt.Sprintf("u%d", j))
+		storetest.Grab(t, k, "rain", fmt.Sprint("u", j))
 	}
 	b.rdb = testkit.Redis(t).Client(t)
 	b.rdb.AddHook(s.faults)
@@ -244,7 +245,7 @@ func TestCloseWithAClockThatIsBehind(t *testing.T) {
 		s.places[1].Index()))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, []string{"closed", "open", "closed"}, s.states())
-	s.grab(s.places[1], "late") // its users may still grab
+	storetest.Grab(t, s.places[1], "rain", "late") // its users may still grab
 	over(s.places[1])
 	standing, err := s.Close(t.Context(), "rain", false)
 	require.NoError(t, err)

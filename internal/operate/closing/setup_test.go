@@ -121,7 +121,7 @@ func setup(t *testing.T) *bundle {
 func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	t.Helper()
 	b := setupOver(t, server, 2, 1)
-	b.grab(b.k, "u1", "u2", "u3")
+	storetest.Grab(t, b.k, "rain", "u1", "u2", "u3")
 	b.Closer = b.closer()
 	return b
 }
@@ -150,20 +150,6 @@ func (b *bundle) load(id string, places int) {
 	c.Shards = places
 	_, err := loaded.Seeded(b.t.Context(), b.store, c, campaign.NewSeed())
 	require.NoError(b.t, err)
-}
-
-// grab has users granted a packet each on a shard.
-func (b *bundle) grab(k *store.Shard, users ...string) {
-	b.t.Helper()
-	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e6}
-	for _, u := range users {
-		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: "rain", User: u})
-	}
-	answers, err := k.Grab(b.t.Context(), call, nil)
-	require.NoError(b.t, err)
-	for _, a := range answers {
-		require.Equal(b.t, hongbao.OutcomeGranted, a.Outcome)
-	}
 }
 
 // row is the ledger's row of a campaign.

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
@@ -177,8 +178,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 // again has a user of before grab once more, without his request id.
 func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
-	answers, err := w.shard().Grab(t.Context(),
-		&store.GrabCall{Campaign: id, MaxBacklog: 1e6, Grabs: []*hongbao.Grab{{Campaign: id, User: user}}}, nil)
+	answers, err := w.shard().Grab(t.Context(), storetest.Call(id, user), nil)
 	require.NoError(t, err)
 	return answers[0]
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // Redis lost the second of a campaign's two shards: the campaign is frozen there and goes on at its home. It is ended
@@ -80,9 +80,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 		_, err := k.CreateGroup(t.Context(), "balance")
 		require.NoError(t, err)
 		for i := range 10 {
-			_, err := k.Grab(t.Context(), &store.GrabCall{Campaign: id, MaxBacklog: 1e6,
-				Grabs: []*hongbao.Grab{{Campaign: id, User: fmt.Sprint("u", k.Index(), "-", i), RequestID: "r"}}}, nil)
-			require.NoError(t, err)
+			storetest.Grab(t, k, id, fmt.Sprintf("u%d-%d/r", k.Index(), i))
 		}
 		entries, err := k.Entries(t.Context(), "-", "+")
 		require.NoError(t, err)

@@ -162,12 +162,12 @@ func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.A
 
 func (w *world) grabIn(t *testing.T, rdb redis.UniversalClient, id string, n int) []hongbao.Answer {
 	t.Helper()
-	call := &store.GrabCall{Campaign: id, MaxBacklog: 1e6}
-	for range n {
+	users := make([]string, n)
+	for i := range users {
 		w.user++
-		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: id, User: fmt.Sprintf("u%d", w.user), RequestID: "r"})
+		users[i] = fmt.Sprintf("u%d/r", w.user)
 	}
-	answers, err := w.store.Over(rdb).Shard(0).Grab(t.Context(), call, nil)
+	answers, err := w.store.Over(rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
 	require.NoError(t, err)
 	return answers
 }

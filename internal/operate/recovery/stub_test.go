@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
 // Redis lost a campaign's home, and nobody was paid anything: as its other shard is open, the home was loaded once, so
@@ -24,8 +24,7 @@ func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, places, known)
 	for j, want := range []hongbao.Outcome{hongbao.OutcomeFrozen, hongbao.OutcomeGranted} {
-		answers, err := places[j].Grab(t.Context(), &store.GrabCall{Campaign: wide, MaxBacklog: 1e6,
-			Grabs: []*hongbao.Grab{{Campaign: wide, User: "u", RequestID: "r"}}}, nil)
+		answers, err := places[j].Grab(t.Context(), storetest.Call(wide, "u/r"), nil)
 		require.NoError(t, err)
 		require.Equal(t, want, answers[0].Outcome)
 	}

@@ -4,6 +4,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,4 +112,25 @@ func Dump(t testing.TB, st *store.Store) map[string]string {
 		require.NoError(t, err)
 	}
 	return out
+}
+
+// Call is a grab call without facts, of users "u1" or "u1/request".
+func Call(campaign string, users ...string) *store.GrabCall {
+	c := &store.GrabCall{Campaign: campaign, MaxBacklog: 1e6}
+	for _, u := range users {
+		user, request, _ := strings.Cut(u, "/")
+		c.Grabs = append(c.Grabs, &hongbao.Grab{Campaign: campaign, User: user, RequestID: request})
+	}
+	return c
+}
+
+// Grab has users grab on a shard by one call; each must be granted.
+func Grab(t testing.TB, k *store.Shard, campaign string, users ...string) []hongbao.Answer {
+	t.Helper()
+	answers, err := k.Grab(t.Context(), Call(campaign, users...), nil)
+	require.NoError(t, err)
+	for i, a := range answers {
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])
+	}
+	return answers
 }
