@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -34,9 +33,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	grab := b.rain(t, packets, 10)
 	w := start(t, b.config(t, "w", stubborn(3)))
 	tr, _ := b.trimmer(t, group)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- tr.Run(ctx) }()
+	stop := testkit.Go(t, tr.Run)
 	granted := 0
 	testkit.Eventually(t, soon, func() bool {
 		if grab() == hongbao.OutcomeGranted {
@@ -47,8 +44,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool {
 		return w.Stats().Done == packets-1 && b.length(t) < 20 && b.meta(t, "finished") == "299"
 	}, "all others are finished, and have left")
-	cancel()
-	require.NoError(t, <-ended)
+	stop()
 	require.NoError(t, w.stop())
 	require.Equal(t, stream.SeqRange{First: 3, Last: 3}, b.only(t))
 	require.Zero(t, lag(t, tr).Groups[0].Lost)

@@ -253,12 +253,9 @@ func TestRunLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	c, err := New(cfg)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
+	stop := testkit.Go(t, c.Run)
 	testkit.Eventually(t, soon, func() bool { return c.Stats().Done == 27 }, "done")
-	cancel()
-	require.NoError(t, <-ended)
+	stop()
 	require.NoError(t, goleak.Find(before))
 }
 

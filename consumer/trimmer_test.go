@@ -333,9 +333,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	_, err := k.CreateGroup(t.Context(), group)
 	require.NoError(t, err)
 	tr, _ := b.trimmer(t, group)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- tr.Run(ctx) }()
+	stop := testkit.Go(t, tr.Run)
 	for range 10 {
 		require.Equal(t, hongbao.OutcomeGranted, grab())
 	}
@@ -353,8 +351,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	b.idle(t, 0)
 	testkit.Eventually(t, soon, func() bool { return b.meta(t, "finished") == strconv.Itoa(packets) }, "all finished")
 	require.NoError(t, w.stop())
-	cancel()
-	require.NoError(t, <-ended)
+	stop()
 	s.onceEach(t, packets)
 }
 

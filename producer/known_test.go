@@ -33,13 +33,7 @@ func (b *bundle) builds(t *testing.T) {
 	builder, err := winners.NewBuilder(winners.BuilderConfig{Store: b.store, Locks: locks, Log: zap.NewNop(),
 		Every: 20 * time.Millisecond})
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- builder.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-done)
-	})
+	testkit.Go(t, builder.Run)
 }
 
 // emptied is campaign rain over so many places of which nothing is left, and its winners' receipts.

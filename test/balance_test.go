@@ -218,23 +218,12 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger,
 	change(&cfg)
 	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, books)
 	require.NoError(t, err)
-	w := consumer.DefaultConfig()
-	w.Redis, w.Reads, w.Space, w.Group, w.Consumer, w.Log = b.rdb, b.rdb, b.store.Space(), "balance", name,
-		b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
-	w.Handler, w.Backoff, w.MaxBackoff, w.Poll, w.MaxAttempts, w.Lease = h, 20*time.Millisecond, 200*time.Millisecond,
-		20*time.Millisecond, 100, 3*time.Second
-	c, err := consumer.New(w)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		require.NoError(t, <-ended)
-		h.Close()
+	t.Cleanup(h.Close)
+	return b.work(t, "balance", name, h, func(c *consumer.Config) {
+		c.Log = b.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+		c.Backoff, c.MaxBackoff, c.Poll = 20*time.Millisecond, 200*time.Millisecond, 20*time.Millisecond
+		c.MaxAttempts, c.Lease = 100, 3*time.Second
 	})
-	t.Cleanup(stop)
-	return c, stop
 }
 
 type plannedOf struct {

@@ -51,16 +51,9 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	l, settler := b.ledger(t, b.load(t, spec("rain", 2*packets, 100_000))) // the pool could pay everybody twice
 	want := b.crowd(t, "rain", packets)
 	start := func(name string, h hongbao.Handler) (w *consumer.Consumer, stop func()) {
-		cfg := consumer.DefaultConfig()
-		cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.store.Space(),
-			"balance", name, b.log, h
-		cfg.Poll, cfg.Block, cfg.Lease = 20*time.Millisecond, 20*time.Millisecond, time.Minute
-		w, err := consumer.New(cfg)
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { require.NoError(t, w.Run(ctx)) })
-		return w, func() { cancel(); wg.Wait() }
+		return b.work(t, "balance", name, h, func(c *consumer.Config) {
+			c.Poll, c.Block, c.Lease = 20*time.Millisecond, 20*time.Millisecond, time.Minute
+		})
 	}
 	h := &heedless{Handler: settler, began: make(chan struct{}), goOn: make(chan struct{})}
 	_, stopSlow := start("slow", h)

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -50,21 +49,16 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	wg.Wait()
 
 	gone := vanished(t, b)
-	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = client, st.Space(), "balance", "w1", b.log,
-		settler
-	cfg.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
-	cfg.Lease, cfg.Poll, cfg.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
-	w, err := consumer.New(cfg)
-	require.NoError(t, err)
 	tc := consumer.DefaultTrimmerConfig()
 	tc.Redis, tc.Space, tc.Log, tc.Groups = client, st.Space(), b.log, []string{"balance"}
 	tc.MaxEvents, tc.Every = 10, 100*time.Millisecond
 	trimmer, err := consumer.NewTrimmer(tc)
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
-	wg.Go(func() { require.NoError(t, trimmer.Run(ctx)) })
+	w, _ := b.work(t, "balance", "w1", settler, func(c *consumer.Config) {
+		c.Reads = cluster.Client(t, func(o *redis.ClusterOptions) { o.MaxRetries = -1 })
+		c.Lease, c.Poll, c.Block = 300*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+	})
+	testkit.Go(t, trimmer.Run)
 	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(st.Len()*packets) },
 		"all settled")
 	require.EqualValues(t, gone, w.Stats().Taken, "the vanished worker's entries were taken over")
@@ -78,8 +72,6 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 			return err
 		}, "the trimmer tells how far shard %d is", i)
 	}
-	stop()
-	wg.Wait()
 }
 
 // oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,17 +73,9 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression str
 	}, claims, b.store)
 	require.NoError(t, err)
 	t.Cleanup(pub.Close)
-	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log, cfg.Handler = b.rdb, b.rdb, b.store.Space(), "kafka",
-		"w1", b.log, pub
-	w, err := consumer.New(cfg)
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	ctx, stop := context.WithCancel(t.Context())
-	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
+	w, stop := b.work(t, "kafka", "w1", pub, func(*consumer.Config) {})
 	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == int64(n) }, "all published")
 	stop()
-	wg.Wait()
 	return order(facts)
 }
 
@@ -172,12 +163,9 @@ func bySubscriber(t *testing.T, addr, name, dead string, n int) (got []fact) {
 	cfg.DeadLetters, cfg.Sink, cfg.Log = dead, sink, zap.NewNop()
 	s, err := subscriber.New(cfg)
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	stop := testkit.Go(t, s.Run)
 	testkit.Eventually(t, 60*time.Second, func() bool { return s.Stats().Done == int64(n) }, "all read")
 	stop()
-	require.NoError(t, <-ended)
 	require.Equal(t, int64(n), s.Stats().Done)
 	return order(got)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
@@ -69,6 +70,19 @@ func (b *bundle) producer(t *testing.T) *producer.Producer {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	return p
+}
+
+// work runs a worker of a sink until stop, with a change of its Config.
+func (b *bundle) work(t *testing.T, sink, name string, h hongbao.Handler,
+	change func(*consumer.Config)) (w *consumer.Consumer, stop func()) {
+	t.Helper()
+	cfg := consumer.DefaultConfig()
+	cfg.Redis, cfg.Reads, cfg.Space, cfg.Log = b.rdb, b.rdb, b.store.Space(), b.log
+	cfg.Group, cfg.Consumer, cfg.Handler = sink, name, h
+	change(&cfg)
+	w, err := consumer.New(cfg)
+	require.NoError(t, err)
+	return w, testkit.Go(t, w.Run)
 }
 
 func sqlite(file string) ledger.Config {

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -39,16 +38,9 @@ func TestCampaignToLedger(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 500, hongbao.OutcomeSoldOut: 500}, got)
 
-	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads, cfg.Space, cfg.Group, cfg.Consumer, cfg.Log = b.rdb, b.rdb, b.store.Space(), "balance", "w1", b.log
-	cfg.Handler = settler
-	w, err := consumer.New(cfg)
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	wg.Go(func() { require.NoError(t, w.Run(ctx)) })
+	w, stop := b.work(t, "balance", "w1", settler, func(*consumer.Config) {})
 	testkit.Eventually(t, 30*time.Second, func() bool { return w.Stats().Done == 500 }, "all settled")
 	stop()
-	wg.Wait()
 	totals, found, err := ledger.Totals(t.Context(), "smoke")
 	require.NoError(t, err)
 	require.True(t, found)

@@ -28,12 +28,6 @@ func TestWatchBesideAHungNode(t *testing.T) {
 		return nil
 	}))
 	w := &store.Watch{Store: st, Every: 10 * time.Millisecond}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	testkit.Go(t, w.Run)
 	testkit.Eventually(t, 4*time.Second, func() bool { return looks.looks.Load() > 40 }, "the other nodes are looked at")
 }

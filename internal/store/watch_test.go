@@ -59,13 +59,7 @@ func watchBy(t *testing.T, st *store.Store) *watched {
 			out.alarms = append(out.alarms, code+": "+err.Error())
 		},
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	testkit.Go(t, w.Run)
 	return out
 }
 

@@ -184,6 +184,22 @@ func EventuallyOK(t testing.TB, timeout time.Duration, f func() error, msg strin
 	}
 }
 
+// Go runs a part of a program until stop, or else the test's end. It must end without an error.
+func Go(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("testkit: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
 // unique makes a name out of the test's own and a number.
 func unique(t testing.TB) string {
 	short := strings.Map(func(r rune) rune {

@@ -1,7 +1,6 @@
 package closing_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -56,17 +55,13 @@ func TestRetire(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, gone, "its grace runs")
 
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	run := retirer(0)
-	go func() { done <- run.Run(ctx) }()
+	stop := testkit.Go(t, retirer(0).Run)
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		n, err := b.rdb.Exists(t.Context(), b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"),
 			b.k.Keys.Refunded()).Result()
 		return err == nil && n == 0
 	}, "it has left Redis")
 	stop()
-	require.NoError(t, <-done)
 	s, err := b.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
 	require.Equal(t, closing.Standing{Refund: &r}, s, "the ledger knows")

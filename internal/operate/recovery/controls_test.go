@@ -167,16 +167,13 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 	require.Zero(t, w.waiting(t))
 
 	require.NoError(t, w.store.Campaign(id).Resume(ctx, by("bob", "it is open")))
-	running, stop := context.WithCancel(ctx)
-	done := make(chan error)
-	go func() { done <- w.rec.Run(running, nil) }()
+	stop := testkit.Go(t, func(ctx context.Context) error { return w.rec.Run(ctx, nil) })
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		kept, err := w.ledger.CampaignPause(ctx, id)
 		require.NoError(t, err)
 		return kept.Value == store.StateOpen && kept.By == "bob"
 	}, "a worker brings it to the ledger")
 	stop()
-	require.NoError(t, <-done)
 }
 
 // A campaign that Redis lost before anyone was granted anything is loaded again, and is paused as it was.

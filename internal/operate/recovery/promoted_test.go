@@ -1,7 +1,6 @@
 package recovery_test
 
 import (
-	"context"
 	"net"
 	"testing"
 	"time"
@@ -17,13 +16,7 @@ import (
 func (w *world) watch(t *testing.T) {
 	t.Helper()
 	watch := &store.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- watch.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	testkit.Go(t, watch.Run)
 }
 
 // demote makes the server a replica of another one, until it has what the other has; then it is promoted. It keeps its

@@ -103,10 +103,7 @@ func TestWorkerRepairsAnEmptyOpening(t *testing.T) {
 	answers := w.grab(t, w.rdb, 1)
 	require.EqualValues(t, store.ChunkEvents, answers[0].Receipts[0].Seq, "it shares the seq")
 
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.rec.Run(ctx, nil) }()
-	t.Cleanup(func() { stop(); require.NoError(t, <-ended) })
+	testkit.Go(t, func(ctx context.Context) error { return w.rec.Run(ctx, nil) })
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		skipped, err := w.shard().Skipped(t.Context())
 		return err == nil && len(skipped) == 1

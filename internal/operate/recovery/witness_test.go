@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // process is a producer's process: a client of its own and, once it watches, its watch.
@@ -30,13 +31,7 @@ func (p *process) watch(t *testing.T) {
 	t.Helper()
 	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- watch.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-ended)
-	})
+	testkit.Go(t, watch.Run)
 }
 
 // soldOut has the process ask for a packet of a campaign that has none left: it learns how far the shard is.
