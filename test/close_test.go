@@ -3,11 +3,8 @@ package test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,14 +23,10 @@ import (
 // ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open
 // now.
 type ending struct {
-	t      *testing.T
-	prefix string // also the deployment's id
-	rdb    redis.UniversalClient
-	store  *store.Store
-	keys   *store.Shard // of the campaign's home
-	env    []string
-	ledger string
-	path   string
+	*cli
+	rdb   redis.UniversalClient
+	store *store.Store
+	keys  *store.Shard // of the campaign's home
 }
 
 const (
@@ -49,23 +42,12 @@ func newEnding(t *testing.T, more ...string) *ending {
 // newEndingOn is an ending on a Redis with so many shards. spec are more lines of the campaign's specification.
 func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, more ...string) *ending {
 	t.Helper()
-	path, err := program()
+	e := &ending{rdb: rdb, cli: newCLI(t, map[string]string{"DEPLOYMENT_SHARDS": fmt.Sprint(n),
+		"DEPLOYMENT_SINKS": "balance"}, more...)}
+	var err error
+	e.store, err = store.Of(rdb, hongbao.Space{Prefix: e.prefix, Shards: n})
 	require.NoError(t, err)
-	prefix := testkit.Prefix(t)
-	st, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: n})
-	require.NoError(t, err)
-	e := &ending{t: t, prefix: prefix, rdb: rdb, store: st, keys: st.Home("rain"),
-		ledger: filepath.Join(t.TempDir(), "ledger.db"), path: path}
-	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": fmt.Sprint(n),
-		"DEPLOYMENT_SINKS": "balance", "REDIS_READ_TIMEOUT": "900ms", "LEDGER_DRIVER": "sqlite",
-		"LEDGER_DSN":     e.ledger,
-		"CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "LOG_FORMAT": "json",
-		"CAMPAIGN_GRACE": "1h",
-	} {
-		e.env = append(e.env, "HONGBAO_"+name+"="+value)
-	}
-	e.env = append(e.env, more...)
+	e.keys = e.store.Home("rain")
 	now := time.Now().UTC().Truncate(time.Second)
 	file := e.file("rain.yaml", fmt.Sprintf(`id: rain
 name: Spring rain
@@ -89,34 +71,6 @@ durability: fast
 func (e *ending) file(name, text string) string {
 	e.t.Helper()
 	return writeFile(e.t, name, text)
-}
-
-func (e *ending) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(e.path, args...)
-	cmd.Env = append(os.Environ(), e.env...)
-	cmd.Stdout, cmd.Stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-// exits runs the program to its end, which must have the exit code and name every part, and gives what it printed.
-func (e *ending) exits(code int, args []string, parts ...string) string {
-	e.t.Helper()
-	cmd := e.command(args...)
-	err := cmd.Run()
-	var exit *exec.ExitError
-	require.True(e.t, err == nil || errors.As(err, &exit), "%v: %v", args, err)
-	out, told := fmt.Sprint(cmd.Stdout), fmt.Sprint(cmd.Stderr)
-	require.Equal(e.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, out, told)
-	for _, part := range parts {
-		require.Contains(e.t, out+told, part, "%v", args)
-	}
-	return out
-}
-
-func (e *ending) ok(args ...string) string {
-	e.t.Helper()
-	return e.exits(0, args)
 }
 
 // work starts a worker; stop it with the function that it gives.
@@ -236,7 +190,7 @@ func (e *ending) verified() {
 	}
 	require.NoError(e.t, json.Unmarshal([]byte(revealed), &d))
 	file, grants := e.file("rain.json", revealed), e.file("grants.jsonl", e.ok("tail", "--campaign", "rain"))
-	public := &ending{t: e.t, path: e.path}
+	public := &cli{t: e.t, path: e.path}
 	public.exits(0, []string{"campaign", "verify", file, "--hash", d.Hash, "--grants", grants}, "verifies", "7 grants")
 	public.exits(3, []string{"campaign", "verify", file, "--hash", strings.Repeat("0", 64)}, "does not verify")
 	forged := e.file("forged.json", strings.Replace(revealed, d.Seed, strings.Repeat("1", 64), 1))

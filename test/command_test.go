@@ -1,13 +1,10 @@
 package test
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,28 +13,21 @@ import (
 // hongbao runs the program to its end.
 func (c *oneCopy) hongbao(args ...string) (string, error) {
 	c.t.Helper()
-	path, err := program()
-	require.NoError(c.t, err)
-	cmd := exec.Command(path, args...)
-	cmd.Env = append(os.Environ(), c.env...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.Output()
+	cmd := c.command(args...)
+	err := cmd.Run()
 	if err != nil {
-		err = fmt.Errorf("%w: %s", err, log.String())
+		err = fmt.Errorf("%w: %s", err, cmd.Stderr)
 	}
-	return string(out), err
+	return fmt.Sprint(cmd.Stdout), err
 }
 
 // copies counts the events of a topic, as another program sees them.
 func (c *oneCopy) copies(topic string) map[string]int {
 	c.t.Helper()
-	out, err := c.hongbao("tail", "--kafka.brokers", c.broker.Addr, "--kafka.topic", topic)
-	require.NoError(c.t, err)
 	copies := map[string]int{}
-	for s := bufio.NewScanner(bytes.NewReader([]byte(out))); s.Scan(); {
+	for text := range strings.Lines(c.ok("tail", "--kafka.brokers", c.broker.Addr, "--kafka.topic", topic)) {
 		var line struct{ Event string }
-		require.NoError(c.t, json.Unmarshal(s.Bytes(), &line))
+		require.NoError(c.t, json.Unmarshal([]byte(text), &line))
 		copies[line.Event]++
 	}
 	return copies
@@ -74,13 +64,8 @@ func (c *oneCopy) exactly(topic string, but ...int64) {
 // it after twice as many kills as there must be. each is called after each kill. It gives the number of kills.
 func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
 	c.t.Helper()
-	path, err := program()
-	require.NoError(c.t, err)
 	for kills := 0; ; {
-		cmd := exec.Command(path, args...)
-		cmd.Env = append(os.Environ(), c.env...)
-		var log bytes.Buffer
-		cmd.Stderr = &log
+		cmd := c.command(args...)
 		require.NoError(c.t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
@@ -100,7 +85,7 @@ func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int),
 				continue
 			}
 		}
-		require.NoError(c.t, err, log.String())
+		require.NoError(c.t, err, "%v", cmd.Stderr)
 		require.GreaterOrEqual(c.t, kills, atLeast)
 		return kills
 	}

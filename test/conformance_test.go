@@ -254,7 +254,7 @@ func (l *life) settle() {
 	stop := l.work()
 	defer stop()
 	l.says([]string{"sink", "list"}, "paused")
-	l.exits(3, "audit", "--wait", "1s")
+	l.exits(3, []string{"audit", "--wait", "1s"})
 	l.ok(append([]string{"sink", "limit", "kafka", "--rate", "100000"}, why...)...)
 	l.ok(append([]string{"sink", "resume", "kafka"}, why...)...)
 	l.ok(append([]string{"sink", "limit", "kafka", "--by-knob"}, why...)...)

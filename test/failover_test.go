@@ -125,7 +125,7 @@ func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n i
 func (s *site) lossOf(shard int) recovery.Verdict {
 	s.t.Helper()
 	testkit.Eventually(s.t, startTime, func() bool { code, _ := s.run("recover"); return code == 3 }, "the loss is told")
-	out, _ := s.exits(3, "recover", "--json")
+	out := s.exits(3, []string{"recover", "--json"})
 	var all struct{ Shards []recovery.Verdict }
 	require.NoError(s.t, json.Unmarshal([]byte(out), &all))
 	return all.Shards[shard]
@@ -238,7 +238,7 @@ func (s *site) lossUpTo(seq int64) (v seenLoss) {
 		if code, _ := s.run("recover"); code != 3 {
 			return false
 		}
-		out, _ := s.exits(3, "recover", "--json")
+		out := s.exits(3, []string{"recover", "--json"})
 		var all struct{ Shards []seenLoss }
 		require.NoError(s.t, json.Unmarshal([]byte(out), &all))
 		v = all.Shards[0]

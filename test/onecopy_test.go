@@ -1,15 +1,9 @@
 package test
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,58 +18,31 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// program builds the real binary once.
-var program = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../.cache/test/hongbao") // git does not see it
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/hongbao").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build hongbao: %w: %s", err, out)
-	}
-	return path, nil
-})
-
 // oneCopy is a deployment of its own with one shard and a topic of two partitions, reached through a fault proxy.
 type oneCopy struct {
-	t      *testing.T
+	*cli
 	broker *testkit.KafkaBroker
 	rdb    *redis.Client
 	store  *store.Store
 	keys   *store.Shard
-	ledger string
 	topic  string
-	env    []string
 	age    time.Duration
 	seq    int64
 }
 
 func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *oneCopy {
 	t.Helper()
-	c := &oneCopy{t: t, broker: broker, rdb: testkit.Redis(t).Client(t), topic: broker.Topic(t, 2, nil), age: age,
-		ledger: filepath.Join(t.TempDir(), "ledger.db")}
-	prefix := testkit.Prefix(t)
+	c := &oneCopy{broker: broker, rdb: testkit.Redis(t).Client(t), topic: broker.Topic(t, 2, nil), age: age}
+	c.cli = newCLI(t, map[string]string{
+		"DEPLOYMENT_SINKS": "kafka", "REDIS_ADDRS": testkit.Redis(t).Addr, "KAFKA_BROKERS": broker.Proxy.Addr,
+		"KAFKA_TOPIC": c.topic, "KAFKA_PARTITIONS": "2", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
+		"PUBLISHER_ATTEMPT_TIME": "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms",
+	})
 	var err error
-	c.store, err = store.Of(c.rdb, hongbao.Space{Prefix: prefix, Shards: 1})
+	c.store, err = store.Of(c.rdb, hongbao.Space{Prefix: c.prefix, Shards: 1})
 	require.NoError(t, err)
 	c.keys = c.store.Shard(0)
-	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": "onecopy", "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SINKS": "kafka",
-		"REDIS_ADDRS":        testkit.Redis(t).Addr,
-		"REDIS_READ_TIMEOUT": "900ms", "KAFKA_BROKERS": broker.Proxy.Addr, "KAFKA_TOPIC": c.topic, "KAFKA_PARTITIONS": "2",
-		"LEDGER_DSN": c.ledger, "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms",
-		"PUBLISHER_REQUEST_TIMEOUT": "1500ms",
-		"PUBLISHER_ATTEMPT_TIME":    "2500ms", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json",
-	} {
-		c.env = append(c.env, "HONGBAO_"+name+"="+value)
-	}
-	path, err := program()
-	require.NoError(t, err)
-	cmd := exec.Command(path, "init")
-	cmd.Env = append(os.Environ(), c.env...)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	c.ok("init")
 	_, err = c.keys.CreateGroup(t.Context(), "kafka")
 	require.NoError(t, err)
 	require.NoError(t, c.rdb.HSet(t.Context(), c.keys.Keys.Campaign("rain"), "state", "open", "currency", "CNY").Err())
@@ -105,19 +72,13 @@ func (c *oneCopy) grants(n int) {
 // worker starts `hongbao work` as a process of its own.
 func (c *oneCopy) worker() *exec.Cmd {
 	c.t.Helper()
-	path, err := program()
-	require.NoError(c.t, err)
-	cmd := exec.Command(path, "work")
-	cmd.Env = append(os.Environ(), c.env...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := c.command("work")
 	require.NoError(c.t, cmd.Start())
 	c.t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
 		if c.t.Failed() {
-			c.t.Logf("worker %d:\n%s", cmd.Process.Pid, log.String())
+			c.t.Logf("worker %d:\n%s", cmd.Process.Pid, cmd.Stderr)
 		}
 	})
 	return cmd
@@ -169,18 +130,7 @@ func (c *oneCopy) inFlight() *exec.Cmd {
 // once checks that the topic has each event exactly once, as another program sees it.
 func (c *oneCopy) once() {
 	c.t.Helper()
-	path, err := program()
-	require.NoError(c.t, err)
-	cmd := exec.Command(path, "tail", "--kafka.brokers", c.broker.Addr)
-	cmd.Env = append(os.Environ(), c.env...)
-	out, err := cmd.Output()
-	require.NoError(c.t, err)
-	copies := map[string]int{}
-	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-		var line struct{ Event string }
-		require.NoError(c.t, json.Unmarshal(s.Bytes(), &line))
-		copies[line.Event]++
-	}
+	copies := c.copies(c.topic)
 	require.Len(c.t, copies, int(c.seq))
 	for event, n := range copies {
 		require.Equal(c.t, 1, n, event)

@@ -1,11 +1,9 @@
 package test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -215,19 +213,15 @@ func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	// finished, and not in the topic
 	_, err := c.keys.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 1_000}}, nil)
 	require.NoError(t, err)
-	path, err := program()
-	require.NoError(t, err)
 	var both []*exec.Cmd
-	var logs [2]bytes.Buffer
 	for i := range 2 {
-		cmd := exec.Command(path, "replay", fmt.Sprint("lost", i), "--to", "kafka", "--missing", "--rate", "500",
+		cmd := c.command("replay", fmt.Sprint("lost", i), "--to", "kafka", "--missing", "--rate", "500",
 			"--publisher.batch_grants", "50")
-		cmd.Env, cmd.Stderr = append(os.Environ(), c.env...), &logs[i]
 		require.NoError(t, cmd.Start())
 		both = append(both, cmd)
 	}
-	for i, cmd := range both {
-		require.NoError(t, cmd.Wait(), logs[i].String())
+	for _, cmd := range both {
+		require.NoError(t, cmd.Wait(), "%v", cmd.Stderr)
 	}
 	c.exactly(c.topic)
 }

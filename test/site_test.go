@@ -3,11 +3,11 @@ package test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,10 +62,8 @@ func atRedis(t *testing.T, mode, program string) *redisAt {
 // site is a deployment of three shards with both sinks, seen through the real program, and through a producer that has
 // the program's own client. On a cluster each shard has a primary of its own.
 type site struct {
-	t     *testing.T
+	*cli
 	at    *redisAt
-	path  string
-	env   []string
 	topic string
 	cfg   *configs.Config
 	rdb   redis.UniversalClient
@@ -77,27 +75,21 @@ const siteShards = 3
 
 func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	t.Helper()
-	path, err := program()
-	require.NoError(t, err)
-	prefix, broker := testkit.Prefix(t), testkit.Kafka(t)
-	s := &site{t: t, at: at, path: path,
+	broker := testkit.Kafka(t)
+	s := &site{at: at,
 		topic: broker.Topic(t, 2, map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})}
-	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": prefix, "DEPLOYMENT_KEY_PREFIX": prefix, "DEPLOYMENT_SHARDS": fmt.Sprint(siteShards),
-		"DEPLOYMENT_SINKS": "balance,kafka", "REDIS_READ_TIMEOUT": "1200ms", "REDIS_DIAL_TIMEOUT": "1s",
-		"LEDGER_DRIVER": "sqlite", "LEDGER_DSN": filepath.Join(t.TempDir(), "ledger.db"),
-		"KAFKA_BROKERS": broker.Addr, "KAFKA_TOPIC": s.topic, "KAFKA_PARTITIONS": "2", "CONSUMER_LEASE": "4s",
-		"CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms", "PUBLISHER_REQUEST_TIMEOUT": "1500ms",
-		"PUBLISHER_ATTEMPT_TIME": "2s", "PUBLISHER_MAX_CLAIM_AGE": "2500ms", "LOG_FORMAT": "json", "CAMPAIGN_GRACE": "1h",
-	} {
-		s.env = append(s.env, "HONGBAO_"+name+"="+value)
-	}
-	s.env = testkit.Environ(append(append(s.env, at.env...), more...)...)
+	s.cli = newCLI(t, map[string]string{
+		"DEPLOYMENT_SHARDS": fmt.Sprint(siteShards), "DEPLOYMENT_SINKS": "balance,kafka", "REDIS_READ_TIMEOUT": "1200ms",
+		"REDIS_DIAL_TIMEOUT": "1s", "KAFKA_BROKERS": broker.Addr, "KAFKA_TOPIC": s.topic, "KAFKA_PARTITIONS": "2",
+		"CONSUMER_LEASE": "4s", "PUBLISHER_REQUEST_TIMEOUT": "1500ms", "PUBLISHER_ATTEMPT_TIME": "2s",
+		"PUBLISHER_MAX_CLAIM_AGE": "2500ms",
+	}, slices.Concat(at.env, more)...)
+	var err error
 	s.cfg, err = configs.Load("", s.env, nil)
 	require.NoError(t, err)
 	s.rdb = s.cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, s.rdb.Close()) })
-	s.store, err = store.Of(s.rdb, hongbao.Space{Prefix: prefix, Shards: siteShards})
+	s.store, err = store.Of(s.rdb, hongbao.Space{Prefix: s.prefix, Shards: siteShards})
 	require.NoError(t, err)
 	return s
 }
@@ -109,26 +101,6 @@ func (s *site) on(shard int, name string) string {
 			return id
 		}
 	}
-}
-
-// exits runs a command to its end, which must have the exit code, and gives what it printed and what it logged.
-func (s *site) exits(code int, args ...string) (out, log string) {
-	s.t.Helper()
-	cmd := exec.Command(s.path, args...)
-	cmd.Env = s.env
-	var told strings.Builder
-	cmd.Stderr = &told
-	text, err := cmd.Output()
-	var exit *exec.ExitError
-	require.True(s.t, err == nil || errors.As(err, &exit), "%v: %v", args, err)
-	require.Equal(s.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, text, &told)
-	return string(text), told.String()
-}
-
-func (s *site) ok(args ...string) string {
-	s.t.Helper()
-	out, _ := s.exits(0, args...)
-	return out
 }
 
 // says runs a command that must succeed, and name every part.

@@ -1,0 +1,86 @@
+package test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// program builds the real binary once.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../.cache/test/hongbao") // git does not see it
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/hongbao").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build hongbao: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// cli is the real program with the environment of a deployment of its own.
+type cli struct {
+	t      *testing.T
+	path   string
+	prefix string // also the deployment's id
+	ledger string // the ledger's file
+	env    []string
+}
+
+// newCLI has quick knobs, and those that are given.
+func newCLI(t *testing.T, knobs map[string]string, more ...string) *cli {
+	t.Helper()
+	path, err := program()
+	require.NoError(t, err)
+	c := &cli{t: t, path: path, prefix: testkit.Prefix(t), ledger: filepath.Join(t.TempDir(), "ledger.db")}
+	all := map[string]string{
+		"DEPLOYMENT_ID": c.prefix, "DEPLOYMENT_KEY_PREFIX": c.prefix, "LEDGER_DRIVER": "sqlite", "LEDGER_DSN": c.ledger,
+		"REDIS_READ_TIMEOUT": "900ms", "CONSUMER_LEASE": "3s", "CONSUMER_POLL": "100ms", "CONSUMER_BLOCK": "100ms",
+		"CAMPAIGN_GRACE": "1h", "LOG_FORMAT": "json",
+	}
+	maps.Copy(all, knobs)
+	for name, value := range all {
+		c.env = append(c.env, "HONGBAO_"+name+"="+value)
+	}
+	c.env = testkit.Environ(append(c.env, more...)...)
+	return c
+}
+
+func (c *cli) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(c.path, args...)
+	cmd.Env = c.env
+	cmd.Stdout, cmd.Stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// exits runs the program to its end, which must have the exit code and name every part, and gives what it printed.
+func (c *cli) exits(code int, args []string, parts ...string) string {
+	c.t.Helper()
+	cmd := c.command(args...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	require.True(c.t, err == nil || errors.As(err, &exit), "%v: %v", args, err)
+	out, told := fmt.Sprint(cmd.Stdout), fmt.Sprint(cmd.Stderr)
+	require.Equal(c.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, out, told)
+	for _, part := range parts {
+		require.Contains(c.t, out+told, part, "%v", args)
+	}
+	return out
+}
+
+func (c *cli) ok(args ...string) string {
+	c.t.Helper()
+	return c.exits(0, args)
+}
