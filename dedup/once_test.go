@@ -206,10 +206,7 @@ func TestPushWithLostAnswers(t *testing.T) {
 	b := setup(t)
 	server := testkit.Redis(t)
 	proxy := testkit.NewProxy(t, server.Addr)
-	options := server.Options()
-	options.Addr, options.MaxRetries = proxy.Addr, 3
-	rdb := redis.NewClient(options)
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	rdb := server.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr, 3 })
 	o := (&bundle{rdb: rdb, store: b.store}).once(t, time.Minute, time.Hour)
 	calls := 0
 	for i := range 20 {

@@ -37,10 +37,7 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	second := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: b.server})
 	b.bothFollow(t)
-	opts := b.server.Options()
-	opts.ReadTimeout = time.Second
-	impatient := redis.NewClient(opts)
-	t.Cleanup(func() { require.NoError(t, impatient.Close()) })
+	impatient := b.server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Second })
 	p := b.producer(t, func(c *producer.Config) {
 		c.Redis, c.CallTimeout, c.DurabilityTimeout = impatient, 5*time.Second, 4*time.Second
 	})
@@ -83,10 +80,7 @@ func TestReplicaClassOfASlowReplica(t *testing.T) {
 	}()
 	defer func() { cancel(); <-wrote }()
 	link.Delay(200 * time.Millisecond)
-	opts := b.server.Options()
-	opts.ReadTimeout = time.Minute
-	patient := redis.NewClient(opts)
-	t.Cleanup(func() { require.NoError(t, patient.Close()) })
+	patient := b.server.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute })
 	p := b.producer(t, func(c *producer.Config) {
 		c.Redis, c.CallTimeout, c.DurabilityTimeout = patient, time.Minute, 15*time.Second
 	})
@@ -280,12 +274,11 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: next})
 	var target atomic.Pointer[string]
 	target.Store(&b.server.Addr)
-	o := b.server.Options()
-	o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, *target.Load())
-	}
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	rdb := b.server.Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *target.Load())
+		}
+	})
 	hook := &switched{do: func() {
 		target.Store(&next.Addr)
 		require.NoError(t, b.server.Kill())

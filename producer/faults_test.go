@@ -121,17 +121,16 @@ func TestUnknownStaysUnknown(t *testing.T) {
 			proxy := testkit.NewProxy(t, b.server.Addr)
 			var down atomic.Bool
 			var refused atomic.Int64
-			o := b.server.Options()
-			o.MaxRetries = retries
-			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if down.Load() {
-					refused.Add(1)
-					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			rdb := b.server.Client(t, func(o *redis.Options) {
+				o.MaxRetries = retries
+				o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if down.Load() {
+						refused.Add(1)
+						return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+					}
+					return proxy.Dial(ctx, network, addr)
 				}
-				return proxy.Dial(ctx, network, addr)
-			}
-			rdb := redis.NewClient(o)
-			t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+			})
 			p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
 			_, err := p.Grab(t.Context(), grab("u0", "r0"))
 			require.NoError(t, err)
@@ -162,17 +161,16 @@ func TestUnknownThenBroken(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	proxy := testkit.NewProxy(t, b.server.Addr)
-	o := b.server.Options()
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the receipts are
-			if err := b.admin.Set(ctx, b.k.Keys.Receipts("rain"), "planted", 0).Err(); err != nil {
-				return nil, err
+	rdb := b.server.Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the receipts are
+				if err := b.admin.Set(ctx, b.k.Keys.Receipts("rain"), "planted", 0).Err(); err != nil {
+					return nil, err
+				}
 			}
+			return proxy.Dial(ctx, network, addr)
 		}
-		return proxy.Dial(ctx, network, addr)
-	}
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	})
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)

@@ -33,17 +33,16 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 	b.withDevice(t, 10)
 	var down atomic.Bool
 	var refused atomic.Int64
-	o := b.server.Options()
-	o.PoolSize, o.ConnMaxIdleTime = 1, time.Nanosecond // each call dials
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if down.Load() {
-			refused.Add(1)
-			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	rdb := b.server.Client(t, func(o *redis.Options) {
+		o.PoolSize, o.ConnMaxIdleTime = 1, time.Nanosecond // each call dials
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if down.Load() {
+				refused.Add(1)
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	})
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	facts := map[string]string{"device": "d0"}
 	_, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: "rain", User: "u0", Facts: facts})

@@ -78,11 +78,7 @@ func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer
 func (b *bundle) through(t *testing.T, retries int) (*proxy.Proxy, *redis.Client) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.server.Addr)
-	o := b.server.Options()
-	o.Addr, o.MaxRetries = proxy.Addr, retries
-	c := redis.NewClient(o)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return proxy, c
+	return proxy, b.server.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr, retries })
 }
 
 func (b *bundle) entries(t *testing.T) []stream.Entry {

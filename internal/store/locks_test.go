@@ -142,18 +142,15 @@ func waitLost(ctx context.Context, t *testing.T) {
 func TestLostWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	o := server.Options()
-	o.ReadTimeout = time.Minute
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	at := setupOn(t, rdb)
+	const patient = time.Minute
+	at := setupOn(t, server.Client(t, func(o *redis.Options) { o.ReadTimeout = patient }))
 	b := &lockBundle{at, at.k.Keys.Lock("refund")}
 	const lease = 300 * time.Millisecond
 	err := b.locks(t, lease).Do(t.Context(), "refund", func(ctx context.Context) error {
 		require.NoError(t, server.Stop())
 		stopped := time.Now()
 		waitLost(ctx, t)
-		require.Less(t, time.Since(stopped), o.ReadTimeout/2, "long before a call to Redis gives up")
+		require.Less(t, time.Since(stopped), patient/2, "long before a call to Redis gives up")
 		require.ErrorIs(t, context.Cause(ctx), store.ErrLockLost)
 		require.NoError(t, server.Cont())
 		return nil

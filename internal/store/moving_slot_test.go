@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // moving is a hook of a client whose slot moves: meta is on the other node already, the rest is not.
@@ -43,8 +45,7 @@ func (m moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func TestMetaOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	client := redis.NewClient(b.rdb.Options())
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := testkit.Redis(t).Client(t)
 	client.AddHook(moving{b.k.Keys.Meta()})
 	pipe := client.Pipeline()
 	belongs := b.k.AskBelongs(t.Context(), pipe)

@@ -76,8 +76,7 @@ func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func TestStatusTakesFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	rdb, count := redis.NewClient(b.rdb.Options()), &trips{}
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	rdb, count := testkit.Redis(t).Client(t), &trips{}
 	rdb.AddHook(count)
 	require.NoError(t, rdb.Ping(t.Context()).Err()) // it connects
 	k := b.store.Over(rdb).Shard(0)

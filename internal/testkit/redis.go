@@ -153,10 +153,14 @@ func (r *RedisServer) Options() *redis.Options {
 	}
 }
 
-// Client connects to the server; it is closed at the test's end.
-func (r *RedisServer) Client(t testing.TB) *redis.Client {
+// Client connects to the server, with changes of its options; it is closed at the test's end.
+func (r *RedisServer) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(r.Options())
+	o := r.Options()
+	for _, f := range change {
+		f(o)
+	}
+	c := redis.NewClient(o)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 			t.Errorf("close the client of redis at %s: %v", r.Addr, err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/base/payment"
@@ -41,8 +40,7 @@ func TestLostPlace(t *testing.T) {
 	require.NoError(t, err)
 
 	half := w.ender()
-	client := redis.NewClient(w.rdb.Options())
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := w.server.Client(t)
 	client.AddHook(away(places[0].Keys.Refunded()))
 	half.Store = w.store.Over(client)
 	_, err = half.Refund(t.Context(), word)
