@@ -1,4 +1,4 @@
-// Package storetest founds shards for tests, and opens frozen ones, where no recoverer with a ledger does it.
+// Package storetest founds deployments for tests, and opens frozen shards, where no recoverer with a ledger does it.
 package storetest
 
 import (

@@ -1,5 +1,6 @@
-// Package loaded gives an example a Redis in its own process with a campaign in it, as `hongbao init` and
-// `hongbao campaign load` leave them. What the example shows needs no internal package then.
+// Package loaded loads campaigns for tests and benchmarks. It also gives an example a Redis in its own process with a
+// campaign in it, as `hongbao init` and `hongbao campaign load` leave them. What the example shows needs no internal
+// package then.
 package loaded
 
 import (
