@@ -44,7 +44,8 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 	if l := s.opened.Load(); l != nil {
 		return l, nil
 	}
-	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(context.WithoutCancel(ctx)) })
+	// Apart: a Together that opens the ledger holds its lock meanwhile.
+	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(Apart(context.WithoutCancel(ctx))) })
 	select {
 	case r := <-attempt:
 		l, _ := r.Val.(*Ledger) // nil with an error

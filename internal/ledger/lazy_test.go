@@ -1,0 +1,82 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lazyLedger is one over a file of its own, and the number of times that it was opened.
+func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
+	t.Helper()
+	cfg := Config{Driver: SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
+		LockTimeout: 5 * time.Second, Timeout: 30 * time.Second, Retries: 5}
+	_, err := Migrate(t.Context(), cfg)
+	require.NoError(t, err)
+	opened := &atomic.Int64{}
+	l := Lazy(cfg, func(ctx context.Context) (*Ledger, error) {
+		opened.Add(1)
+		if fails.Load() {
+			return nil, errors.New("it is away")
+		}
+		o, err := Open(ctx, cfg)
+		if err == nil {
+			_, err = o.Controls(ctx) // as an App asks whose the ledger is
+		}
+		return o, err
+	})
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l, opened
+}
+
+// Calls that come at once open a lazy ledger once, and its first use may be within Together.
+func TestLazyOpensOnce(t *testing.T) {
+	t.Parallel()
+	l, opened := lazyLedger(t, &atomic.Bool{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			err := l.Together(t.Context(), func(ctx context.Context) error {
+				return l.KeepControls(ctx)
+			})
+			_, reads := l.Controls(t.Context())
+			if err != nil || reads != nil {
+				t.Error(err, reads)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, opened.Load())
+}
+
+// The first use of a lazy ledger may write within Together, which holds its lock while the ledger is opened.
+func TestLazyOpensWithinTogether(t *testing.T) {
+	t.Parallel()
+	l, _ := lazyLedger(t, &atomic.Bool{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := l.Together(ctx, func(ctx context.Context) error {
+		return l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, nil })
+	})
+	require.NoError(t, err)
+}
+
+// A failure is remembered for a second, and is over after that.
+func TestLazyRemembersAFailure(t *testing.T) {
+	t.Parallel()
+	fails := &atomic.Bool{}
+	fails.Store(true)
+	l, opened := lazyLedger(t, fails)
+	first := l.Ready(t.Context())
+	require.Error(t, first)
+	require.Same(t, first, l.Ready(t.Context()))
+	require.EqualValues(t, 1, opened.Load())
+	fails.Store(false)
+	require.Eventually(t, func() bool { return l.Ready(t.Context()) == nil }, 20*time.Second, 50*time.Millisecond)
+}
