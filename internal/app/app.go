@@ -65,7 +65,9 @@ func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
 	var err error
-	a.store, err = store.Of(a.redis, cfg.Space())
+	if a.store, err = store.Of(a.redis, cfg.Space()); err == nil {
+		a.atEnd(func() error { a.store.Forget(); return nil })
+	}
 	a.ledger = a.newLedger()
 	a.atEnd(a.ledger.Close)
 	return a, err

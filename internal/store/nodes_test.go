@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -57,4 +58,20 @@ func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 		require.Equal(t, 2, store.Stores(st), "one for each of the two clients of this test")
 	}
 	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())))
+}
+
+// A process that closes a client keeps nothing of it.
+func TestStoreIsForgotten(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 3}
+	st, err := store.Of(rdb, space)
+	require.NoError(t, err)
+	require.Equal(t, 1, store.Stores(st))
+	st.Forget()
+	require.Zero(t, store.Stores(st))
+	again, err := store.Of(rdb, space)
+	require.NoError(t, err)
+	require.NotSame(t, st, again)
 }

@@ -53,6 +53,10 @@ func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
 	return is.(*Store), nil //nolint:forcetypeassert // the same
 }
 
+// Forget drops the Store of a client that is about to be closed. A process that closes clients calls it, or it keeps the
+// Store of each.
+func (s *Store) Forget() { stores.Delete(clientSpace{s.rdb, s.space}) }
+
 // Over returns the deployment by another client.
 func (s *Store) Over(rdb redis.UniversalClient) *Store {
 	over, _ := Of(rdb, s.space) // the space was checked
