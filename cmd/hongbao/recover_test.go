@@ -195,4 +195,5 @@ func TestRecoverWithoutLedger(t *testing.T) {
 	require.Contains(t, d.ok("audit"), "agree")
 	require.Contains(t, d.ok("recover"), "ann accepted that shard 0 goes on")
 	require.NotContains(t, d.run("status").out, "without the ledger")
+	require.Contains(t, d.ok("journal", "--json"), `"accept_loss"`, "its entry waited in Redis for the ledger")
 }

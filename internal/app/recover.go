@@ -139,6 +139,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	if err != nil {
 		return nil, err
 	}
+	a.redisOpen.Store(true) // the journal's entry waits in Redis, also where the ledger is left out
 	out, lost := &Recovery{}, 0
 	for _, v := range verdicts {
 		s := &ShardLoss{Verdict: v}

@@ -20,6 +20,9 @@ import (
 // remote makes the handler that settles at a remote balance system and records it in the ledger; the caller closes it.
 // again and word: see remote.Config. What a replay brings was settled: it is repeated under its key, never sent anew.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
+	if err := a.ledger.Ready(ctx); err != nil {
+		return nil, err
+	}
 	plans, err := a.plans()
 	if err != nil {
 		return nil, err

@@ -116,8 +116,8 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		Parallel: min(a.store.Len(), 8),
 		Options:  a.boundsOf(ctx, o.To, o.Rate, o.Patience),
 	}
-	err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign))
-	defer func() { Release(cfg.Handler) }()
+	err := errors.Join(a.replayTo(ctx, &cfg, o), a.someHas(ctx, o.Filter.Campaign, o.To))
+	defer Release(cfg.Handler)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is
 // finished.
-func (a *App) someHas(ctx context.Context, id string) error {
-	if id == "" || !a.has(configs.SinkBalance) {
+func (a *App) someHas(ctx context.Context, id, to string) error {
+	if id == "" || !a.has(configs.SinkBalance) && to != configs.SinkBalance {
 		return nil
 	}
 	if _, found, err := a.ledger.Campaign(ctx, id); err != nil || found {
@@ -170,6 +170,9 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
+		if err := a.ledger.Ready(ctx); err != nil { // before anything is noted or sent
+			return err
+		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
 	}
 	topic, claims := a.Config.Publisher.Topic, a.Config.ClaimsConfig()

@@ -2,7 +2,7 @@ package ledger
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +15,9 @@ import (
 // come meanwhile share one attempt, and wait no longer than their contexts allow. config must be the one that open uses.
 func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	l := newLedger(config)
-	l.store = &lazyStore{open: open}
+	s := &lazyStore{open: open}
+	s.life, s.end = context.WithCancel(context.Background())
+	l.store = s
 	return l
 }
 
@@ -36,8 +38,12 @@ type lazyStore struct {
 	open    func(context.Context) (*Ledger, error)
 	opened  atomic.Pointer[Ledger]
 	opening singleflight.Group
-	failed  time.Time // by the one call of opening
-	err     error
+	life    context.Context //nolint:containedctx // of attempts, which outlive their callers; until close
+	end     context.CancelFunc
+
+	mu     sync.Mutex // of the one attempt, and of close
+	failed time.Time
+	err    error
 }
 
 func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
@@ -56,12 +62,20 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 }
 
 func (s *lazyStore) attempt(ctx context.Context) (*Ledger, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if l := s.opened.Load(); l != nil { // another attempt has just ended
 		return l, nil
+	}
+	if s.life.Err() != nil {
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "the ledger was closed")
 	}
 	if time.Since(s.failed) < failedFor {
 		return nil, s.err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
 	l, err := s.open(ctx)
 	if err != nil {
 		s.failed, s.err = time.Now(), err
@@ -88,9 +102,11 @@ func (s *lazyStore) read(ctx context.Context, fn func(txn) error) error {
 }
 
 func (s *lazyStore) close() error {
-	_, err, _ := s.opening.Do("", func() (any, error) { return nil, nil }) // wait for an attempt
+	s.end() // an attempt under way fails, and nobody waits for its error
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if l := s.opened.Load(); l != nil {
-		err = errors.Join(err, l.store.close())
+		return l.store.close()
 	}
-	return err
+	return nil
 }

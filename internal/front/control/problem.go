@@ -47,7 +47,7 @@ var _ = web.AddCodes(map[string]web.Code{
 	"refused":                  {Status: http.StatusConflict, Title: "What is there does not allow it"},
 })
 
-// told are the errors that have a code of their c.app. The first that fits counts.
+// told are the errors that have a code of their own. The first that fits counts.
 var told = []struct {
 	err  error
 	code string

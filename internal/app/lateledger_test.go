@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// What needs the ledger asks for it before it changes anything else, and fails at once while that is away.
+func TestLedgerIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
+	away := hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
+	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, away })
+	a.tended = true
+	a.Config.Deployment.Sinks = []string{configs.SinkBalance, configs.SinkKafka}
+	a.Config.Settlement.Kind = configs.SettleRemote
+	a.Config.Publisher.Brokers = []string{testkit.FreeAddr(t)} // nobody listens: a call to it would be another error
+	ctx := access.As(t.Context(), access.Actor{Who: "key:k"})
+	for name, do := range map[string]func() error{
+		"replay to kafka": func() error {
+			_, err := a.Replay(ctx, Replay{Name: "again", To: configs.SinkKafka, Patience: time.Hour})
+			return err
+		},
+		"replay to another topic": func() error {
+			_, err := a.Replay(ctx, Replay{Name: "again", To: "topic:other", Patience: time.Hour})
+			return err
+		},
+		"replay to the remote": func() error {
+			_, err := a.Replay(ctx, Replay{Name: "again", To: configs.SinkBalance, Patience: time.Hour})
+			return err
+		},
+		"confirm": func() error {
+			_, err := a.Confirm(ctx, Confirmation{Packets: []PacketID{{"rain", 1}}, Patience: time.Hour,
+				Word: Word{Verdict: remote.NotSent, At: time.Now()}, Decision: stream.Decision{By: "ann", Why: "asked"}})
+			return err
+		},
+	} {
+		require.ErrorIs(t, do(), away, name)
+	}
+	_, found, err := a.store.Shard(0).LookUpReplay(ctx, "again")
+	require.NoError(t, err)
+	require.False(t, found, "nothing is noted")
+}
+
+// A ledger that hangs while it is opened delays no end of a process, and its error is none of the process.
+func TestLedgerThatHangsIsClosed(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	l := ledger.Lazy(ledger.Config{Driver: ledger.SQLite}, func(ctx context.Context) (*ledger.Ledger, error) {
+		close(began)
+		<-ctx.Done()
+		return nil, errors.New("it hung")
+	})
+	ready := make(chan error, 1)
+	go func() { ready <- l.Ready(context.Background()) }()
+	<-began
+	require.NoError(t, l.Close())
+	require.Error(t, <-ready)
+	require.Error(t, l.Ready(t.Context()), "it is closed")
+}
