@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// OpenBook opens the database that `hongbao balance` books in. It needs no deployment; its tables are made with the
-// first client.
+// OpenBook opens the database that `hongbao balance` books in, in place of a deployment's ledger. It comes before any
+// other call. The tables are made with the first client.
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
