@@ -1,0 +1,150 @@
+package restore_test
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// check looks at everything after a step that changed something.
+func (w *world) check() {
+	if !w.changed {
+		return
+	}
+	w.changed = false
+	for _, n := range w.nodes {
+		w.checkNode(n)
+	}
+	w.checkTopic()
+}
+
+func (w *world) checkNode(n *node) {
+	d := n.up.data
+	for _, s := range w.specs {
+		c := d.camps[s.id]
+		if c == nil {
+			continue
+		}
+		at := map[int64]string{}
+		note := func(packet int64, where string) {
+			if at[packet] != "" {
+				w.fail("packet %d of %s is in %s and in %s", packet, s.id, at[packet], where)
+			}
+			at[packet] = where
+		}
+		for _, stock := range c.stock {
+			for _, p := range stock {
+				note(p, "the stock")
+			}
+		}
+		for p := range c.withheld {
+			note(p, "withheld")
+		}
+		for user, held := range c.receipts {
+			for i := range held {
+				note(held[i].Packet, user)
+			}
+		}
+		if len(at) != c.loaded {
+			w.fail("%d packets of %s on shard %d, of %d", len(at), s.id, n.shard, c.loaded)
+		}
+	}
+	if d.frozen || !d.founded {
+		return
+	}
+	w.checkSeqs(n, d)
+}
+
+// checkSeqs looks for a seq that names two events.
+func (w *world) checkSeqs(n *node, d *data) {
+	for seq, e := range d.log {
+		id := name{idOf(&e.Grant), n.flips > 0}
+		if e.close != nil {
+			id.user = fmt.Sprint("close of epoch ", e.Epoch)
+		}
+		old, is := w.seqs[seqOf{n.shard, seq}]
+		if is && old.identity != id.identity && !old.two && !id.two {
+			w.fail("seq %d of shard %d is %v and %v", seq, n.shard, old.identity, id.identity)
+		}
+		if !is || id.two && old.identity != id.identity {
+			w.seqs[seqOf{n.shard, seq}] = id
+		}
+	}
+}
+
+// checkTopic looks at new records: no grant comes twice, and none of an older epoch behind a fence.
+func (w *world) checkTopic() {
+	for ; w.read < len(w.topic.log); w.read++ {
+		c := &w.topic.log[w.read]
+		switch c.kind {
+		case "fence":
+			w.floors[c.shard] = append(w.floors[c.shard], *c)
+		case "grant":
+			if w.topical[idOf(&c.grant)] {
+				w.fail("the topic has packet %d of %s for %s twice", c.grant.Packet, c.grant.Campaign, c.grant.User)
+			}
+			w.topical[idOf(&c.grant)] = true
+			for _, f := range w.floors[c.shard] {
+				if c.epoch < f.epoch && c.grant.Seq > f.floor {
+					w.fail("a session of epoch %d appended seq %d behind the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
+				}
+			}
+		}
+	}
+}
+
+// ended judges what everything has come to.
+func (w *world) ended() {
+	for _, t := range w.tells {
+		paid, is := w.ledger.grants[keyOf(&t.Grant)]
+		forgotten := (t.lost || t.two) && (t.teller.dead || w.dropped[idOf(&t.Grant)])
+		if !(is && idOf(&paid) == idOf(&t.Grant)) && !w.inReport(&t.Grant) && !forgotten {
+			w.fail("packet %d of %s was told to %s (lost %v), and is neither paid nor in the report", t.Packet, t.Campaign,
+				t.User, t.lost)
+		}
+	}
+	for _, k := range sorted(w.ledger.grants, compareKeys) {
+		if g := w.ledger.grants[k]; !w.topical[idOf(&g)] {
+			w.fail("packet %d of %s is paid and not announced", g.Packet, g.Campaign)
+		}
+	}
+	over := map[identity]int{}
+	for _, s := range w.specs {
+		loaded, granted := 0, 0
+		for _, shard := range s.places {
+			c := w.nodes[shard].up.data.camps[s.id]
+			loaded += c.loaded
+			granted += c.granted()
+			w.stats["withheld at the end"] += len(c.withheld)
+			for user, held := range c.receipts {
+				over[identity{key{s.id, 0}, user, ""}] += len(held)
+			}
+		}
+		paid := 0
+		for k := range w.ledger.grants {
+			if k.campaign == s.id {
+				paid++
+			}
+		}
+		if paid != granted {
+			w.fail("%s: %d packets granted, %d paid", s.id, granted, paid)
+		}
+	}
+	for _, id := range sorted(over, func(a, b identity) int {
+		return cmp.Or(cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.user, b.user))
+	}) {
+		if over[id] > w.spec(id.campaign).limit && !w.twofold(id.campaign, id.user) {
+			w.fail("%s has %d packets of %s", id.user, over[id], id.campaign)
+		}
+	}
+}
+
+// twofold reports whether two primaries answered a user.
+func (w *world) twofold(id, user string) bool {
+	for _, t := range w.tells {
+		if t.two && t.Campaign == id && t.User == user {
+			w.stats["users above a limit by two primaries"]++
+			return true
+		}
+	}
+	return false
+}

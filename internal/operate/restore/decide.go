@@ -1,0 +1,54 @@
+package restore
+
+import "time"
+
+// Verdict is what a recoverer does next.
+type Verdict int
+
+// The verdicts.
+const (
+	Stay    Verdict = iota // frozen: the ledger or the topic does not answer
+	Wait                   // frozen: witnesses may still speak
+	Exact                  // restore what is known: whoever was told of a packet is among it
+	Guarded                // restore what is known, and withhold a margin for what nobody remembers
+)
+
+// Evidence is how complete the evidence is.
+type Evidence struct {
+	Ledger, Topic bool // answered, or the deployment has none
+	Silent        int  // processes that have to speak, and have not
+	// Lines reports that no witness line can be missing: each line was confirmed by every copy that Redis could come
+	// back from. It is false for a server that came back from a file of unknown age, and for an empty one.
+	Lines  bool
+	Waited time.Duration // since the witnesses were asked
+}
+
+// Decide returns what evidence allows.
+func Decide(e Evidence) Verdict {
+	switch {
+	case !e.Ledger || !e.Topic:
+		return Stay
+	case e.Silent == 0 && e.Lines:
+		return Exact
+	case e.Silent > 0 && e.Waited < Patience, !e.Lines && e.Waited < Patience:
+		return Wait
+	}
+	return Guarded
+}
+
+// Line is the witness line of a process: when it was written, and whether the process has sent all for this attempt.
+type Line struct {
+	At   time.Time
+	Sent bool
+}
+
+// Silent returns how many processes have to speak and have not. wrote is when the youngest line or entry was written
+// before the shard froze; lines do not get old while a restore waits.
+func Silent(lines []Line, wrote time.Time) (n int) {
+	for _, l := range lines {
+		if !l.Sent && l.At.After(wrote.Add(-Fresh)) {
+			n++
+		}
+	}
+	return n
+}

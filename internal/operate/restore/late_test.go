@@ -1,0 +1,133 @@
+package restore_test
+
+import (
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+// lateGrants judges what witnesses report after the opening.
+func (w *world) lateGrants(a *agent) {
+	for {
+		a.wait(300)
+		for _, n := range w.nodes {
+			s := n.up
+			for s == n.up && s.data.guard(s.token, 0, 0) == "" && len(s.data.late) > 0 && w.ledger.downUntil <= w.now {
+				w.judgeLate(a, n, s, s.data.late[0])
+				if len(s.data.late)%8 == 0 {
+					a.step("late")
+				}
+			}
+		}
+	}
+}
+
+func (w *world) judgeLate(a *agent, n *node, s *server, p proof) {
+	d, g, token := s.data, p.Grant, s.token
+	done := func() {
+		do(n, s, func(d *data) {
+			if len(d.late) > 0 && d.late[0] == p {
+				d.late = d.late[1:]
+			}
+		})
+	}
+	c := d.camps[g.Campaign]
+	if p.Seq == 0 || c == nil {
+		done()
+		return
+	}
+	spec := w.spec(g.Campaign)
+	l := restore.Late{
+		Grant: g, Withheld: c.has(g.Packet), Open: c.state == "open", Places: len(spec.places),
+		Limit: int64(spec.limit),
+	}
+	for _, shard := range spec.places {
+		if c := w.nodes[shard].up.data.camps[g.Campaign]; c != nil {
+			l.Held = append(l.Held, c.receipts[g.User]...)
+		}
+	}
+	epoch := d.epoch
+	switch restore.Judge(l) {
+	case restore.Has:
+		done()
+	case restore.Granted:
+		a.step("grant a hole")
+		ms, limit, bug := w.now, int64(spec.limit), w.bug
+		if call(n, s, func(d *data) string { return d.hole(token, epoch, g, limit, ms, bug) }) == "" {
+			w.holes[idOf(&g)] = true
+			w.stats["late grants"]++
+		}
+	case restore.Quarantine:
+		if paid, is := w.ledger.grants[keyOf(&g)]; !is || idOf(&paid) != idOf(&g) {
+			w.report(&g)
+			w.stats["late grants for a person"]++
+		}
+		done()
+	}
+}
+
+// filter is the filter of a campaign's winners.
+type filter struct {
+	revision int64
+	users    map[string]bool
+}
+
+// full reads a place of which nothing is left: its revision, and its epoch.
+func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int64) {
+	to := w.nodes[shard].of(a)
+	c = to.data.camps[s.id]
+	if to.data.guard(to.token, 0, 0) != "" || c == nil || c.state != "open" || c.left() > 0 || c.dealt < c.announced {
+		return nil, 0, 0
+	}
+	return c, c.revision, to.data.epoch
+}
+
+// filterBuilder makes a filter where nothing is left on any place.
+func (w *world) filterBuilder(a *agent) {
+	for {
+		a.wait(300)
+		for _, s := range w.specs {
+			f := filter{users: map[string]bool{}}
+			var epochs []int64
+			ok := true
+			for _, shard := range s.places {
+				c, revision, epoch := w.full(a, s, shard)
+				if ok = c != nil && (f.revision == 0 || f.revision == revision); !ok {
+					break
+				}
+				f.revision = revision
+				epochs = append(epochs, epoch)
+				for user, held := range c.receipts {
+					if len(held) > 0 {
+						f.users[user] = true
+					}
+				}
+				a.step("read the winners")
+			}
+			for j, shard := range s.places {
+				if ok {
+					c, revision, epoch := w.full(a, s, shard)
+					ok = c != nil && revision == f.revision && epoch == epochs[j]
+				}
+			}
+			if ok {
+				w.filters[s.id] = f
+				w.stats["filters"]++
+				w.note(a, "filter of", s.id, f.revision, epochs)
+			}
+		}
+	}
+}
+
+// lateFilter reports whether a filter says that the user has nothing, and a place says that the filter holds.
+func (w *world) lateFilter(a *agent, q *request) bool {
+	f, ok := w.filters[q.spec.id]
+	if !ok || f.users[q.user] || w.rng.IntN(4) == 0 {
+		return false
+	}
+	c, revision, _ := w.full(a, q.spec, q.spec.places[w.rng.IntN(len(q.spec.places))])
+	if c == nil || revision != f.revision {
+		return false
+	}
+	w.stats["losers by a filter"]++
+	w.note(a, "a filter has not", q.id, q.user, f.revision)
+	return true
+}

@@ -1,0 +1,273 @@
+package restore_test
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+// The scripts of a restore. Each names the attempt, who works on it, the server, and how far the attempt has come.
+
+const lease = 3_000 // ms that an attempt is kept for a recoverer that does not go on
+
+// take begins an attempt, or goes on with one whose recoverer has died. was, seq and epoch are what the caller
+// found.
+func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
+	kept := d.mend.attempt != "" && d.mend.lease > ms && d.mend.token == now.token && d.mend.history == now.history
+	if !d.frozen && d.founded || d.mend != was || d.seq != seq || d.epoch != epoch || kept {
+		return false
+	}
+	if d.mend.attempt != now.attempt {
+		d.proofs = nil
+	}
+	now.lease = ms + lease
+	d.freeze()
+	d.founded, d.mend = true, now
+	d.noticed(ms)
+	return true
+}
+
+// by is who runs a script of an attempt, and when. loose is a planted bug: whoever knows the attempt may write.
+type by struct {
+	mend
+	ms    int64
+	loose bool
+}
+
+// mine guards the scripts of an attempt.
+func (d *data) mine(b by) bool {
+	if !d.frozen || d.mend.attempt != b.attempt ||
+		!b.loose && (d.mend.turn != b.turn || d.mend.cursor != b.cursor || d.mend.token != b.token) {
+		return false
+	}
+	d.mend.cursor++
+	d.mend.lease = b.ms + lease
+	return true
+}
+
+// ask names the epoch of the fence, and so asks the witnesses.
+func (d *data) ask(b by, epoch int64) bool {
+	if !d.mine(b) {
+		return false
+	}
+	if d.mend.epoch != epoch {
+		d.mend.asked = b.ms
+	}
+	d.mend.epoch = epoch
+	return true
+}
+
+// renew keeps the lease.
+func (d *data) renew(b by) bool {
+	if !d.mine(b) {
+		return false
+	}
+	d.mend.cursor--
+	return true
+}
+
+// campaign puts back what the ledger knows of a campaign.
+func (d *data) campaign(b by, id string, generations [][]int64, announced int, ended bool) bool {
+	if !d.mine(b) {
+		return false
+	}
+	c := d.camps[id]
+	if c == nil {
+		c = newCamp()
+		d.camps[id] = c
+	}
+	for c.dealt < len(generations) {
+		c.add(generations[c.dealt])
+	}
+	c.announced = max(c.announced, announced)
+	if ended {
+		c.state = "refunded"
+	}
+	return true
+}
+
+// restore takes some packets out of the lists, in their order.
+func (d *data) restore(b by, id string, steps []restore.Step) bool {
+	if !d.mine(b) {
+		return false
+	}
+	c := d.camps[id]
+	for _, s := range steps {
+		var user string
+		if s.Grant != nil {
+			user = s.Grant.User + "/" + s.Grant.RequestID
+		}
+		d.drop(c, s.Packet, user)
+		if s.Grant == nil {
+			if !c.has(s.Packet) {
+				c.withheld[s.Packet] = b.epoch
+			}
+			continue
+		}
+		g := s.Grant.Grant
+		g.Epoch = b.epoch
+		c.receipts[g.User] = append(slices.Clip(c.receipts[g.User]), g)
+		d.log[g.Seq] = entry{Grant: g}
+		if !s.Grant.Moved {
+			d.seq = max(d.seq, g.Seq)
+		}
+	}
+	return true
+}
+
+// drop takes a packet from wherever it is; one that is withheld stays so if it gets no owner.
+func (d *data) drop(c *camp, packet int64, owner string) {
+	is := func(p int64) bool { return p == packet }
+	for i, s := range c.stock {
+		c.stock[i] = slices.DeleteFunc(slices.Clone(s), is)
+	}
+	if owner != "" {
+		delete(c.withheld, packet)
+	}
+	for user, held := range c.receipts {
+		for i := range held {
+			if g := held[i]; g.Packet == packet {
+				c.receipts[user] = slices.Delete(slices.Clone(held), i, i+1)
+				if e := d.log[g.Seq]; e.Campaign == g.Campaign && e.Packet == packet && e.close == nil {
+					delete(d.log, g.Seq)
+				}
+				break
+			}
+		}
+	}
+}
+
+// mark sets the done bits of a sink: what Redis has of them behind the intact part may be about other grants.
+func (d *data) mark(b by, sink int, seqs []int64) bool {
+	if !d.mine(b) {
+		return false
+	}
+	maps.DeleteFunc(d.bits[sink], func(seq int64, _ bool) bool { return seq > b.intact })
+	for _, seq := range seqs {
+		d.bits[sink][seq] = true
+		if sink == toTopic {
+			delete(d.claims, seq)
+		}
+	}
+	return true
+}
+
+// jump goes on behind everything that is known. The skipped seqs are those without an entry.
+func (d *data) jump(b by, last int64, closes []string, revisions map[string]int64) bool {
+	if !d.mine(b) {
+		return false
+	}
+	var seqs []int64
+	for seq, e := range d.log {
+		if seq > b.intact && e.close != nil && e.Epoch <= d.epoch {
+			delete(d.log, seq) // it is closed again below
+		} else if seq > b.intact {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.Sort(seqs)
+	d.skips = slices.DeleteFunc(slices.Clone(d.skips), func(r stream.SeqRange) bool { return r.First > b.intact })
+	d.skips = append(d.skips, restore.Holes([]stream.SeqRange{{First: b.intact + 1, Last: last}}, seqs)...)
+	d.seq, d.epoch, d.mend.intact, d.settled = last, b.epoch, last, min(d.settled, b.intact)
+	d.fence += 1 << 20
+	maps.DeleteFunc(d.claims, func(seq int64, _ claim) bool { return seq > b.intact }) // the topic has decided them
+	for _, id := range closes {
+		d.closeNow(b.ms, id)
+	}
+	d.mend.intact = d.seq
+	for id, r := range revisions {
+		if c := d.camps[id]; c != nil {
+			c.revision = r
+		}
+	}
+	return true
+}
+
+// revise makes what is known of a campaign on another shard expire.
+func (d *data) revise(id string, revision int64) {
+	if c := d.camps[id]; c != nil {
+		c.revision = max(c.revision, revision)
+	}
+}
+
+// open ends the attempt.
+func (d *data) open(b by, seen int64) bool {
+	if !d.mine(b) || d.seen > seen || d.seq != d.mend.intact {
+		return false
+	}
+	d.late, d.proofs = append(slices.Clip(d.late), d.proofs...), nil
+	d.frozen, d.frozenAt, d.seen, d.opened, d.history, d.mend = false, 0, 0, b.token, b.history, mend{}
+	return true
+}
+
+// hole grants a withheld packet to somebody of whom a witness reports late.
+func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64, bug string) string {
+	if no := d.guard(token, epoch, 0); no != "" {
+		return no
+	}
+	c := d.camps[g.Campaign]
+	held := c.receipts[g.User]
+	same := slices.ContainsFunc(held, func(h hongbao.Grant) bool { return h.RequestID == g.RequestID })
+	if same || c.state != "open" || int64(len(held)) >= limit || !c.has(g.Packet) {
+		return "changed"
+	}
+	delete(c.withheld, g.Packet)
+	if bug != "an old filter" {
+		c.revision++
+	}
+	if bug == "late evidence under its old seq" {
+		c.receipts[g.User] = append(slices.Clip(held), g)
+		d.log[g.Seq] = entry{Grant: g}
+		return ""
+	}
+	d.grant(g.Shard, grab{now: ms, campaign: g.Campaign, user: g.User, request: g.RequestID}, g.Packet)
+	return ""
+}
+
+// The scripts of a publisher's claims.
+
+// claim claims a grant that is not done, or takes over a claim whose owner does not go on.
+func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim, taken bool, epoch int64) {
+	if d.guard(token, 0, 0) != "" {
+		return c, false, 0
+	}
+	var seqs []int64
+	for seq, e := range d.log {
+		if e.close == nil && !d.bits[toTopic][seq] {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.Sort(seqs)
+	for _, seq := range seqs {
+		c, ok := d.claims[seq]
+		if ok && c.at+lease > ms {
+			continue
+		}
+		d.fence++
+		if !ok {
+			c = claim{pid: pid, pidEpoch: pidEpoch, number: number, epoch: d.epoch, Grant: d.log[seq].Grant}
+		}
+		c.fence, c.at = d.fence, ms
+		d.claims[seq] = c
+		return c, ok, d.epoch
+	}
+	return c, false, d.epoch
+}
+
+// settle ends a claim: its grant is done, or free again.
+func (d *data) settle(token string, epoch int64, c claim, done bool) string {
+	if no := d.guard(token, epoch, c.Seq); no != "" {
+		return no
+	}
+	if d.claims[c.Seq].fence != c.fence {
+		return "fenced"
+	}
+	delete(d.claims, c.Seq)
+	if done {
+		d.bits[toTopic][c.Seq] = true
+	}
+	return ""
+}

@@ -1,0 +1,306 @@
+package restore_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var seeds = flag.Uint64("seeds", 300, "histories of the model")
+
+// run lets the agents go on, one step at a time, until all campaigns are refunded.
+func (w *world) run() error {
+	defer func() {
+		for _, a := range w.agents {
+			a.stop()
+		}
+	}()
+	active := 20_000 + w.rng.Int64N(40_000)
+	for w.err == nil && w.now < active {
+		w.misfortune()
+		w.turn()
+	}
+	w.settleDown()
+	for quiet := 0; w.err == nil && quiet < 200; w.turn() {
+		if quiet++; !w.quiet() {
+			quiet = 0
+		}
+		if w.now > active+240_000 {
+			w.fail("it does not come to an end: %s", w.unfinished())
+		}
+	}
+	if w.err == nil {
+		w.ended()
+	}
+	return w.err
+}
+
+// turn lets an agent take a step.
+func (w *world) turn() {
+	w.now += 5 + w.rng.Int64N(15)
+	for _, n := range w.nodes {
+		for to := range n.copies {
+			if w.rng.IntN(3) == 0 && !n.stalls[to] || w.calm {
+				n.replicate(to, 1+w.rng.IntN(6))
+			}
+		}
+		if n.cut != nil && n.cutUntil < w.now {
+			n.cut = nil
+		}
+	}
+	var ready []*agent
+	for _, a := range w.agents {
+		if a.asleep <= w.now {
+			ready = append(ready, a)
+		}
+	}
+	if len(ready) > 0 {
+		ready[w.rng.IntN(len(ready))].next()
+		w.check()
+	}
+}
+
+// settleDown ends all misfortune.
+func (w *world) settleDown() {
+	w.calm = true
+	for _, n := range w.nodes {
+		n.cut = nil
+	}
+	for _, n := range w.nodes {
+		n.stalls = [2]bool{}
+	}
+	w.ledger.downUntil, w.topic.downUntil = 0, 0
+	for _, a := range w.agents {
+		a.asleep = min(a.asleep, w.now+3_000)
+	}
+	for _, s := range w.specs {
+		s.closeAt = min(s.closeAt, w.now+20_000)
+	}
+}
+
+// quiet reports whether nothing is left to do.
+func (w *world) quiet() bool { return w.unfinished() == "" }
+
+func (w *world) unfinished() string {
+	for _, s := range w.specs {
+		if !w.ledger.refunded[s.id] {
+			return s.id + " is not refunded"
+		}
+	}
+	for _, n := range w.nodes {
+		d := n.up.data
+		if d.frozen || len(d.late) > 0 || len(d.claims) > 0 {
+			return "a shard is frozen, or has late grants or claims"
+		}
+		for seq := range d.log {
+			if !d.bits[toLedger][seq] || !d.bits[toTopic][seq] {
+				return fmt.Sprint("shard ", n.shard, " has seq ", seq, " to push")
+			}
+		}
+		for _, p := range w.producers {
+			if p.shards[n.shard].late < d.epoch {
+				return "a witness has not spoken"
+			}
+		}
+	}
+	return ""
+}
+
+// misfortune is what befalls servers and processes now and then.
+func (w *world) misfortune() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if n.old == nil && w.rng.IntN(1000) == 0 {
+		n.old, n.oldAt = n.up.data.clone(), w.now
+	}
+	if n.doomed != 0 && n.doomed < w.now {
+		n.doomed = 0
+		w.fault(n)
+		n.stalls = [2]bool{}
+	}
+	switch dice := w.rng.IntN(20_000); {
+	case dice < 40 && n.doomed == 0:
+		n.doomed = w.now + w.rng.Int64N(4_000)
+		n.stalls = [2]bool{w.rng.IntN(4) > 0, w.rng.IntN(4) > 0}
+		if len(w.producers) < 4 { // one begins meanwhile
+			w.newProducer()
+		}
+	case dice < 60:
+		a := w.agents[w.rng.IntN(len(w.agents))]
+		a.asleep = w.now + int64(1_000+w.rng.IntN(20_000))
+	case dice < 70:
+		w.stop(w.producers[w.rng.IntN(len(w.producers))])
+	case dice < 80:
+		w.kill(w.agents[w.rng.IntN(len(w.agents))])
+	case dice < 84:
+		w.ledger.downUntil = w.now + int64(500+w.rng.IntN(8_000))
+	case dice < 88:
+		w.topic.downUntil = w.now + int64(500+w.rng.IntN(8_000))
+	case dice < 350:
+		w.inRestore(n)
+	}
+}
+
+// stop stops a producer for a while.
+func (w *world) stop(p *producer) {
+	until := w.now + int64(1_000+w.rng.IntN(20_000))
+	for _, a := range p.parts {
+		a.asleep = until
+	}
+}
+
+// inRestore befalls a recoverer at work.
+func (w *world) inRestore(n *node) {
+	for _, a := range w.agents {
+		if a.name == "recoverer" && a.where != "idle" && a.where != "" {
+			rare := slices.Contains([]string{"restore", "mark", "revise", "jump", "open"}, a.where)
+			switch w.rng.IntN(map[bool]int{true: 6, false: 14}[rare]) {
+			case 0, 1:
+				w.kill(a)
+			case 2:
+				a.asleep = w.now + int64(2_000+w.rng.IntN(8_000))
+			case 3, 4:
+				w.fault(n)
+			}
+			return
+		}
+	}
+}
+
+// fault befalls a primary, and with it some processes.
+func (w *world) fault(n *node) {
+	for _, a := range w.agents { // they go on after it
+		if slices.Contains([]string{"insert", "commit", "claimed", "send", "reply"}, a.where) && w.rng.IntN(3) == 0 {
+			a.asleep = w.now + int64(3_000+w.rng.IntN(20_000))
+			w.stats["stopped before a loss: "+a.where]++
+		}
+	}
+	deaths := []int{1, 1, len(w.producers) - w.rng.IntN(2), 0, 0, 0, 0, 0}[w.rng.IntN(8)]
+	for range deaths { // the newest first
+		w.producers[len(w.producers)-1].die()
+	}
+	if w.rng.IntN(2) == 0 {
+		w.stop(w.producers[w.rng.IntN(len(w.producers))])
+	}
+	switch w.rng.IntN(11) {
+	case 0, 1, 2:
+		n.failover()
+	case 3, 4:
+		w.leaveBehind(n)
+	case 5, 6, 7:
+		n.flip()
+		if w.rng.IntN(2) == 0 {
+			n.doomed = w.now + w.rng.Int64N(1_000)
+		}
+	case 8:
+		n.restart()
+	case 9:
+		if n.old != nil && w.now-n.oldAt > 12_000 {
+			n.older()
+		}
+	case 10:
+		if w.rng.IntN(2) == 0 {
+			n.flush()
+		}
+	}
+}
+
+// leaveBehind promotes the replica while the old primary goes on, with some processes beside it.
+func (w *world) leaveBehind(n *node) {
+	n.leave()
+	for _, a := range w.agents {
+		a.pinned[n.shard] = (a.name == "settler" || a.name == "publisher") && w.rng.IntN(2) == 0
+	}
+	for _, p := range w.producers {
+		beside := w.rng.IntN(2) == 0
+		for _, a := range p.parts {
+			a.pinned[n.shard] = beside
+		}
+	}
+}
+
+// kill ends a process and starts it again. A producer dies with all its parts, and with what it remembers.
+func (w *world) kill(a *agent) {
+	for _, p := range w.producers {
+		if slices.Contains(p.parts, a) {
+			p.die()
+			return
+		}
+	}
+	w.stats[fmt.Sprintf("%s killed: %s", a.name, a.where)]++
+	for _, locks := range w.ledger.locks {
+		delete(locks, a)
+	}
+	a.stop()
+	a.begin()
+}
+
+// The protocol holds its promises whatever happens, and what is to happen does.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	stats := map[string]int{}
+	for seed := range *seeds {
+		if err := newWorld(seed, "", stats).run(); err != nil {
+			w := newWorld(seed, "", map[string]int{})
+			w.traced = true
+			require.Equal(t, err, w.run(), "a seed repeats its history")
+			t.Fatalf("%s\nseed %d: %v", strings.Join(w.trace, "\n"), seed, err)
+		}
+	}
+	for _, s := range sorted(stats, cmp.Compare[string]) {
+		t.Logf("%7d %s", stats[s], s)
+	}
+	for fault, least := range faults {
+		assert.GreaterOrEqual(t, stats[fault]*300, least*int(*seeds), fault)
+	}
+}
+
+// faults are what a history of the model is about, and how often each happens in 300 of them at least.
+var faults = map[string]int{
+	"failovers that lost grants": 40, "primaries left behind": 150, "demoted and promoted that lost grants": 30,
+	"restarts that lost grants": 8, "older files that lost grants": 10, "flushes that lost grants": 30,
+	"losses during a restore": 400, "attempts that another recoverer continued": 150, "openings, exact": 30,
+	"openings, guarded": 200, "holes": 100, "told grants that became holes": 150, "packets of margins": 300,
+	"told grants beyond the margin": 5, "grants of a second primary": 5, "grants that got a new seq": 1,
+	"grants restored from Redis": 500, "grants restored from the ledger": 5000,
+	"grants restored from the topic": 100, "grants restored from witnesses": 400, "late grants": 8,
+	"late grants for a person": 50, "losers by a filter": 1000, "producers killed": 500,
+	"stopped before a loss: commit": 30, "stopped before a loss: claimed": 40, "stopped before a loss: reply": 400,
+	"recoverer killed: freeze": 30, "recoverer killed: fence the ledger": 10, "recoverer killed: ask the witnesses": 5,
+	"recoverer killed: scan the topic": 20, "recoverer killed: fence the topic": 5, "recoverer killed: collect": 200,
+	"recoverer killed: campaigns": 3, "recoverer killed: record": 3, "recoverer killed: restore": 10,
+	"recoverer killed: mark": 3, "recoverer killed: revise": 1, "recoverer killed: jump": 2,
+	"recoverer killed: announce the opening": 1, "recoverer killed: open": 2,
+}
+
+// bugs are rules that are broken, one at a time.
+var bugs = []string{
+	"opening before restoring", "no jump of seq", "done bits for the suffix only", "a remembered packet dealt again",
+	"late evidence ignored", "late evidence under its old seq", "an old claim sent again", "founding after FLUSHALL",
+	"a second recoverer with an older view", "a sleeping commit", "meta.seq taken as R after a half restore",
+	"an old filter", "an idle producer id", "two campaigns sharing a hole", "all sent from the loss before",
+	"an answer after all was sent", "a session from after the fence", "lines that get old",
+	"a claim after a promotion",
+}
+
+// The model catches what a restore could do wrong.
+func TestModelCatches(t *testing.T) {
+	t.Parallel()
+	for _, bug := range bugs {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(200) {
+				if err := newWorld(seed, bug, map[string]int{}).run(); err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("200 histories, and nobody noticed")
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package restore
+
+import (
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+const (
+	// Young is how old its witness line may be when a process grants and when it answers. An older line is written again
+	// before; so a process that was stopped gives no answer that somebody has decided without.
+	Young = 5 * time.Second
+	// Overlap is how far before its last write Redis is not trusted if more than one promotion may lie behind it: for
+	// so long, and the second until a watch looks, may a process write without noticing a promotion.
+	Overlap = Young + time.Second
+	// Fresh is how old a witness line may be, before the last write that Redis has, and its process still has to speak.
+	Fresh = Overlap + Young + time.Second
+	// Patience is how long a restore waits for witnesses that are silent. No answer is under way for longer.
+	Patience = Young
+
+	chunk  = 1 << 16 // seqs go on at a multiple of it
+	perSec = 500_000 // more than a shard can grant in a second
+)
+
+// Entry is an entry of the stream: its last event, and when it was written.
+type Entry struct {
+	Seq  int64
+	Time time.Time
+}
+
+// Found is how a recoverer finds the shard.
+type Found struct {
+	Seq     int64
+	Entries []Entry // those that the stream still has, in the order of their seqs
+	Trimmed int64   // the last event that the stream has no more
+	// Wrote is when the youngest entry or witness line was written, before the shard froze.
+	Wrote time.Time
+	// Direct reports that one promotion lies between the shard's last opening and this server: the history in which
+	// the shard was opened is the one that its server followed before.
+	Direct bool
+	// Floors are those that the ledger records of later epochs than Redis has. What Redis has behind one is of a
+	// history that an opening has replaced, or that an attempt has begun to.
+	Floors []int64
+}
+
+// Intact returns the last event up to which Redis surely has all that was granted. What Redis has behind it is
+// evidence like that of others: a server that was promoted twice may have granted it in place of what it lost.
+func Intact(f Found) int64 {
+	intact := f.Seq
+	if !f.Direct {
+		intact = f.Trimmed
+		for _, e := range f.Entries {
+			if !e.Time.After(f.Wrote.Add(-Overlap)) {
+				intact = max(intact, e.Seq)
+			}
+		}
+	}
+	for _, floor := range f.Floors {
+		intact = min(intact, floor)
+	}
+	return intact
+}
+
+// SkipTo returns the last seq that an opening skips: a boundary behind all that is known, and behind all that may
+// have been granted since Redis' last intact write.
+func SkipTo(known int64, since time.Duration) int64 {
+	known += chunk/2 + int64(since.Seconds()*perSec)
+	return (known/chunk+1)*chunk - 1
+}
+
+// Holes returns the seqs of some spans of which no event is known. A span is of one epoch: from the seq behind its
+// opening, or behind the last intact one, to the last one that anybody saw. Spans and owned seqs rise.
+func Holes(spans []stream.SeqRange, owned []int64) (holes []stream.SeqRange) {
+	for _, span := range spans {
+		next := span.First
+		for len(owned) > 0 && owned[0] <= span.Last {
+			if owned[0] > next {
+				holes = append(holes, stream.SeqRange{First: next, Last: owned[0] - 1})
+			}
+			next = max(next, owned[0]+1)
+			owned = owned[1:]
+		}
+		if next <= span.Last {
+			holes = append(holes, stream.SeqRange{First: next, Last: span.Last})
+		}
+	}
+	return holes
+}

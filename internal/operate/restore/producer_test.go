@@ -1,0 +1,255 @@
+package restore_test
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+// producer answers grabs, and is a witness: it remembers what it has told.
+type producer struct {
+	w      *world
+	id     int
+	parts  []*agent
+	memory []memo
+	shards []known
+	dead   bool
+	empty  map[key]int // campaign and shard -> generation of which nothing is left there
+}
+
+type memo struct {
+	grant hongbao.Grant
+	at    int64
+}
+
+// known is what a producer knows of a shard.
+type known struct {
+	seen      int64
+	tops      map[int64]int64 // of each epoch
+	line      int64           // when its witness line was written last
+	on        *server
+	write     int   // the line's first write there
+	confirmed bool  // every copy has it
+	epoch     int64 // answers of older ones are no answers: it has sent all that it knew of them
+	answered  string
+	late      int64 // the epoch for which late evidence was sent
+}
+
+func (w *world) newProducer() {
+	w.names++
+	p := &producer{w: w, id: w.names, shards: make([]known, len(w.nodes)), empty: map[key]int{}}
+	p.parts = []*agent{w.spawn("watch", p.watch), w.spawn("grabs", p.grabs), w.spawn("grabs", p.grabs)}
+	w.producers = append(w.producers, p)
+}
+
+// die ends a producer. Others start in its place.
+func (p *producer) die() {
+	p.dead = true
+	p.w.stats["producers killed"]++
+	for _, a := range p.parts {
+		a.stop()
+	}
+	w := p.w
+	w.agents = slices.DeleteFunc(w.agents, func(a *agent) bool { return slices.Contains(p.parts, a) })
+	w.producers = slices.DeleteFunc(w.producers, func(o *producer) bool { return o == p })
+	for len(w.producers) < 2 {
+		w.newProducer()
+	}
+}
+
+// grabs serves one request after the other.
+func (p *producer) grabs(a *agent) {
+	for {
+		a.wait(int64(50 + p.w.rng.IntN(400)))
+		p.grab(a, p.w.someRequest())
+	}
+}
+
+// grab is a walk over the places, a call for each.
+func (p *producer) grab(a *agent, q *request) {
+	w, began, told := p.w, p.w.now, len(q.told) > 0
+	generation, place, held := 1, 0, map[int]int{}
+	if w.lateFilter(a, q) {
+		w.soldOut(q, told, began, a)
+		return
+	}
+	for range 40 {
+		shard := q.spec.places[q.order[place]]
+		n, k := w.nodes[shard], &p.shards[shard]
+		s := n.of(a)
+		if !p.speaks(n, s) {
+			a.wait(100)
+			continue
+		}
+		elsewhere := 0
+		for j, h := range held {
+			if j != place {
+				elsewhere += h
+			}
+		}
+		c := grab{s.token, w.now, k.seen, q.spec.id, q.user, q.id, generation, q.spec.limit, elsewhere}
+		r := call(n, s, func(d *data) reply { return d.grab(shard, c) })
+		two, asked := s == n.cut || n.flips > 0, w.now
+		w.note(a, "asked", q.id, "shard", shard, s.token, r.outcome, "epoch", r.epoch, "two", two)
+		a.step("reply")
+		if w.rng.IntN(20) == 0 {
+			a.wait(100) // the answer was lost
+			continue
+		}
+		if (r.epoch < k.epoch || !p.speaks(n, s)) && w.bug != "an answer after all was sent" {
+			a.wait(100) // somebody may have decided without it
+			continue
+		}
+		k.saw(r.epoch, r.seq)
+		switch r.outcome {
+		case "granted":
+			p.remember(&r.grant)
+			w.tell(q, &r.grant, p, two)
+			return
+		case "empty":
+			at := key{q.spec.id, int64(shard)}
+			p.empty[at] = max(p.empty[at], generation)
+			if !two {
+				w.sawEmpty(q.spec.id, shard, generation, asked)
+			}
+			held[place] = r.receiptsCount
+			if place++; place == len(q.order) {
+				if generation >= r.announced {
+					w.soldOut(q, told, began, a)
+					return
+				}
+				place, generation = 0, generation+1
+			}
+		case "ended", "limit":
+			return
+		default:
+			a.wait(200)
+		}
+	}
+}
+
+// remember keeps what is told; a repeat tells what it has become.
+func (p *producer) remember(g *hongbao.Grant) {
+	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool { return idOf(&m.grant) == idOf(g) })
+	p.memory = append(p.memory, memo{*g, p.w.now})
+}
+
+func (k *known) saw(epoch, seq int64) {
+	if k.tops == nil {
+		k.tops = map[int64]int64{}
+	}
+	k.seen, k.tops[epoch] = max(k.seen, seq), max(k.tops[epoch], seq)
+}
+
+// speaks reports whether the producer's witness line is where a recoverer will find it. Before that it tells
+// nobody that he has won.
+func (p *producer) speaks(n *node, s *server) bool {
+	k := &p.shards[n.shard]
+	if k.on != s || p.w.now-k.line > restore.Young.Milliseconds() {
+		return false
+	}
+	k.confirmed = k.confirmed || n.confirmed(s, k.write) || p.w.bug == "a line that one server has"
+	return k.confirmed
+}
+
+// watch looks at every shard each second.
+func (p *producer) watch(a *agent) {
+	for {
+		for i, n := range p.w.nodes {
+			p.look(a, i, n)
+			a.step("watch")
+		}
+		a.wait(800)
+	}
+}
+
+func (p *producer) look(a *agent, i int, n *node) {
+	w, k := p.w, &p.shards[i]
+	s := n.of(a)
+	id, now, seen, token, history := p.id, w.now, k.seen, s.token, s.history
+	if w.bug == "founding after FLUSHALL" && !s.data.founded && s.data.mend.attempt == "" {
+		do(n, s, func(d *data) { w.found(d, i, token, history) })
+	}
+	v := call(n, s, func(d *data) view { return d.line(id, now, token, history, seen) })
+	if k.on != s {
+		k.on, k.write, k.confirmed = s, n.written(), false
+	}
+	k.line = now
+	switch {
+	case v.frozen && v.mend.attempt != "" && v.mend.epoch > 0 && k.answered != v.mend.attempt:
+		p.testify(a, n, k, v.mend)
+		return
+	case !v.frozen:
+		k.saw(v.epoch, v.seq)
+		if v.epoch > k.late {
+			p.late(n, k, s, v.epoch)
+		}
+		p.forget(i, k, v)
+	}
+}
+
+// proofs are what the producer knows of a shard.
+func (p *producer) proofs(shard int) (proofs []proof) {
+	for _, m := range p.memory {
+		if m.grant.Shard == shard {
+			proofs = append(proofs, proof{Grant: m.grant})
+		}
+	}
+	for _, s := range p.w.specs {
+		if g := p.empty[key{s.id, int64(shard)}]; g > 0 {
+			proofs = append(proofs, proof{campaign: s.id, empty: g})
+		}
+	}
+	tops := p.shards[shard].tops
+	for _, epoch := range sorted(tops, cmp.Compare[int64]) {
+		if tops[epoch] > 0 {
+			proofs = append(proofs, proof{epoch: epoch, seen: tops[epoch]})
+		}
+	}
+	return proofs
+}
+
+// testify sends all that the producer knows to the attempt.
+func (p *producer) testify(a *agent, n *node, k *known, m mend) {
+	w := p.w
+	k.epoch = m.epoch
+	proofs, s, id := p.proofs(n.shard), n.of(a), p.id
+	half := len(proofs) / 2
+	call(n, s, func(d *data) bool { return d.evidence(id, m.attempt, proofs[:half], false) })
+	a.step("testify")
+	s = n.of(a)
+	if call(n, s, func(d *data) bool { return d.evidence(id, m.attempt, proofs[half:], true) }) {
+		k.answered = m.attempt
+		w.sentAll(m.attempt, id, proofs)
+	}
+}
+
+// late sends what older epochs granted, after the shard has opened. To an attempt it may have been sent too late.
+func (p *producer) late(n *node, k *known, s *server, epoch int64) {
+	w := p.w
+	if w.bug == "late evidence ignored" {
+		k.late, k.epoch = epoch, epoch
+		return
+	}
+	proofs := slices.DeleteFunc(p.proofs(n.shard), func(p proof) bool { return p.Seq == 0 || p.Epoch >= epoch })
+	token := s.token
+	k.epoch = epoch
+	if len(proofs) == 0 || call(n, s, func(d *data) bool { return d.lateEvidence(token, proofs) }) {
+		k.late = epoch
+	}
+}
+
+// forget drops grants that are settled and old, or very old.
+func (p *producer) forget(shard int, k *known, v view) {
+	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool {
+		age := p.w.now - m.at
+		settled := m.grant.Seq <= v.settled && m.grant.Epoch == v.epoch // else its packet may have got another seq
+		forgets := m.grant.Shard == shard && k.late >= v.epoch && (age > 60_000 || age > 10_000 && settled)
+		if forgets && !settled {
+			p.w.dropped[idOf(&m.grant)] = true
+		}
+		return forgets
+	})
+}

@@ -1,0 +1,363 @@
+package restore_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+// recovery is one recoverer's work on one attempt.
+type recovery struct {
+	*world
+	a     *agent
+	n     *node
+	s     *server
+	m     mend
+	since int64 // when the last intact event was written
+	from  int64 // the ledger's epoch before this attempt's fence
+	plan  plan
+}
+
+// plan is what a recoverer has judged.
+type plan struct {
+	verdict restore.Verdict
+	heard   []int // witnesses that had sent all
+	seen    int64
+	known   []restore.Known
+	kept    map[string]map[int64]restore.Known
+	through map[string]int64 // dealt, as somebody knows, though not to whom
+	empty   map[string]int
+	tops    map[int64]int64 // of each epoch the highest seq that anybody saw
+	last    int64
+	owned   []int64 // seqs of events that are not restored
+	holes   []stream.SeqRange
+	steps   map[string][]restore.Step
+	closes  []string
+}
+
+func (w *world) recoverer(a *agent, shard int) {
+	for {
+		a.wait(300)
+		n := w.nodes[shard]
+		if d := n.up.data; d.frozen || !d.founded {
+			(&recovery{world: w, a: a, n: n, s: n.up}).run()
+		}
+	}
+}
+
+// run takes all steps. It ends early if another recoverer, or a newer attempt, has the shard.
+func (r *recovery) run() {
+	for _, step := range []func() bool{
+		r.take, r.fenceLedger, r.fenceTopic, r.collect, r.merge, r.campaigns, r.record, r.restore, r.mark, r.revise,
+		r.jump, r.open,
+	} {
+		if !step() {
+			return
+		}
+	}
+}
+
+// script runs a script of the attempt.
+func (r *recovery) script(where string, f func(d *data, b by) bool) bool {
+	r.a.step(where)
+	if where == "open" && (r.n.up != r.s || r.s.history != r.m.history) {
+		return false
+	}
+	b := by{r.m, r.now, r.bug == "a second recoverer with an older view"}
+	before := r.s.data.mend
+	if !call(r.n, r.s, func(d *data) bool { return f(d, b) }) {
+		return false
+	}
+	if r.s == r.n.up && (before.attempt != b.attempt || before.turn != b.turn) {
+		r.fail("%s: written by %s turn %d, in %s turn %d", where, b.attempt, b.turn, before.attempt, before.turn)
+	}
+	r.m.cursor++
+	return true
+}
+
+// take is step 1.
+func (r *recovery) take() bool {
+	d, s, was := r.s.data, r.s, r.s.data.mend
+	if r.ledger.downUntil > r.now {
+		return false // its floors say how far Redis is intact
+	}
+	now := was
+	now.turn++
+	rows := r.ledger.rows[r.n.shard]
+	r.from = rows[len(rows)-1].epoch
+	if was.attempt == "" || was.token != s.token || was.history != s.history {
+		r.names++
+		now = mend{
+			attempt: fmt.Sprint("attempt", r.names), turn: 1, token: s.token, history: s.history,
+			direct: s.promoted && s.token != d.opened && d.history != "" && s.before == d.history ||
+				was.direct && s.promoted && s.token != was.token && s.before == was.history,
+		}
+		found := restore.Found{Seq: d.seq, Trimmed: d.trimmed, Wrote: at(d.wrote), Direct: now.direct}
+		if !d.frozen {
+			found.Wrote = at(d.last)
+		}
+		for _, o := range rows {
+			if o.epoch > d.epoch && r.bug != "meta.seq taken as R after a half restore" {
+				found.Floors = append(found.Floors, o.floor)
+			}
+		}
+		for _, seq := range sorted(d.log, cmp.Compare[int64]) {
+			found.Entries = append(found.Entries, restore.Entry{Seq: seq, Time: d.log[seq].Time})
+		}
+		found.Direct = found.Direct || r.bug == "two promotions"
+		now.intact = restore.Intact(found)
+	}
+	seq, epoch := d.seq, d.epoch
+	r.a.step("freeze")
+	ms := r.now
+	if !call(r.n, s, func(d *data) bool { return d.take(was, now, seq, epoch, ms) }) {
+		return false
+	}
+	if now.turn > 1 {
+		r.stats["attempts that another recoverer continued"]++
+	}
+	r.m = now
+	r.since = d.trimmedAt
+	for _, e := range s.data.log {
+		if e.Seq <= now.intact {
+			r.since = max(r.since, since(e.Time))
+		}
+	}
+	return true
+}
+
+// gone reports whether Redis went back, or another recoverer goes on.
+func (r *recovery) gone() bool {
+	m := r.s.data.mend
+	return m.attempt != r.m.attempt || (m.turn != r.m.turn || m.cursor != r.m.cursor) &&
+		r.bug != "a second recoverer with an older view"
+}
+
+// wait keeps the attempt while something is down or silent.
+func (r *recovery) wait(where string) bool {
+	r.a.asleep = r.now + 200
+	r.a.step(where)
+	b := by{mend: r.m, ms: r.now}
+	return call(r.n, r.s, func(d *data) bool { return d.renew(b) })
+}
+
+// fenceLedger is step 2. A transaction that has read the rows ends first, or is ended.
+func (r *recovery) fenceLedger() bool {
+	r.a.step("fence the ledger")
+	l, shard := r.ledger, r.n.shard
+	for {
+		for a, at := range l.locks[shard] {
+			if r.now-at > 3_000 {
+				delete(l.locks[shard], a)
+			}
+		}
+		if l.downUntil <= r.now && len(l.locks[shard]) == 0 {
+			break
+		}
+		if !r.wait("fence the ledger") {
+			return false
+		}
+	}
+	rows := l.rows[shard]
+	last := &rows[len(rows)-1]
+	switch {
+	case last.attempt == r.m.attempt && last.turn <= r.m.turn:
+		last.turn = r.m.turn
+	case last.epoch != r.from || slices.ContainsFunc(rows, func(o row) bool { return o.attempt == r.m.attempt }):
+		return false
+	default:
+		l.rows[shard] = append(rows, row{
+			epoch: last.epoch + 1, floor: r.m.intact, token: r.m.token, attempt: r.m.attempt, turn: r.m.turn,
+		})
+	}
+	epoch := l.rows[shard][len(l.rows[shard])-1].epoch
+	if !r.script("ask the witnesses", func(d *data, b by) bool { return d.ask(b, epoch) }) {
+		return false
+	}
+	r.m.epoch = epoch
+	return true
+}
+
+// fenceTopic is step 4. It ends when no session began between the scan and the fence record.
+func (r *recovery) fenceTopic() bool {
+	raised := map[int]bool{}
+	for first := true; ; first = false {
+		r.a.step("scan the topic")
+		for r.topic.downUntil > r.now {
+			if !r.wait("scan the topic") {
+				return false
+			}
+		}
+		var pids []int
+		for _, c := range r.topic.log {
+			if c.kind == "session" && c.at >= r.since-recorded {
+				pids = append(pids, c.pid)
+			}
+		}
+		for _, c := range r.s.data.claims {
+			pids = append(pids, c.pid)
+		}
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return raised[pid] })
+		if len(pids) == 0 && !first {
+			return true
+		}
+		for _, pid := range pids {
+			if !raised[pid] {
+				raised[pid] = true
+				r.topic.epochs[pid]++
+			}
+		}
+		r.a.step("fence the topic")
+		fence := record{kind: "fence", at: r.now, shard: r.n.shard, epoch: r.m.epoch, floor: r.m.intact}
+		r.topic.log = append(r.topic.log, fence)
+		r.changed = true
+		r.note(r.a, "fence of the topic", r.n.shard, "epoch", r.m.epoch, "floor", r.m.intact, "raised", pids)
+	}
+}
+
+// collect is step 3, as far as the recoverer is concerned: it waits for the witnesses, and reads.
+func (r *recovery) collect() bool {
+	for {
+		r.a.step("collect")
+		d := r.s.data
+		if r.gone() {
+			return false
+		}
+		e := restore.Evidence{
+			Ledger: r.ledger.downUntil <= r.now, Topic: r.topic.downUntil <= r.now,
+			Waited: time.Duration(r.now-d.mend.asked) * time.Millisecond,
+			Lines:  r.m.direct || d.wrote > 0 && d.frozenAt-d.wrote < 10_000,
+		}
+		var lines []restore.Line
+		r.plan.heard = nil
+		for _, id := range sorted(d.lines, cmp.Compare[int]) {
+			sent := d.sent[id] == r.m.attempt
+			if sent {
+				r.plan.heard = append(r.plan.heard, id)
+			}
+			if r.bug == "all sent from the loss before" {
+				sent = d.sent[id] != ""
+			}
+			lines = append(lines, restore.Line{At: at(d.lines[id]), Sent: sent})
+		}
+		wrote := at(d.wrote)
+		if r.bug == "lines that get old" {
+			wrote = at(r.now)
+		}
+		e.Silent = restore.Silent(lines, wrote)
+		r.plan.verdict = restore.Decide(e)
+		if r.bug == "opening before restoring" {
+			r.plan.verdict = restore.Exact
+		}
+		if v := r.plan.verdict; v == restore.Exact || v == restore.Guarded {
+			break
+		}
+		if !r.wait("collect") {
+			return false
+		}
+	}
+	r.plan.seen = r.s.data.seen
+	r.plan.tops = map[int64]int64{}
+	r.saw(0, r.plan.seen)
+	r.plan.through, r.plan.empty = map[string]int64{}, map[string]int{}
+	if r.bug != "opening before restoring" {
+		r.read()
+	}
+	return true
+}
+
+// read collects what everybody knows.
+func (r *recovery) read() {
+	d, shard := r.s.data, r.n.shard
+	add := func(from restore.Source, g *hongbao.Grant) {
+		if g.Shard != shard {
+			return
+		}
+		if from != restore.Ledger && r.ledger.refunded[g.Campaign] {
+			if paid, is := r.ledger.grants[keyOf(g)]; !is || idOf(&paid) != idOf(g) {
+				r.report(g) // nothing is left to pay it from
+				r.plan.owned = append(r.plan.owned, g.Seq)
+				if g.Seq > r.m.intact {
+					r.plan.through[g.Campaign] = max(r.plan.through[g.Campaign], g.Packet)
+				}
+			}
+			return
+		}
+		r.plan.known = append(r.plan.known, restore.Known{Grant: *g, From: from})
+		r.saw(g.Epoch, g.Seq)
+	}
+	for _, k := range sorted(r.ledger.grants, compareKeys) {
+		if g := r.ledger.grants[k]; g.Seq > r.m.intact {
+			add(restore.Ledger, &g)
+		}
+	}
+	for _, g := range d.receipts() {
+		if g.Seq > r.m.intact {
+			add(restore.Redis, &g)
+		}
+	}
+	for i := range r.topic.log {
+		if c := &r.topic.log[i]; c.kind == "grant" && c.grant.Seq > r.m.intact {
+			add(restore.Topic, &c.grant)
+		}
+	}
+	for _, p := range d.proofs {
+		if p.seen > 0 {
+			r.saw(p.epoch, p.seen)
+		} else if p.empty > 0 {
+			r.plan.empty[p.campaign] = max(r.plan.empty[p.campaign], p.empty)
+		} else {
+			add(restore.Witness, &p.Grant)
+		}
+	}
+	for _, o := range r.lostRows() {
+		for epoch, seq := range o.tops {
+			r.saw(epoch, seq)
+		}
+		for id, packet := range o.through {
+			r.plan.through[id] = max(r.plan.through[id], packet)
+		}
+	}
+}
+
+// saw notes a seq that somebody has seen of an epoch, 0 for the one in whose span it is. One that a restore gave
+// to a grant of an older epoch says nothing: that restore has recorded what was seen.
+func (r *recovery) saw(epoch, seq int64) {
+	rows := r.ledger.rows[r.n.shard]
+	for _, o := range rows {
+		if epoch == o.epoch && seq <= o.last {
+			return
+		}
+	}
+	for i := 0; epoch == 0 && i < len(rows); i++ {
+		if o := rows[len(rows)-1-i]; seq > o.last && (o.last > 0 || o.attempt == "") {
+			epoch = o.epoch
+		}
+	}
+	r.plan.tops[epoch] = max(r.plan.tops[epoch], seq)
+}
+
+// spans are what may have been granted behind the intact part, by epoch.
+func (r *recovery) spans() (spans []stream.SeqRange) {
+	for _, o := range r.ledger.rows[r.n.shard] {
+		if s := (stream.SeqRange{First: max(o.last, r.m.intact) + 1, Last: r.plan.tops[o.epoch]}); s.Len() > 0 {
+			spans = append(spans, s)
+		}
+	}
+	return spans
+}
+
+// lostRows are those of attempts and openings that are lost, as far as Redis is concerned.
+func (r *recovery) lostRows() (rows []row) {
+	for _, o := range r.ledger.rows[r.n.shard] {
+		if o.floor >= r.m.intact && o.attempt != "" {
+			rows = append(rows, o)
+		}
+	}
+	return rows
+}

@@ -1,0 +1,339 @@
+package restore_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+func compareKeys(a, b key) int {
+	return cmp.Or(cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.packet, b.packet))
+}
+
+// receipts are all receipts, in the order of their packets.
+func (d *data) receipts() (all []hongbao.Grant) {
+	for _, id := range sorted(d.camps, cmp.Compare[string]) {
+		for _, held := range d.camps[id].receipts {
+			all = append(all, held...)
+		}
+	}
+	slices.SortFunc(all, func(a, b hongbao.Grant) int { return compareKeys(keyOf(&a), keyOf(&b)) })
+	return all
+}
+
+// here are the campaigns that have a place on the shard.
+func (r *recovery) here() (specs []*spec) {
+	for _, s := range r.specs {
+		if s.place(r.n.shard) >= 0 {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
+// merge is step 5.
+func (r *recovery) merge() bool {
+	d := r.s.data
+	claims := restore.Claims{
+		Intact: r.m.intact,
+		Missed: r.missed,
+		Limit:  func(id string) int64 { return int64(r.spec(id).limit) },
+		Withheld: func(id string, packet int64) bool {
+			c := d.camps[id]
+			return c != nil && c.state == "open" && c.has(packet)
+		},
+	}
+	for _, n := range r.nodes {
+		for _, g := range n.up.data.receipts() {
+			if n != r.n || g.Seq <= r.m.intact {
+				claims.Held = append(claims.Held, g)
+			}
+		}
+	}
+	kept, lost := restore.Merge(r.plan.known, claims)
+	r.closed()
+	owned, last := r.plan.owned, d.seq
+	for _, o := range r.ledger.rows[r.n.shard] {
+		last = max(last, o.last, r.plan.tops[o.epoch])
+	}
+	for _, k := range slices.Concat(kept, lost) {
+		owned = append(owned, k.Seq)
+	}
+	for _, k := range lost {
+		r.report(&k.Grant)
+		if k.Seq > r.m.intact {
+			r.plan.through[k.Campaign] = max(r.plan.through[k.Campaign], k.Packet)
+		}
+	}
+	r.number(kept, last)
+	slices.Sort(owned)
+	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
+		"heard", r.plan.heard, d.lines, d.wrote, d.frozenAt)
+	r.plan.holes = restore.Holes(r.spans(), owned)
+	return true
+}
+
+// missed reports whether an opening went without a grant of a campaign over several places.
+func (r *recovery) missed(g *hongbao.Grant) bool {
+	return len(r.spec(g.Campaign).places) > 1 && slices.ContainsFunc(r.ledger.rows[r.n.shard], func(o row) bool {
+		return o.opening && o.epoch > g.Epoch && o.floor < g.Seq && !o.restored[idOf(g)]
+	})
+}
+
+// number names the last seq that is skipped; those that move come last.
+func (r *recovery) number(kept []restore.Known, known int64) {
+	var moved int64
+	for _, k := range kept {
+		if k.Moved {
+			moved++
+		}
+	}
+	r.plan.last = restore.SkipTo(known+moved, time.Duration(r.now-r.since)*time.Millisecond)
+	if r.bug == "no jump of seq" {
+		r.plan.last = known + moved
+	}
+	next := r.plan.last - moved
+	r.plan.kept = map[string]map[int64]restore.Known{}
+	for _, k := range kept {
+		if k.Moved {
+			next++
+			k.Seq = next
+			r.stats["grants that got a new seq"]++
+		}
+		if r.plan.kept[k.Campaign] == nil {
+			r.plan.kept[k.Campaign] = map[int64]restore.Known{}
+		}
+		r.plan.kept[k.Campaign][k.Packet] = k
+		r.stats["grants restored from "+[]string{"the ledger", "Redis", "the topic", "witnesses"}[k.From]]++
+	}
+}
+
+// closed notes which campaigns have a close that is lost, and owns the seqs of all closes.
+func (r *recovery) closed() {
+	own := func(seq, epoch int64) {
+		r.plan.owned = append(r.plan.owned, seq)
+		r.saw(epoch, seq)
+	}
+	for _, s := range r.here() {
+		c, is := r.ledger.closes[s.id][r.n.shard]
+		lost := is && c.seq > r.m.intact
+		if lost {
+			own(c.seq, c.epoch)
+		}
+		for seq, e := range r.s.data.log {
+			if e.Campaign == s.id && e.close != nil && seq > r.m.intact {
+				lost = true
+				own(seq, e.Epoch)
+			}
+		}
+		if lost && !r.ledger.refunded[s.id] {
+			r.plan.closes = append(r.plan.closes, s.id)
+		}
+	}
+}
+
+// campaigns is step 6.
+func (r *recovery) campaigns() bool {
+	for _, s := range r.here() {
+		var generations [][]int64
+		for g := range r.ledger.ready[s.id] {
+			generations = append(generations, s.dealt(s.place(r.n.shard), g+1))
+		}
+		announced, ended := r.ledger.announced[s.id], r.ledger.refunded[s.id]
+		if !r.script("campaigns", func(d *data, b by) bool {
+			return d.campaign(b, s.id, generations, announced, ended)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// planned is what becomes of the packets of a campaign. share is a planted bug: a hole is one campaign's only.
+func (r *recovery) planned(s *spec, share *bool) []restore.Step {
+	c := r.s.data.camps[s.id]
+	if c == nil {
+		return nil // only under a planted bug
+	}
+	refunded := r.ledger.refunded[s.id]
+	if c.state == "closed" && !slices.Contains(r.plan.closes, s.id) {
+		return nil // as far as Redis is intact
+	}
+	p := restore.Place{Known: r.plan.kept[s.id], Through: r.plan.through[s.id]}
+	if !refunded && (r.bug != "two campaigns sharing a hole" || !*share) {
+		p.Holes, *share = r.plan.holes, true
+	}
+	for packet, epoch := range c.withheld {
+		if epoch > r.s.data.epoch {
+			p.Packets = append(p.Packets, packet)
+		} else {
+			p.Withheld = append(p.Withheld, packet)
+		}
+	}
+	slices.Sort(p.Withheld)
+	for _, stock := range c.stock {
+		p.Packets = append(p.Packets, stock...)
+	}
+	for _, held := range c.receipts {
+		for i := range held {
+			if held[i].Seq > r.m.intact {
+				p.Packets = append(p.Packets, held[i].Packet)
+			}
+		}
+	}
+	slices.Sort(p.Packets)
+	guarded := r.plan.verdict == restore.Guarded
+	empty := r.plan.empty[s.id]
+	if guarded && len(s.places) > 1 {
+		empty = c.dealt
+	}
+	for g := range min(empty, c.dealt) {
+		if dealt := s.dealt(s.place(r.n.shard), g+1); len(dealt) > 0 {
+			p.Through = max(p.Through, dealt[len(dealt)-1])
+		}
+	}
+	if guarded && !refunded {
+		var recent int64
+		for _, e := range r.s.data.log {
+			if e.Campaign == s.id && e.Seq <= r.m.intact && since(e.Time) > r.since-10_000 {
+				recent++
+			}
+		}
+		p.Margin = restore.Margin(recent, 10*time.Second, r.margin)
+		r.stats["packets of margins"] += int(p.Margin)
+	}
+	return restore.Plan(p)
+}
+
+// record notes the plan in the ledger, before it is carried out.
+func (r *recovery) record() bool {
+	r.a.step("record")
+	for r.ledger.downUntil > r.now {
+		if !r.wait("record") {
+			return false
+		}
+	}
+	if r.gone() {
+		return false
+	}
+	r.plan.steps = map[string][]restore.Step{}
+	through, shared := map[string]int64{}, false
+	for _, s := range r.here() {
+		steps := r.planned(s, &shared)
+		r.plan.steps[s.id] = steps
+		if len(steps) > 0 {
+			through[s.id] = steps[len(steps)-1].Packet
+		}
+	}
+	rows := r.ledger.rows[r.n.shard]
+	if o := &rows[len(rows)-1]; o.attempt == r.m.attempt && o.turn == r.m.turn {
+		o.tops, o.through, o.last, o.restored = r.plan.tops, through, r.plan.last, map[identity]bool{}
+		for _, kept := range r.plan.kept {
+			for _, k := range kept {
+				o.restored[idOf(&k.Grant)] = true
+			}
+		}
+		for id := range r.plan.steps {
+			r.ledger.revisions[id]++
+		}
+		return true
+	}
+	return r.bug == "a second recoverer with an older view"
+}
+
+// restore is step 7.
+func (r *recovery) restore() bool {
+	for _, s := range r.here() {
+		steps := r.plan.steps[s.id]
+		if r.bug == "a remembered packet dealt again" && len(steps) > 0 && steps[len(steps)-1].Grant != nil {
+			steps = steps[:len(steps)-1]
+		}
+		r.note(r.a, "plan", s.id, steps)
+		for chunk := range slices.Chunk(steps, 2) {
+			if !r.script("restore", func(d *data, b by) bool { return d.restore(b, s.id, chunk) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// mark is step 8.
+func (r *recovery) mark() bool {
+	for sink := range 2 {
+		var seqs []int64
+		for _, seq := range sorted(r.s.data.log, cmp.Compare[int64]) {
+			e := r.s.data.log[seq]
+			paid, is := r.ledger.grants[keyOf(&e.Grant)]
+			switch {
+			case e.close != nil, sink == toLedger && (!is || idOf(&paid) != idOf(&e.Grant)):
+			case sink == toTopic && !r.topic.has(&e.Grant):
+			case sink == toTopic && r.bug == "done bits for the suffix only" && seq <= r.m.intact:
+			default:
+				seqs = append(seqs, seq)
+			}
+		}
+		if !r.script("mark", func(d *data, b by) bool { return d.mark(b, sink, seqs) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *recovery) revision(id string) int64 { return r.ledger.revisions[id] * 1000 }
+
+// revise is the part of step 9 that concerns other shards.
+func (r *recovery) revise() bool {
+	if r.bug == "an old filter" || r.bug == "a revision of one place only" {
+		return true
+	}
+	for _, s := range r.here() {
+		for _, shard := range s.places {
+			if shard != r.n.shard {
+				r.a.step("revise")
+				revision := r.revision(s.id)
+				n := r.nodes[shard]
+				do(n, n.up, func(d *data) { d.revise(s.id, revision) })
+			}
+		}
+	}
+	return true
+}
+
+// jump is step 9.
+func (r *recovery) jump() bool {
+	revisions := map[string]int64{}
+	for _, s := range r.here() {
+		if r.bug != "an old filter" {
+			revisions[s.id] = r.revision(s.id)
+		}
+	}
+	last, closes := r.plan.last, r.plan.closes
+	return r.script("jump", func(d *data, b by) bool { return d.jump(b, last, closes, revisions) })
+}
+
+// open is step 10.
+func (r *recovery) open() bool {
+	r.a.step("announce the opening")
+	for r.ledger.downUntil > r.now {
+		if !r.wait("announce the opening") {
+			return false
+		}
+	}
+	rows := r.ledger.rows[r.n.shard]
+	if o := &rows[len(rows)-1]; o.attempt == r.m.attempt && o.turn == r.m.turn {
+		o.opening = true
+	} else if r.bug != "a second recoverer with an older view" {
+		return false
+	}
+	seen := r.plan.seen
+	if !r.script("open", func(d *data, b by) bool { return d.open(b, seen) }) {
+		return false
+	}
+	r.opened(r)
+	return true
+}
