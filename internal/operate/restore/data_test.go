@@ -74,6 +74,7 @@ type mend struct {
 	turn, cursor   int
 	token, history string
 	intact, epoch  int64
+	before         int64 // the epoch in which the shard was open
 	lease          int64
 	asked          int64
 	direct         bool // one promotion only

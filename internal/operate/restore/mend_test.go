@@ -171,13 +171,12 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	slices.Sort(seqs)
 	d.skips = slices.DeleteFunc(slices.Clone(d.skips), func(r stream.SeqRange) bool { return r.First > b.intact })
 	d.skips = append(d.skips, restore.Holes([]stream.SeqRange{{First: b.intact + 1, Last: last}}, seqs)...)
-	d.seq, d.epoch, d.mend.intact, d.settled = last, b.epoch, last, min(d.settled, b.intact)
+	d.seq, d.epoch, d.settled = last, b.epoch, min(d.settled, b.intact)
 	d.fence += 1 << 20
 	maps.DeleteFunc(d.claims, func(seq int64, _ claim) bool { return seq > b.intact }) // the topic has decided them
 	for _, id := range closes {
 		d.closeNow(b.ms, id)
 	}
-	d.mend.intact = d.seq
 	for id, r := range revisions {
 		if c := d.camps[id]; c != nil {
 			c.revision = r
@@ -195,7 +194,7 @@ func (d *data) revise(id string, revision int64) {
 
 // open ends the attempt.
 func (d *data) open(b by, seen int64) bool {
-	if !d.mine(b) || d.seen > seen || d.seq != d.mend.intact {
+	if !d.mine(b) || d.seen > seen {
 		return false
 	}
 	d.late, d.proofs = append(slices.Clip(d.late), d.proofs...), nil

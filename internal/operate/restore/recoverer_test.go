@@ -93,7 +93,7 @@ func (r *recovery) take() bool {
 	if was.attempt == "" || was.token != s.token || was.history != s.history {
 		r.names++
 		now = mend{
-			attempt: fmt.Sprint("attempt", r.names), turn: 1, token: s.token, history: s.history,
+			attempt: fmt.Sprint("attempt", r.names), turn: 1, token: s.token, history: s.history, before: d.epoch,
 			direct: s.promoted && s.token != d.opened && d.history != "" && s.before == d.history ||
 				was.direct && s.promoted && s.token != was.token && s.before == was.history,
 		}

@@ -168,7 +168,7 @@ func (r *recovery) planned(s *spec, share *bool) []restore.Step {
 		p.Holes, *share = r.plan.holes, true
 	}
 	for packet, epoch := range c.withheld {
-		if epoch > r.s.data.epoch {
+		if epoch > r.m.before {
 			p.Packets = append(p.Packets, packet)
 		} else {
 			p.Withheld = append(p.Withheld, packet)
