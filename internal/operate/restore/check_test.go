@@ -62,7 +62,7 @@ func (w *world) checkSeqs(n *node, d *data) {
 			id.user = fmt.Sprint("close of epoch ", e.Epoch)
 		}
 		old, is := w.seqs[seqOf{n.shard, seq}]
-		if is && old.identity != id.identity && !old.two && !id.two {
+		if is && old.identity != id.identity && !old.two && !id.two && !w.twofold(e.Campaign, e.User) {
 			w.fail("seq %d of shard %d is %v and %v", seq, n.shard, old.identity, id.identity)
 		}
 		if !is || id.two && old.identity != id.identity {
@@ -75,21 +75,24 @@ func (w *world) checkSeqs(n *node, d *data) {
 func (w *world) checkTopic() {
 	for ; w.read < len(w.topic.log); w.read++ {
 		c := &w.topic.log[w.read]
-		switch c.kind {
-		case "fence":
-			w.floors[c.shard] = append(w.floors[c.shard], *c)
-		case "grant":
-			if w.topical[idOf(&c.grant)] {
-				w.fail("the topic has packet %d of %s for %s twice", c.grant.Packet, c.grant.Campaign, c.grant.User)
-			}
-			w.topical[idOf(&c.grant)] = true
-			for _, f := range w.floors[c.shard] {
-				if c.epoch < f.epoch && c.grant.Seq > f.floor {
-					w.fail("a session of epoch %d appended seq %d behind the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
-				}
+		if c.kind != "grant" {
+			continue
+		}
+		if w.topical[idOf(&c.grant)] {
+			w.fail("the topic has packet %d of %s for %s twice", c.grant.Packet, c.grant.Campaign, c.grant.User)
+		}
+		w.topical[idOf(&c.grant)] = true
+		for _, f := range w.floors[c.shard] {
+			if c.epoch < f.epoch && c.grant.Seq > f.floor {
+				w.fail("a session of epoch %d appended seq %d behind the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
 			}
 		}
 	}
+}
+
+// fenced notes that no session of an older epoch can append any more.
+func (w *world) fenced(shard int, epoch, floor int64) {
+	w.floors[shard] = append(w.floors[shard], record{epoch: epoch, floor: floor})
 }
 
 // ended judges what everything has come to.

@@ -52,6 +52,7 @@ type closing struct{ granted, left, withheld int }
 type camp struct {
 	state            string
 	revision         int64
+	closedAt         int64 // the seq of its close
 	announced, dealt int
 	stock            [][]int64       // by generation
 	withheld         map[int64]int64 // packet -> epoch of the restore that withheld it
@@ -83,10 +84,8 @@ type mend struct {
 // proof is a line of the evidence stream.
 type proof struct {
 	hongbao.Grant
-	campaign string // that is empty here, up to a generation
-	empty    int
-	epoch    int64 // of which the witness has seen this seq
-	seen     int64
+	epoch int64 // of which the witness has seen this seq
+	seen  int64
 }
 
 func newCamp() *camp {
@@ -252,6 +251,7 @@ func (d *data) closeNow(now int64, id string) {
 	c := d.camps[id]
 	c.state = "closed"
 	d.seq++
+	c.closedAt = d.seq
 	d.log[d.seq] = entry{
 		Grant: hongbao.Grant{Seq: d.seq, Epoch: d.epoch, Campaign: id, Time: at(now)},
 		close: &closing{c.granted(), c.left(), len(c.withheld)},
@@ -330,6 +330,13 @@ func (d *data) trim(token string, now int64) {
 			delete(d.log, seq)
 			d.trimmed, d.trimmedAt = max(d.trimmed, seq), max(d.trimmedAt, since(e.Time))
 		}
+	}
+}
+
+// behind freezes a shard that is open in an older epoch than the ledger has.
+func (d *data) behind(token string, epoch int64) {
+	if d.guard(token, 0, 0) == "" && d.epoch < epoch {
+		d.freeze()
 	}
 }
 

@@ -21,7 +21,7 @@ type judge struct {
 	emptied  map[key]emptied
 	read     int // records of the topic
 	topical  map[identity]bool
-	floors   map[int][]record // fence records, by shard
+	floors   map[int][]record // fences, by shard
 }
 
 // tell is an answer "you have won".
@@ -60,6 +60,7 @@ func (j *judge) init() {
 func (w *world) report(g *hongbao.Grant) {
 	if !w.reported[idOf(g)] {
 		w.reported[idOf(g)] = true
+		w.note(nil, "reported", g.Campaign, g.Packet, g.User, g.RequestID)
 		w.stats["grants reported"]++
 	}
 }
@@ -213,24 +214,29 @@ func (d *data) receipt(g *hongbao.Grant) bool {
 // campaign that is over, or may be given to the user on another place.
 func (w *world) rivalled(d *data, g *hongbao.Grant) bool {
 	c, s := d.camps[g.Campaign], w.spec(g.Campaign)
-	held := c.receipts[g.User]
-	return !c.has(g.Packet) || c.state != "open" || len(s.places) > 1 || len(held) >= s.limit ||
-		slices.ContainsFunc(held, func(h hongbao.Grant) bool { return h.RequestID == g.RequestID })
+	for user, held := range c.receipts {
+		for i := range held {
+			if held[i].Packet == g.Packet || user == g.User && held[i].RequestID == g.RequestID {
+				return true
+			}
+		}
+	}
+	return c.state != "open" || len(s.places) > 1 || len(c.receipts[g.User]) >= s.limit
 }
 
 // judgeTell judges what has become of what somebody was told.
 func (w *world) judgeTell(r *recovery, d *data, t *tell, known map[identity]bool) {
 	id := idOf(&t.Grant)
-	if d.receipt(&t.Grant) || w.ledger.refunded[t.Campaign] {
+	paid, is := w.ledger.grants[id.key]
+	if d.receipt(&t.Grant) || w.ledger.refunded[t.Campaign] && is && idOf(&paid) == id {
 		return
 	}
 	if w.inReport(&t.Grant) {
-		if known[id] && t.Seq > r.m.intact && !w.rivalled(d, &t.Grant) {
+		if known[id] && t.Epoch == r.m.before && !w.rivalled(d, &t.Grant) {
 			w.fail("packet %d of %s is in the report, and %s could have it", t.Packet, t.Campaign, t.User)
 		}
 		return
 	}
-	paid, is := w.ledger.grants[id.key]
 	remembered := known[id] || is && idOf(&paid) == id || w.topic.has(&t.Grant)
 	switch {
 	case remembered:
@@ -238,7 +244,7 @@ func (w *world) judgeTell(r *recovery, d *data, t *tell, known map[identity]bool
 			t.Campaign, t.User)
 	case d.camps[t.Campaign].has(t.Packet):
 		w.stats["told grants that became holes"]++
-	case t.two:
+	case t.two, w.ledger.refunded[t.Campaign]:
 		w.stats["grants of a second primary"]++
 	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || !r.m.direct):
 		w.stats["told grants beyond the margin"]++

@@ -9,8 +9,8 @@ func (w *world) lateGrants(a *agent) {
 	for {
 		a.wait(300)
 		for _, n := range w.nodes {
-			s := n.up
-			for s == n.up && s.data.guard(s.token, 0, 0) == "" && len(s.data.late) > 0 && w.ledger.downUntil <= w.now {
+			s := n.of(a)
+			for s == n.of(a) && s.data.guard(s.token, 0, 0) == "" && len(s.data.late) > 0 && w.ledger.downUntil <= w.now {
 				w.judgeLate(a, n, s, s.data.late[0])
 				if len(s.data.late)%8 == 0 {
 					a.step("late")

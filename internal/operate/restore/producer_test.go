@@ -16,7 +16,6 @@ type producer struct {
 	memory []memo
 	shards []known
 	dead   bool
-	empty  map[key]int // campaign and shard -> generation of which nothing is left there
 }
 
 type memo struct {
@@ -39,7 +38,7 @@ type known struct {
 
 func (w *world) newProducer() {
 	w.names++
-	p := &producer{w: w, id: w.names, shards: make([]known, len(w.nodes)), empty: map[key]int{}}
+	p := &producer{w: w, id: w.names, shards: make([]known, len(w.nodes))}
 	p.parts = []*agent{w.spawn("watch", p.watch), w.spawn("grabs", p.grabs), w.spawn("grabs", p.grabs)}
 	w.producers = append(w.producers, p)
 }
@@ -109,8 +108,6 @@ func (p *producer) grab(a *agent, q *request) {
 			w.tell(q, &r.grant, p, two)
 			return
 		case "empty":
-			at := key{q.spec.id, int64(shard)}
-			p.empty[at] = max(p.empty[at], generation)
 			if !two {
 				w.sawEmpty(q.spec.id, shard, generation, asked)
 			}
@@ -183,7 +180,7 @@ func (p *producer) look(a *agent, i int, n *node) {
 		return
 	case !v.frozen:
 		k.saw(v.epoch, v.seq)
-		if v.epoch > k.late {
+		if v.epoch != k.late { // it may also come back from a primary that was left behind
 			p.late(n, k, s, v.epoch)
 		}
 		p.forget(i, k, v)
@@ -195,11 +192,6 @@ func (p *producer) proofs(shard int) (proofs []proof) {
 	for _, m := range p.memory {
 		if m.grant.Shard == shard {
 			proofs = append(proofs, proof{Grant: m.grant})
-		}
-	}
-	for _, s := range p.w.specs {
-		if g := p.empty[key{s.id, int64(shard)}]; g > 0 {
-			proofs = append(proofs, proof{campaign: s.id, empty: g})
 		}
 	}
 	tops := p.shards[shard].tops
@@ -246,7 +238,7 @@ func (p *producer) forget(shard int, k *known, v view) {
 	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool {
 		age := p.w.now - m.at
 		settled := m.grant.Seq <= v.settled && m.grant.Epoch == v.epoch // else its packet may have got another seq
-		forgets := m.grant.Shard == shard && k.late >= v.epoch && (age > 60_000 || age > 10_000 && settled)
+		forgets := m.grant.Shard == shard && k.late == v.epoch && (age > 60_000 || age > 10_000 && settled)
 		if forgets && !settled {
 			p.w.dropped[idOf(&m.grant)] = true
 		}

@@ -44,8 +44,9 @@ func (w *world) recoverer(a *agent, shard int) {
 	for {
 		a.wait(300)
 		n := w.nodes[shard]
-		if d := n.up.data; d.frozen || !d.founded {
-			(&recovery{world: w, a: a, n: n, s: n.up}).run()
+		s := n.of(a)
+		if s.data.frozen || !s.data.founded {
+			(&recovery{world: w, a: a, n: n, s: s}).run()
 		}
 	}
 }
@@ -65,7 +66,7 @@ func (r *recovery) run() {
 // script runs a script of the attempt.
 func (r *recovery) script(where string, f func(d *data, b by) bool) bool {
 	r.a.step(where)
-	if where == "open" && (r.n.up != r.s || r.s.history != r.m.history) {
+	if where == "open" && r.s.history != r.m.history {
 		return false
 	}
 	b := by{r.m, r.now, r.bug == "a second recoverer with an older view"}
@@ -90,7 +91,8 @@ func (r *recovery) take() bool {
 	now.turn++
 	rows := r.ledger.rows[r.n.shard]
 	r.from = rows[len(rows)-1].epoch
-	if was.attempt == "" || was.token != s.token || was.history != s.history {
+	superseded := slices.ContainsFunc(rows[:len(rows)-1], func(o row) bool { return o.attempt == was.attempt })
+	if was.attempt == "" || was.token != s.token || was.history != s.history || superseded {
 		r.names++
 		now = mend{
 			attempt: fmt.Sprint("attempt", r.names), turn: 1, token: s.token, history: s.history, before: d.epoch,
@@ -204,6 +206,7 @@ func (r *recovery) fenceTopic() bool {
 		}
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return raised[pid] })
 		if len(pids) == 0 && !first {
+			r.fenced(r.n.shard, r.m.epoch, r.m.intact)
 			return true
 		}
 		for _, pid := range pids {
@@ -264,7 +267,7 @@ func (r *recovery) collect() bool {
 	r.plan.seen = r.s.data.seen
 	r.plan.tops = map[int64]int64{}
 	r.saw(0, r.plan.seen)
-	r.plan.through, r.plan.empty = map[string]int64{}, map[string]int{}
+	r.plan.through = map[string]int64{}
 	if r.bug != "opening before restoring" {
 		r.read()
 	}
@@ -309,8 +312,6 @@ func (r *recovery) read() {
 	for _, p := range d.proofs {
 		if p.seen > 0 {
 			r.saw(p.epoch, p.seen)
-		} else if p.empty > 0 {
-			r.plan.empty[p.campaign] = max(r.plan.empty[p.campaign], p.empty)
 		} else {
 			add(restore.Witness, &p.Grant)
 		}

@@ -124,9 +124,11 @@ func (r *recovery) closed() {
 		if lost {
 			own(c.seq, c.epoch)
 		}
+		if c := r.s.data.camps[s.id]; c != nil && c.state == "closed" && c.closedAt > r.m.intact {
+			lost = true // a grant that has come back may have taken the seq of the close
+		}
 		for seq, e := range r.s.data.log {
 			if e.Campaign == s.id && e.close != nil && seq > r.m.intact {
-				lost = true
 				own(seq, e.Epoch)
 			}
 		}
@@ -187,13 +189,10 @@ func (r *recovery) planned(s *spec, share *bool) []restore.Step {
 	}
 	slices.Sort(p.Packets)
 	guarded := r.plan.verdict == restore.Guarded
-	empty := r.plan.empty[s.id]
 	if guarded && len(s.places) > 1 {
-		empty = c.dealt
-	}
-	for g := range min(empty, c.dealt) {
-		if dealt := s.dealt(s.place(r.n.shard), g+1); len(dealt) > 0 {
-			p.Through = max(p.Through, dealt[len(dealt)-1])
+		for g := range c.dealt { // who may have seen it empty nobody knows
+			dealt := s.dealt(s.place(r.n.shard), g+1)
+			p.Through = max(p.Through, slices.Max(append(dealt, 0)))
 		}
 	}
 	if guarded && !refunded {
@@ -334,6 +333,8 @@ func (r *recovery) open() bool {
 	if !r.script("open", func(d *data, b by) bool { return d.open(b, seen) }) {
 		return false
 	}
-	r.opened(r)
+	if r.s == r.n.up {
+		r.opened(r)
+	}
 	return true
 }

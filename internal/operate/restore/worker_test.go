@@ -196,14 +196,18 @@ func (w *world) resolve(a *agent, p *session, c *claim, epoch int64, settle func
 	settle(w.topic.has(&c.Grant))
 }
 
-// trimmer trims, and copies follow.
+// trimmer trims, and freezes a shard of which the ledger has a later epoch: somebody restored it on another server.
 func (w *world) trimmer(a *agent) {
 	for {
 		a.wait(1_000)
-		for _, n := range w.nodes {
+		for i, n := range w.nodes {
 			s, now := n.of(a), w.now
-			token := s.token
+			rows := w.ledger.rows[i]
+			token, epoch := s.token, rows[len(rows)-1].epoch
 			do(n, s, func(d *data) { d.trim(token, now) })
+			if w.ledger.downUntil <= w.now {
+				do(n, s, func(d *data) { d.behind(token, epoch) })
+			}
 		}
 	}
 }
@@ -233,7 +237,9 @@ func (w *world) sponsor(a *agent, s *spec) {
 		now := w.now
 		w.everywhere(a, s, func(d *data, token string, _ int) string { return d.close(token, now, s.id) })
 		if up() {
-			w.ledger.refund(s)
+			if w.ledger.refund(s) {
+				w.note(a, "refunded", s.id)
+			}
 		}
 	}
 	for {

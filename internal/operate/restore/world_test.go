@@ -16,6 +16,7 @@ type world struct {
 	bug       string
 	now       int64
 	names     int
+	gentle    bool
 	margin    time.Duration // for how long a guarded restore withholds
 	changed   bool
 	calm      bool // no more faults: everything comes to its end
@@ -140,19 +141,21 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-func newWorld(seed uint64, bug string, stats map[string]int) *world {
+// newWorld makes one for a seed. A gentle world has one loss at a time, and most processes live.
+func newWorld(seed uint64, bug string, gentle bool, stats map[string]int) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 2)), bug: bug, stats: stats, filters: map[string]filter{},
 		topic: &topic{epochs: map[int]int{}},
 	}
 	w.judge.init()
+	w.gentle = gentle
 	w.margin = time.Duration(w.rng.IntN(2)) * 3 * time.Second
 	shards := 1 + w.rng.IntN(2)
 	w.ledger = newLedger(shards)
 	for i := range shards {
 		n := newNode(w, i)
 		w.nodes = append(w.nodes, n)
-		w.ledger.rows[i] = []row{{epoch: 1, floor: -1, token: n.up.token}}
+		w.ledger.rows[i] = []row{{epoch: 1, token: n.up.token}}
 	}
 	for i := range 2 + w.rng.IntN(2) {
 		w.addSpec(i)
@@ -183,7 +186,7 @@ func newWorld(seed uint64, bug string, stats map[string]int) *world {
 func (w *world) addSpec(i int) {
 	s := &spec{id: fmt.Sprint("c", i), limit: 1 + w.rng.IntN(2), generations: []int64{int64(8 + w.rng.IntN(40))}}
 	switch {
-	case i == 2:
+	case i == 2, i == 1 && w.rng.IntN(5) == 0:
 		for j := range w.nodes {
 			s.places = append(s.places, j)
 		}
