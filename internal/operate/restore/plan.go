@@ -33,8 +33,12 @@ type Step struct {
 func Plan(p Place) []Step {
 	end, after := int64(0), int64(0)
 	for i, packet := range p.Packets {
-		if k, ok := p.Known[packet]; ok {
-			end, after = int64(i)+1, max(after, k.Seq)
+		k, ok := p.Known[packet]
+		if ok {
+			end = int64(i) + 1
+		}
+		if ok && !k.Moved { // a new seq says nothing about those around it
+			after = max(after, k.Seq)
 		}
 	}
 	for _, h := range p.Holes {

@@ -31,8 +31,7 @@ type plan struct {
 	known   []restore.Known
 	kept    map[string]map[int64]restore.Known
 	through map[string]int64 // dealt, as somebody knows, though not to whom
-	empty   map[string]int
-	tops    map[int64]int64 // of each epoch the highest seq that anybody saw
+	tops    map[int64]int64  // of each epoch the highest seq that anybody saw
 	last    int64
 	owned   []int64 // seqs of events that are not restored
 	holes   []stream.SeqRange

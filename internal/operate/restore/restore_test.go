@@ -1,0 +1,152 @@
+package restore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+func TestIntact(t *testing.T) {
+	t.Parallel()
+	f := restore.Found{
+		Seq: 30, Trimmed: 10, Wrote: at(20_000),
+		Entries: []restore.Entry{{Seq: 20, Time: at(14_000)}, {Seq: 25, Time: at(14_001)}, {Seq: 30, Time: at(20_000)}},
+	}
+	require.Equal(t, int64(20), restore.Intact(f))
+	f.Floors = []int64{25, 15}
+	require.Equal(t, int64(15), restore.Intact(f), "what an opening has replaced")
+	f.Direct, f.Floors = true, nil
+	require.Equal(t, int64(30), restore.Intact(f))
+	require.Equal(t, int64(10), restore.Intact(restore.Found{Seq: 30, Trimmed: 10, Wrote: at(0)}))
+}
+
+func TestSkipTo(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, int64(1<<16-1), restore.SkipTo(1, 0))
+	require.Equal(t, int64(1<<17-1), restore.SkipTo(1<<15, 0), "half a chunk at least")
+	require.Greater(t, restore.SkipTo(1, 10*time.Second), int64(5_000_000))
+}
+
+func TestHoles(t *testing.T) {
+	t.Parallel()
+	spans := []stream.SeqRange{{First: 5, Last: 10}, {First: 100, Last: 102}}
+	want := []stream.SeqRange{{First: 5, Last: 5}, {First: 8, Last: 9}, {First: 100, Last: 100}, {First: 102, Last: 102}}
+	require.Equal(t, want, restore.Holes(spans, []int64{1, 6, 7, 7, 10, 50, 101}))
+	require.Empty(t, restore.Holes([]stream.SeqRange{{First: 5, Last: 5}}, []int64{5}))
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	all := restore.Evidence{Ledger: true, Topic: true, Lines: true}
+	for want, change := range map[restore.Verdict]func(e *restore.Evidence){
+		restore.Exact:   func(*restore.Evidence) {},
+		restore.Stay:    func(e *restore.Evidence) { e.Topic = false },
+		restore.Wait:    func(e *restore.Evidence) { e.Silent, e.Waited = 1, restore.Patience-1 },
+		restore.Guarded: func(e *restore.Evidence) { e.Lines, e.Waited = false, restore.Patience },
+	} {
+		e := all
+		change(&e)
+		require.Equal(t, want, restore.Decide(e))
+	}
+	wrote := at(20_000)
+	require.Equal(t, 2, restore.Silent([]restore.Line{
+		{At: wrote.Add(-restore.Fresh)}, {At: wrote.Add(1 - restore.Fresh)}, {At: wrote.Add(time.Hour)}, {At: wrote, Sent: true},
+	}, wrote))
+}
+
+func grantOf(seq, epoch, packet int64, user, request string) hongbao.Grant {
+	return hongbao.Grant{Seq: seq, Epoch: epoch, Campaign: "c", Packet: packet, User: user, RequestID: request}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	claims := restore.Claims{
+		Intact: 10, Held: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
+		Withheld: func(_ string, packet int64) bool { return packet == 3 },
+		Missed:   func(g *hongbao.Grant) bool { return g.User == "gone" },
+		Limit:    func(string) int64 { return 1 },
+	}
+	kept, lost := restore.Merge([]restore.Known{
+		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Witness},
+		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Topic},    // the same
+		{Grant: grantOf(11, 1, 6, "u3", "r3"), From: restore.Redis},    // has the seq, for it precedes
+		{Grant: grantOf(12, 1, 7, "u4", "r4"), From: restore.Redis},    // loses its packet
+		{Grant: grantOf(12, 1, 7, "u5", "r5"), From: restore.Ledger},   //
+		{Grant: grantOf(13, 1, 8, "u1", "r6"), From: restore.Witness},  // above the limit
+		{Grant: grantOf(8, 1, 3, "u6", "r7"), From: restore.Witness},   // done seq, withheld packet
+		{Grant: grantOf(8, 1, 4, "u7", "r8"), From: restore.Witness},   // its packet has gone on
+		{Grant: grantOf(14, 1, 9, "u8", "r9"), From: restore.Redis},    // of an older history
+		{Grant: grantOf(70, 2, 9, "u9", "r10"), From: restore.Witness}, //
+		{Grant: grantOf(15, 1, 10, "gone", "r11"), From: restore.Witness},
+	}, claims)
+	moved, users := map[string]bool{}, []string{}
+	for _, k := range kept {
+		moved[k.User] = k.Moved
+	}
+	for _, k := range lost {
+		users = append(users, k.User)
+	}
+	require.Equal(t, map[string]bool{"u2": true, "u3": false, "u5": false, "u6": true, "u9": false}, moved)
+	require.ElementsMatch(t, []string{"u4", "u1", "u7", "u8", "gone"}, users)
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	p := restore.Place{
+		Packets: []int64{4, 5, 6, 7, 8, 9}, Withheld: []int64{1, 2},
+		Known: map[int64]restore.Known{
+			2: {Grant: grantOf(80, 2, 2, "u1", "r1"), Moved: true}, 5: {Grant: grantOf(21, 1, 5, "u2", "r2")},
+		},
+		Holes: []stream.SeqRange{{First: 20, Last: 22}},
+	}
+	packets := func(p restore.Place) (known, withheld []int64) {
+		for _, s := range restore.Plan(p) {
+			if s.Grant != nil {
+				known = append(known, s.Packet)
+			} else {
+				withheld = append(withheld, s.Packet)
+			}
+		}
+		return known, withheld
+	}
+	known, withheld := packets(p)
+	require.Equal(t, []int64{2, 5}, known)
+	require.Equal(t, []int64{4, 6}, withheld, "one before it, and one for the hole behind it")
+	p.Known[7] = restore.Known{Grant: grantOf(90, 1, 7, "u3", "r3"), Moved: true}
+	_, withheld = packets(p)
+	require.Equal(t, []int64{4, 6, 8}, withheld, "behind one that got a new seq as well")
+	delete(p.Known, 7)
+	p.Margin = 1
+	_, withheld = packets(p)
+	require.Equal(t, []int64{4, 6, 7}, withheld)
+	p.Through = 8
+	_, withheld = packets(p)
+	require.Equal(t, []int64{4, 6, 7, 8}, withheld)
+	require.Equal(t, int64(3), restore.Margin(7, 10*time.Second, 4*time.Second))
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	late := restore.Late{Grant: grantOf(5, 1, 7, "u", "r"), Withheld: true, Open: true, Places: 1, Limit: 1}
+	require.Equal(t, restore.Granted, restore.Judge(late))
+	for name, change := range map[string]func(l *restore.Late){
+		"dealt to another": func(l *restore.Late) { l.Withheld = false },
+		"over":             func(l *restore.Late) { l.Open = false },
+		"several places":   func(l *restore.Late) { l.Places = 2 },
+		"limit":            func(l *restore.Late) { l.Held = []hongbao.Grant{grantOf(6, 2, 9, "u", "r2")} },
+		"request": func(l *restore.Late) {
+			l.Limit, l.Held = 2, []hongbao.Grant{grantOf(6, 2, 9, "u", "r")}
+		},
+	} {
+		l := late
+		change(&l)
+		require.Equal(t, restore.Quarantine, restore.Judge(l), name)
+	}
+	late.Held = []hongbao.Grant{grantOf(5, 1, 7, "u", "r")}
+	require.Equal(t, restore.Has, restore.Judge(late))
+}
