@@ -7,29 +7,29 @@ import (
 
 // check looks at everything after a step that changed something.
 func (w *world) check() {
-	if !w.changed {
-		return
-	}
-	w.changed = false
 	for _, n := range w.nodes {
-		w.checkNode(n)
+		if n.changed {
+			n.changed = false
+			w.checkNode(n)
+		}
 	}
 	w.checkTopic()
 }
 
-func (w *world) checkNode(n *node) {
-	d := n.up.data
+func (w *world) checkNode(node *node) {
+	d := node.up.data
 	for _, s := range w.specs {
 		c := d.camps[s.id]
 		if c == nil {
 			continue
 		}
-		at := map[int64]string{}
+		at, n := make([]string, 1+s.packets()), 0
 		note := func(packet int64, where string) {
 			if at[packet] != "" {
 				w.fail("packet %d of %s is in %s and in %s", packet, s.id, at[packet], where)
 			}
 			at[packet] = where
+			n++
 		}
 		for _, stock := range c.stock {
 			for _, p := range stock {
@@ -44,14 +44,14 @@ func (w *world) checkNode(n *node) {
 				note(held[i].Packet, user)
 			}
 		}
-		if len(at) != c.loaded {
-			w.fail("%d packets of %s on shard %d, of %d", len(at), s.id, n.shard, c.loaded)
+		if n != c.loaded {
+			w.fail("%d packets of %s on shard %d, of %d", n, s.id, node.shard, c.loaded)
 		}
 	}
 	if d.frozen || !d.founded {
 		return
 	}
-	w.checkSeqs(n, d)
+	w.checkSeqs(node, d)
 }
 
 // checkSeqs looks for a seq that names two events.

@@ -163,7 +163,6 @@ func (w *world) opened(r *recovery) {
 	} else {
 		w.stats["openings, guarded"]++
 	}
-	w.stats["holes"] += len(r.plan.holes)
 	known := map[identity]bool{}
 	for _, id := range r.plan.heard {
 		for _, p := range w.snaps[r.m.attempt][id] {
@@ -191,6 +190,12 @@ func (w *world) opened(r *recovery) {
 			w.fail("shard %d opens without packet %d of %s, which %s was paid", n.shard, g.Packet, g.Campaign, g.User)
 		}
 	}
+}
+
+// twin reports whether another grant of the same epoch has the seq: a server that was promoted twice used it again.
+func (d *data) twin(t *tell) bool {
+	e, is := d.log[t.Seq]
+	return is && idOf(&e.Grant) != idOf(&t.Grant)
 }
 
 // named reports whether each of some ranges is skipped.
@@ -246,7 +251,7 @@ func (w *world) judgeTell(r *recovery, d *data, t *tell, known map[identity]bool
 		w.stats["told grants that became holes"]++
 	case t.two, w.ledger.refunded[t.Campaign]:
 		w.stats["grants of a second primary"]++
-	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || !r.m.direct):
+	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || d.twin(t)):
 		w.stats["told grants beyond the margin"]++
 	default:
 		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: %s was told of it",

@@ -15,6 +15,7 @@ type node struct {
 	w        *world
 	shard    int
 	up, cut  *server
+	changed  bool // since the last check
 	cutUntil int64
 	writes   []func(*data)
 	base     int      // writes that were dropped from the front
@@ -46,7 +47,7 @@ func (n *node) resync() {
 
 // call runs a script on a server. A primary's writes go on to its copies.
 func call[T any](n *node, s *server, f func(*data) T) T {
-	n.w.changed = true
+	n.changed = n.changed || s == n.up
 	out := f(s.data)
 	if s == n.up {
 		n.writes = append(n.writes, func(d *data) { f(d) })
@@ -134,7 +135,7 @@ func (n *node) flush() {
 
 func (n *node) moved() {
 	n.resync()
-	n.w.changed = true
+	n.changed = true
 }
 
 func (n *node) count(fault string, to *data) {

@@ -1,23 +1,33 @@
 package restore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
+// Span is what may have been granted in one epoch and is lost.
+type Span struct {
+	// Seqs are those from behind the opening, or behind the last intact event, to the last that anybody saw.
+	Seqs  stream.SeqRange
+	Holes []stream.SeqRange // of which no event is known
+	// Through is the packet up to which the opening of this epoch had dealt or withheld the place, as the ledger
+	// records; 0 if Redis has that opening.
+	Through int64
+}
+
 // Place is a campaign's place on the shard.
 type Place struct {
-	// Packets are those behind the last intact event, in the order in which they are dealt: what the lists have,
-	// what Redis has of the grants behind it, and what attempts that have not opened the shard withheld.
+	// Packets are those behind the last intact event, in the order in which they are dealt: what the lists have, what
+	// Redis has of the grants behind it, and what attempts that have not opened the shard withheld.
 	Packets  []int64
 	Withheld []int64         // by earlier openings
 	Known    map[int64]Known // by packet
-	Holes    []stream.SeqRange
+	Spans    []Span          // in the order of their epochs
 	// Margin is how many more packets are withheld for what nobody remembers.
 	Margin int64
-	// Through is a packet up to which all that is not known is withheld in any case: the last one of a generation of
-	// which nothing was left, or the last one that an earlier restore withheld; 0 for none.
+	// Through is a packet up to which all that is not known is withheld in any case; 0 for none.
 	Through int64
 }
 
@@ -27,24 +37,34 @@ type Step struct {
 	Grant  *Known
 }
 
-// Plan returns what becomes of the place's packets, in the order of its lists; those that it leaves out stay
-// there. Up to the last known packet each is known or belongs to a hole. Each hole behind that may be of this
+// Plan returns what becomes of the place's packets, in the order of its lists; those that it leaves out stay there.
+// Up to the last known packet of an epoch each is known or belongs to a hole. Each hole behind that may be of this
 // campaign too: seqs are the shard's, packets are the campaign's.
 func Plan(p Place) []Step {
-	end, after := int64(0), int64(0)
-	for i, packet := range p.Packets {
+	in := func(s Span, packet int64) (k Known, in bool) {
 		k, ok := p.Known[packet]
-		if ok {
+		return k, ok && !k.Moved && s.Seqs.Has(k.Seq)
+	}
+	var end int64
+	for i, packet := range p.Packets { // a new seq says nothing about those around it
+		_, known := p.Known[packet]
+		if known && !slices.ContainsFunc(p.Spans, func(s Span) bool { _, ok := in(s, packet); return ok }) {
 			end = int64(i) + 1
 		}
-		if ok && !k.Moved { // a new seq says nothing about those around it
-			after = max(after, k.Seq)
+	}
+	for _, s := range p.Spans {
+		end = max(end, p.through(s.Through))
+		after := s.Seqs.First - 1
+		for i, packet := range p.Packets {
+			if k, ok := in(s, packet); ok {
+				end, after = max(end, int64(i)+1), max(after, k.Seq)
+			}
+		}
+		for _, h := range s.Holes {
+			end += max(0, h.Last-max(h.First-1, after))
 		}
 	}
-	for _, h := range p.Holes {
-		end += max(0, h.Last-max(h.First-1, after))
-	}
-	end += p.Margin
+	end = max(end+p.Margin, p.through(p.Through))
 	var steps []Step
 	add := func(packet int64) {
 		step := Step{Packet: packet}
@@ -58,12 +78,19 @@ func Plan(p Place) []Step {
 			add(packet)
 		}
 	}
-	for i, packet := range p.Packets {
-		if int64(i) < end || packet <= p.Through {
-			add(packet)
-		}
+	for _, packet := range p.Packets[:min(end, int64(len(p.Packets)))] {
+		add(packet)
 	}
 	return steps
+}
+
+// through returns how many of the place's packets come up to one.
+func (p *Place) through(packet int64) int64 {
+	n, has := slices.BinarySearch(p.Packets, packet)
+	if has {
+		n++
+	}
+	return int64(n)
 }
 
 // Margin returns how many packets a campaign deals in a time, if it goes on as it did: granted in the span before.

@@ -34,9 +34,15 @@ type plan struct {
 	tops    map[int64]int64  // of each epoch the highest seq that anybody saw
 	last    int64
 	owned   []int64 // seqs of events that are not restored
-	holes   []stream.SeqRange
+	spans   []span
 	steps   map[string][]restore.Step
 	closes  []string
+}
+
+// span is that of all campaigns.
+type span struct {
+	restore.Span
+	through map[string]int64
 }
 
 func (w *world) recoverer(a *agent, shard int) {
@@ -217,7 +223,6 @@ func (r *recovery) fenceTopic() bool {
 		r.a.step("fence the topic")
 		fence := record{kind: "fence", at: r.now, shard: r.n.shard, epoch: r.m.epoch, floor: r.m.intact}
 		r.topic.log = append(r.topic.log, fence)
-		r.changed = true
 		r.note(r.a, "fence of the topic", r.n.shard, "epoch", r.m.epoch, "floor", r.m.intact, "raised", pids)
 	}
 }
@@ -319,9 +324,6 @@ func (r *recovery) read() {
 		for epoch, seq := range o.tops {
 			r.saw(epoch, seq)
 		}
-		for id, packet := range o.through {
-			r.plan.through[id] = max(r.plan.through[id], packet)
-		}
 	}
 }
 
@@ -343,11 +345,17 @@ func (r *recovery) saw(epoch, seq int64) {
 }
 
 // spans are what may have been granted behind the intact part, by epoch.
-func (r *recovery) spans() (spans []stream.SeqRange) {
+func (r *recovery) spans(owned []int64) (spans []span) {
 	for _, o := range r.ledger.rows[r.n.shard] {
-		if s := (stream.SeqRange{First: max(o.last, r.m.intact) + 1, Last: r.plan.tops[o.epoch]}); s.Len() > 0 {
-			spans = append(spans, s)
+		s := span{Span: restore.Span{
+			Seqs: stream.SeqRange{First: max(o.last, r.m.intact) + 1, Last: r.plan.tops[o.epoch]},
+		}}
+		if o.floor >= r.m.intact && o.attempt != "" {
+			s.through = o.through
 		}
+		s.Holes = restore.Holes([]stream.SeqRange{s.Seqs}, owned)
+		r.stats["holes"] += len(s.Holes)
+		spans = append(spans, s)
 	}
 	return spans
 }

@@ -102,7 +102,9 @@ func TestPlan(t *testing.T) {
 		Known: map[int64]restore.Known{
 			2: {Grant: grantOf(80, 2, 2, "u1", "r1"), Moved: true}, 5: {Grant: grantOf(21, 1, 5, "u2", "r2")},
 		},
-		Holes: []stream.SeqRange{{First: 20, Last: 22}},
+		Spans: []restore.Span{{
+			Seqs: stream.SeqRange{First: 20, Last: 22}, Holes: []stream.SeqRange{{First: 20, Last: 20}, {First: 22, Last: 22}},
+		}},
 	}
 	packets := func(p restore.Place) (known, withheld []int64) {
 		for _, s := range restore.Plan(p) {
@@ -124,6 +126,11 @@ func TestPlan(t *testing.T) {
 	p.Margin = 1
 	_, withheld = packets(p)
 	require.Equal(t, []int64{4, 6, 7}, withheld)
+	p.Spans = append(p.Spans, restore.Span{
+		Seqs: stream.SeqRange{First: 100, Last: 100}, Holes: []stream.SeqRange{{First: 100, Last: 100}}, Through: 5,
+	})
+	_, withheld = packets(p)
+	require.Equal(t, []int64{4, 6, 7, 8}, withheld, "a hole of a later epoch")
 	p.Through = 8
 	_, withheld = packets(p)
 	require.Equal(t, []int64{4, 6, 7, 8}, withheld)

@@ -73,7 +73,7 @@ func (r *recovery) merge() bool {
 	slices.Sort(owned)
 	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
 		"heard", r.plan.heard, d.lines, d.wrote, d.frozenAt)
-	r.plan.holes = restore.Holes(r.spans(), owned)
+	r.plan.spans = r.spans(owned)
 	return true
 }
 
@@ -156,19 +156,24 @@ func (r *recovery) campaigns() bool {
 }
 
 // planned is what becomes of the packets of a campaign. share is a planted bug: a hole is one campaign's only.
-func (r *recovery) planned(s *spec, share *bool) []restore.Step {
-	c := r.s.data.camps[s.id]
+func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
+	c := r.s.data.camps[campaign.id]
 	if c == nil {
 		return nil // only under a planted bug
 	}
-	refunded := r.ledger.refunded[s.id]
-	if c.state == "closed" && !slices.Contains(r.plan.closes, s.id) {
+	refunded := r.ledger.refunded[campaign.id]
+	if c.state == "closed" && !slices.Contains(r.plan.closes, campaign.id) {
 		return nil // as far as Redis is intact
 	}
-	p := restore.Place{Known: r.plan.kept[s.id], Through: r.plan.through[s.id]}
-	if !refunded && (r.bug != "two campaigns sharing a hole" || !*share) {
-		p.Holes, *share = r.plan.holes, true
+	p := restore.Place{Known: r.plan.kept[campaign.id], Through: r.plan.through[campaign.id]}
+	for _, s := range r.plan.spans {
+		s.Through = s.through[campaign.id]
+		if refunded || r.bug == "two campaigns sharing a hole" && *share {
+			s.Holes = nil
+		}
+		p.Spans = append(p.Spans, s.Span)
 	}
+	*share = true
 	for packet, epoch := range c.withheld {
 		if epoch > r.m.before {
 			p.Packets = append(p.Packets, packet)
@@ -189,16 +194,16 @@ func (r *recovery) planned(s *spec, share *bool) []restore.Step {
 	}
 	slices.Sort(p.Packets)
 	guarded := r.plan.verdict == restore.Guarded
-	if guarded && len(s.places) > 1 {
+	if guarded && len(campaign.places) > 1 {
 		for g := range c.dealt { // who may have seen it empty nobody knows
-			dealt := s.dealt(s.place(r.n.shard), g+1)
+			dealt := campaign.dealt(campaign.place(r.n.shard), g+1)
 			p.Through = max(p.Through, slices.Max(append(dealt, 0)))
 		}
 	}
 	if guarded && !refunded {
 		var recent int64
 		for _, e := range r.s.data.log {
-			if e.Campaign == s.id && e.Seq <= r.m.intact && since(e.Time) > r.since-10_000 {
+			if e.Campaign == campaign.id && e.Seq <= r.m.intact && since(e.Time) > r.since-10_000 {
 				recent++
 			}
 		}
@@ -287,7 +292,7 @@ func (r *recovery) revision(id string) int64 { return r.ledger.revisions[id] * 1
 
 // revise is the part of step 9 that concerns other shards.
 func (r *recovery) revise() bool {
-	if r.bug == "an old filter" || r.bug == "a revision of one place only" {
+	if r.bug == "an old filter" {
 		return true
 	}
 	for _, s := range r.here() {

@@ -36,7 +36,6 @@ func (w *world) settler(a *agent) {
 			continue
 		}
 		w.ledger.settle(shard, rows, batch)
-		w.changed = true
 		a.step("bits")
 		var seqs, closes []int64
 		for _, e := range batch {
@@ -167,7 +166,6 @@ func (w *world) publish(a *agent, p *session) {
 }
 
 func (w *world) send(shard, pid, epoch int, c *claim) string {
-	w.changed = true
 	out := w.topic.send(record{
 		kind: "grant", at: w.now, pid: pid, pidEpoch: epoch, number: c.number, shard: shard, epoch: c.epoch,
 		grant: c.Grant,

@@ -18,8 +18,7 @@ type world struct {
 	names     int
 	gentle    bool
 	margin    time.Duration // for how long a guarded restore withholds
-	changed   bool
-	calm      bool // no more faults: everything comes to its end
+	calm      bool          // no more faults: everything comes to its end
 	nodes     []*node
 	specs     []*spec
 	ledger    *ledger
@@ -57,6 +56,14 @@ func (s *spec) dealt(place, generation int) (packets []int64) {
 		}
 	}
 	return packets
+}
+
+// packets is how many there are in all generations.
+func (s *spec) packets() (n int64) {
+	for _, packets := range s.generations {
+		n += packets
+	}
+	return n
 }
 
 func (s *spec) place(shard int) int {
