@@ -77,7 +77,7 @@ func Merge(known []Known, c Claims) (kept, lost []Known) {
 		case dealt, k.From != Ledger && (requests[holder{k.Campaign, k.User, k.RequestID}] ||
 			users[holder{k.Campaign, k.User, ""}] >= c.Limit(k.Campaign)):
 			lost = append(lost, k)
-		case k.Seq <= c.Intact && !c.Withheld(k.Campaign, k.Packet), k.From == Witness && c.Missed(&k.Grant):
+		case k.Seq <= c.Intact && !c.Withheld(k.Campaign, k.Packet), k.From != Ledger && c.Missed(&k.Grant):
 			lost = append(lost, k)
 		default:
 			take(&k.Grant)

@@ -55,7 +55,8 @@ func TestDecide(t *testing.T) {
 	}
 	wrote := at(20_000)
 	require.Equal(t, 2, restore.Silent([]restore.Line{
-		{At: wrote.Add(-restore.Fresh)}, {At: wrote.Add(1 - restore.Fresh)}, {At: wrote.Add(time.Hour)}, {At: wrote, Sent: true},
+		{At: wrote.Add(-restore.Fresh)}, {At: wrote.Add(1 - restore.Fresh)}, {At: wrote.Add(time.Hour)},
+		{At: wrote, Sent: true},
 	}, wrote))
 }
 
@@ -103,7 +104,8 @@ func TestPlan(t *testing.T) {
 			2: {Grant: grantOf(80, 2, 2, "u1", "r1"), Moved: true}, 5: {Grant: grantOf(21, 1, 5, "u2", "r2")},
 		},
 		Spans: []restore.Span{{
-			Seqs: stream.SeqRange{First: 20, Last: 22}, Holes: []stream.SeqRange{{First: 20, Last: 20}, {First: 22, Last: 22}},
+			Seqs:  stream.SeqRange{First: 20, Last: 22},
+			Holes: []stream.SeqRange{{First: 20, Last: 20}, {First: 22, Last: 22}},
 		}},
 	}
 	packets := func(p restore.Place) (known, withheld []int64) {
