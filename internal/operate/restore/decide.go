@@ -30,7 +30,7 @@ func Decide(e Evidence) Verdict {
 		return Stay
 	case e.Silent == 0 && e.Lines:
 		return Exact
-	case e.Silent > 0 && e.Waited < Patience, !e.Lines && e.Waited < Patience:
+	case e.Waited < Patience:
 		return Wait
 	}
 	return Guarded
