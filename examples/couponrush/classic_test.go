@@ -88,7 +88,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	const days = 30
 	run, seen, ctx := 0, map[couponrush.Code]int{}, t.Context()
-	rapid.Check(t, func(t *rapid.T) {
+	histories := func(t *rapid.T) {
 		run++
 		now := time.Now().Truncate(time.Millisecond)
 		l := couponrush.Limits{Max: rapid.Int64Range(1, 15).Draw(t, "max"),
@@ -128,7 +128,10 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			require.Equal(t, []any{code, coupon}, []any{again, same})
 		}
 		require.Subset(t, codes, slices.Collect(maps.Keys(granted)))
-	})
+	}
+	for tries := 0; len(seen) < 4 && tries < 10; tries++ { // a hundred short ones may meet no limit by day
+		rapid.Check(t, histories)
+	}
 	require.Len(t, seen, 4, "each code came: %v", seen)
 }
 
