@@ -20,17 +20,14 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 	case configs.SinkKafka:
 		return a.publisher(ctx)
 	case configs.SinkBalance:
-		if err := a.ledger.Ready(ctx); err != nil {
-			return nil, err
-		}
 		if a.Config.Settlement.Kind == configs.SettleRemote {
 			return a.remote(ctx, false, Word{})
 		}
-		plans, err := a.plans()
+		settler, _, err := a.settler(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return a.settler(ctx, plans)
+		return settler, nil
 	}
 	return nil, fmt.Errorf("sink %q has no handler", sink)
 }
@@ -42,9 +39,17 @@ func Release(h hongbao.Handler) {
 	}
 }
 
-// settler settles in the ledger.
-func (a *App) settler(ctx context.Context, plans *campaign.Plans) (*ledger.Settler, error) {
-	return ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
+// settler returns what settles in the ledger, and the plans that it checks grants by. It opens the ledger.
+func (a *App) settler(ctx context.Context) (*ledger.Settler, *campaign.Plans, error) {
+	if err := a.ledger.Ready(ctx); err != nil {
+		return nil, nil, err
+	}
+	plans, err := a.plans()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: a.ledger, Plan: plans, Log: a.log, OnQuarantine: a.freeze(ctx)})
+	return s, plans, err
 }
 
 // freeze pauses a campaign of which a grant went to quarantine.

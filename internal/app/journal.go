@@ -186,7 +186,7 @@ func wrapJournal(err error) error {
 	return fmt.Errorf("move the journal from Redis to the ledger: %w", err)
 }
 
-// TendJournal moves what waits in Redis to the ledger, until stop is called. A server calls it before the first request.
+// TendJournal moves what waits in Redis to the ledger until stop is called. A server calls it before its first request.
 func (a *App) TendJournal(ctx context.Context) (stop func()) {
 	a.tended = true
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -55,21 +54,4 @@ func TestLedgerIsAskedFirst(t *testing.T) {
 	_, found, err := a.store.Shard(0).LookUpReplay(ctx, "again")
 	require.NoError(t, err)
 	require.False(t, found, "nothing is noted")
-}
-
-// A ledger that hangs while it is opened delays no end of a process, and its error is none of the process.
-func TestLedgerThatHangsIsClosed(t *testing.T) {
-	t.Parallel()
-	began := make(chan struct{})
-	l := ledger.Lazy(ledger.Config{Driver: ledger.SQLite}, func(ctx context.Context) (*ledger.Ledger, error) {
-		close(began)
-		<-ctx.Done()
-		return nil, errors.New("it hung")
-	})
-	ready := make(chan error, 1)
-	go func() { ready <- l.Ready(context.Background()) }()
-	<-began
-	require.NoError(t, l.Close())
-	require.Error(t, <-ready)
-	require.Error(t, l.Ready(t.Context()), "it is closed")
 }

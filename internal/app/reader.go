@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -23,8 +22,8 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, er
 	return w, err
 }
 
-// whole tells whether it says anything that a campaign is not on a shard: this must be the deployment's Redis, and have
-// all of its marks. Of a frozen shard the reads say so themselves.
+// whole returns why a campaign that is missing on a shard may exist all the same: this is another deployment's Redis, or
+// it has lost marks. The reads themselves report a frozen shard.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	pipe := c.redis.Pipeline()
 	belongs := k.AskBelongs(ctx, pipe)
@@ -34,8 +33,7 @@ func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	return belongs(c.Config.Deployment.ID)
 }
 
-// held gives what a user may be told that he holds by Redis, on each of the campaign's shards: it is durable, as the
-// answer to a grab is.
+// held returns a user's receipts on each of the campaign's shards, by Redis. They are as durable as the answer to a grab.
 func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
 	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
@@ -63,7 +61,8 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
 	shard := h.Place
 	err := shard.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
-		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas, Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
+		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas,
+		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
 	if store.NoWaitAOF(err) {
 		err = c.durableByItself(ctx, shard, h.Class)
 	}
@@ -100,7 +99,6 @@ func (c CampaignReader) Receipts(ctx context.Context, id, user string) (model.Re
 	if err != nil {
 		return out, err
 	}
-	out.Source, out.Currency, out.Incomplete = "ledger", stored.Spec.Currency, stored.State != ledger.StateRefunded
-	out.Receipts, err = ledgerReceipts(ctx, c.ledger, id, user)
+	err = c.receiptsFromLedger(ctx, &stored, &out)
 	return out, err
 }

@@ -24,23 +24,21 @@ func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, er
 	if err != nil {
 		return out, err
 	}
-	list, err := ledgerReceipts(ctx, a.ledger, id, user)
-	out.Source, out.Incomplete, out.Currency = "ledger", c.State != ledger.StateRefunded, c.Spec.Currency
-	out.Receipts = append(out.Receipts, list...)
+	err = a.receiptsFromLedger(ctx, &c, &out)
 	return out, err
 }
 
-// ledgerReceipts reads a user's receipts from the ledger.
-func ledgerReceipts(ctx context.Context, l *ledger.Ledger, id, user string) ([]hongbao.Receipt, error) {
-	grants, err := l.UserGrants(ctx, id, user)
-	list := make([]hongbao.Receipt, len(grants))
+// receiptsFromLedger completes out for a campaign that has left Redis.
+func (a *App) receiptsFromLedger(ctx context.Context, c *ledger.StoredCampaign, out *model.Receipts) error {
+	out.Source, out.Currency, out.Incomplete = "ledger", c.Spec.Currency, c.State != ledger.StateRefunded
+	grants, err := a.ledger.UserGrants(ctx, out.Campaign, out.User)
 	for i := range grants {
 		g := &grants[i]
-		list[i] = hongbao.Receipt{
+		out.Receipts = append(out.Receipts, hongbao.Receipt{
 			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID, Code: g.Code,
-		}
+		})
 	}
-	return list, err
+	return err
 }
 
 // redisReceipts reads what a user holds by Redis, with the codes; also of a frozen shard, since an operator asks. The

@@ -17,17 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// remote makes the handler that settles at a remote balance system and records it in the ledger; the caller closes it.
-// again and word: see remote.Config. What a replay brings was settled: it is repeated under its key, never sent anew.
+// remote returns the handler that settles at a remote balance system and records it in the ledger. The caller closes it.
+// again is remote.Config's Replay: a grant that was settled is sent again under its key only. word is its Verified.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
-	if err := a.ledger.Ready(ctx); err != nil {
-		return nil, err
-	}
-	plans, err := a.plans()
-	if err != nil {
-		return nil, err
-	}
-	settler, err := a.settler(ctx, plans)
+	settler, plans, err := a.settler(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type ReplayState struct {
 	Finished bool `json:"finished" doc:"True once a run came to the end of each shard, and nothing failed."`
 }
 
-// What describes what the replay delivers, and where to, for a person.
+// What returns a description for a person: the target, and which grants go there.
 func (s ReplayState) What() string {
 	what := s.Target
 	if s.Dead != "" {

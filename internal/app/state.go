@@ -15,9 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// State asks Redis how the deployment stands, and the ledger, if it is to be asked, for what waits there. The error says
-// that a server does not answer. Whatever else can't be told, for want of time or because this build can't read it, is
-// left out: the rest of the state is good.
+// State reads the state of the deployment from Redis and, if asksLedger, what waits in the ledger. The error reports that
+// a server does not answer. State leaves out what it could not read in time, or what this build can't read.
 func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
 	out := &metrics.State{}
 	var g errgroup.Group // what fails does not end the others

@@ -329,8 +329,7 @@ const (
 	topUpTold = time.Minute
 )
 
-// TendTopUps has a worker deal the top-ups that nobody else brings to an end: whoever ordered one was killed, or could
-// not deal it yet.
+// TendTopUps deals top-ups that their callers have not dealt, because they were killed or could not yet. A worker runs it.
 func (a *App) TendTopUps(ctx context.Context) error {
 	locks, err := a.Locks()
 	if err != nil {

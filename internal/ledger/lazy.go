@@ -12,7 +12,7 @@ import (
 )
 
 // Lazy returns a Ledger that open opens when it is first used, and again after a failure, but not at once. Calls that
-// come meanwhile share one attempt, and wait no longer than their contexts allow. config must be the one that open uses.
+// come meanwhile share one attempt, and wait no longer than their contexts allow. open must use the same config.
 func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	l := newLedger(config)
 	s := &lazyStore{open: open}

@@ -80,3 +80,20 @@ func TestLazyRemembersAFailure(t *testing.T) {
 	fails.Store(false)
 	require.Eventually(t, func() bool { return l.Ready(t.Context()) == nil }, 20*time.Second, 50*time.Millisecond)
 }
+
+// A ledger that hangs while it is opened delays no end of a process, and its error is none of the process.
+func TestLedgerThatHangsIsClosed(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	l := Lazy(Config{Driver: SQLite}, func(ctx context.Context) (*Ledger, error) {
+		close(began)
+		<-ctx.Done()
+		return nil, errors.New("it hung")
+	})
+	ready := make(chan error, 1)
+	go func() { ready <- l.Ready(context.Background()) }()
+	<-began
+	require.NoError(t, l.Close())
+	require.Error(t, <-ready)
+	require.Error(t, l.Ready(t.Context()), "it is closed")
+}

@@ -46,7 +46,7 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 		})
 	}}}
 	if p.set != nil {
-		parts = append([]group.Part{p.opsPart("balance.ops_listen", server.OpsListen, func() error {
+		parts = append([]group.Part{p.opsPart(func() error {
 			if !serving.Load() {
 				return web.ErrOpening
 			}

@@ -19,13 +19,7 @@ import (
 // whoever starts the process again would decide when payments go on. Meanwhile the ops listener says that the process
 // is opening. Any other error ends it. A nil error with an ended ctx says that the process was told to stop.
 func (p *process) await(ctx context.Context) error {
-	listener := opsListeners(p.Config)[p.command]
-	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: zap.NewStdLog(p.Log()), Ready: func() error {
-		return fmt.Errorf("%w redis", web.ErrOpening)
-	}}
-	if p.set != nil {
-		o.Metrics = p.set.Handler()
-	}
+	o := p.ops(func() error { return fmt.Errorf("%w redis", web.ErrOpening) })
 	listening, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup

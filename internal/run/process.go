@@ -62,12 +62,22 @@ func version() string {
 	return "unknown"
 }
 
-// opsPart is the ops listener of a process that has no other one for it.
-func (p *process) opsPart(knob, address string, ready func() error) group.Part {
-	o := &web.Ops{Listen: address, Knob: knob, Ready: ready, Metrics: p.set.Handler(), Pprof: p.Config.Ops.Pprof,
-		Log: zap.NewStdLog(p.Log()), Opened: func(at net.Addr) {
-			p.Log().Info("serving metrics and health", zap.Stringer("address", at))
-		}}
+// ops returns the process' ops listener, without what only a running process serves there.
+func (p *process) ops(ready func() error) *web.Ops {
+	listener := opsListeners(p.Config)[p.command]
+	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: zap.NewStdLog(p.Log()), Ready: ready}
+	if p.set != nil {
+		o.Metrics = p.set.Handler()
+	}
+	return o
+}
+
+// opsPart is the ops listener of a process that runs and has no other one for it.
+func (p *process) opsPart(ready func() error) group.Part {
+	o := p.ops(ready)
+	o.Pprof, o.Opened = p.Config.Ops.Pprof, func(at net.Addr) {
+		p.Log().Info("serving metrics and health", zap.Stringer("address", at))
+	}
 	return group.Part{Name: "ops", Run: o.Run}
 }
 

@@ -148,5 +148,5 @@ func (p *process) workOps(all sinkWorkers) group.Part {
 	}
 	p.set.Publisher(all.published)
 	p.exportState(nil)
-	return p.opsPart("work.ops_listen", p.Config.Work.OpsListen, all.ready)
+	return p.opsPart(all.ready)
 }

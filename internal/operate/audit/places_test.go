@@ -31,7 +31,7 @@ var plantedOnPlaces = map[string]struct {
 	},
 	"a user who holds a packet on each shard": {
 		func(t *testing.T, w *world) {
-			storetest.Grab(t, w.other("a"), "a", "u0003") // it does not bring what he holds elsewhere
+			storetest.Grab(t, w.other("a"), "a", "u0003") // it does not bring what the user holds elsewhere
 			w.settle(t)
 			w.publish(t)
 		},

@@ -137,7 +137,7 @@ func (w *world) sawEmpty(id string, shard, generation int, asked int64) {
 	}
 }
 
-// soldOut judges that answer: a user whose receipt is there gets it. before is what he had been told when he asked.
+// soldOut judges that answer: a user with a receipt gets it. before is what the user had been told by then.
 func (w *world) soldOut(q *request, before bool, began int64, a *agent) {
 	if !before || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.cut != nil && a.pinned[n.shard] }) {
 		return

@@ -140,8 +140,8 @@ func (k *known) saw(epoch, seq int64) {
 	k.seen, k.tops[epoch] = max(k.seen, seq), max(k.tops[epoch], seq)
 }
 
-// speaks reports whether the producer's witness line is where a recoverer will find it. Before that it tells
-// nobody that he has won.
+// speaks reports whether the producer's witness line is where a recoverer will find it. Before that the
+// producer answers no user.
 func (p *producer) speaks(n *node, s *server) bool {
 	k := &p.shards[n.shard]
 	if k.on != s || p.w.now-k.line > restore.Young.Milliseconds() {
