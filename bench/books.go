@@ -61,6 +61,9 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := foundShards(ctx, books); err != nil {
+		return nil, nil, err
+	}
 	for _, c := range campaigns {
 		if _, err := books.CreateCampaign(ctx, c); err != nil {
 			return nil, nil, err
@@ -78,4 +81,18 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 	}
 	settler, err := ledger.NewSettler(ledger.SettlerConfig{Ledger: books, Plan: plans, Log: zap.NewNop()})
 	return books, settler, err
+}
+
+// foundShards has a ledger that was not founded know the shards, which a settler looks at.
+func foundShards(ctx context.Context, l *ledger.Ledger) error {
+	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotFounded) {
+		return err
+	}
+	_, err := l.Found(ctx, ledger.Deployment{ID: "bench", KeyPrefix: "hb", Shards: shardCount})
+	for shard := range shardCount {
+		if err == nil {
+			err = l.SetShard(ctx, shard, 0, ledger.ShardState{Epoch: 1})
+		}
+	}
+	return err
 }
