@@ -313,7 +313,7 @@ func TestClientAddMigratesAnEmptyDatabaseOnly(t *testing.T) {
 	before := steps()
 	d.refused(1, []string{"balance", "client", "add", "worker"}, "this build needs version", "hongbao balance migrate")
 	require.Equal(t, before, steps())
-	d.exec("DROP TABLE archive, archive_shard, control, acknowledged")
+	d.exec("DROP TABLE archive, archive_shard, control, acknowledged, fence")
 	d.exec("ALTER TABLE campaign DROP COLUMN loading_at")
 	d.exec("ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total")
 	d.exec("DROP INDEX grants_by_campaign_user")

@@ -118,7 +118,7 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE credit_token`}, stmt{sql: `DROP TABLE code`},
 		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
-		stmt{sql: `DROP TABLE acknowledged`})
+		stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`})
 	var group errgroup.Group
 	for range 6 { // all of them find nothing, one migrates
 		group.Go(func() error {
@@ -197,7 +197,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 func testNotFounded(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "it has version 0, this build needs version 7")
+	require.ErrorContains(t, err, "it has version 0, this build needs version 8")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // the first one made nothing
 		_, err = Open(t.Context(), f.config)

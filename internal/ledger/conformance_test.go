@@ -134,6 +134,8 @@ var cases = map[string]func(*testing.T, *fixture){
 	"sessions of the console":                     testSessions,
 	"the journal":                                 testJournal,
 	"the journal beside what it tells of":         testJournalTogether,
+	"a shard is fenced":                           testFence,
+	"a shard is fenced by many at once":           testFenceTogether,
 	"credits one by one, and the database away":   funded(testCreditAway),
 }
 

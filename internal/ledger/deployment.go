@@ -124,7 +124,10 @@ func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
 // nothing; a Conflict says that somebody else has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
-	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, move.run(ctx, t) }))
+	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		_, err := move.run(ctx, t)
+		return nil, err
+	}))
 }
 
 // shardMove moves a shard's row to another state.
@@ -134,11 +137,12 @@ type shardMove struct {
 	to    ShardState
 }
 
-func (m *shardMove) run(ctx context.Context, t txn) error {
+// run reports whether it moved the row; else it has the state already.
+func (m *shardMove) run(ctx context.Context, t txn) (moved bool, err error) {
 	var changed int64
 	if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
 		args: []any{int64(m.shard), m.from, m.to.Epoch, m.to.Token}, changed: &changed}); err != nil || changed == 1 {
-		return err
+		return err == nil, err
 	}
 	has, err := readShard(ctx, t, m.shard)
 	if err == nil && has != m.to {
@@ -146,7 +150,7 @@ func (m *shardMove) run(ctx context.Context, t txn) error {
 			"somebody else has opened it",
 			has.Epoch, has.Token, m.from)
 	}
-	return err
+	return false, err
 }
 
 func (m *shardMove) named(err error) error {

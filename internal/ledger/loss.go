@@ -28,7 +28,7 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word 
 	}
 	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		if err := move.run(ctx, t); err != nil {
+		if _, err := move.run(ctx, t); err != nil {
 			return nil, err
 		}
 		return []stmt{{sql: l.dialect.insertAcceptedLoss,

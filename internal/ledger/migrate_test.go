@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"net/url"
 	"testing"
 	"time"
 
@@ -29,11 +30,24 @@ func TestMigrationsOfEachDatabase(t *testing.T) {
 	require.Equal(t, want, names(sqliteDialect))
 }
 
-// toVersion4 takes a ledger back to the tables before the archive.
+// beforeFences is a database in which a settler finds table fence in schema later while it is not made.
+func beforeFences(t *testing.T) Config {
+	config := postgresConfig(t)
+	u, err := url.Parse(config.DSN)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("search_path", "public,later")
+	u.RawQuery = q.Encode()
+	config.DSN = u.String()
+	return config
+}
+
+// toVersion4 takes a ledger back to the tables before the archive, and to fence, which settlers of this build read.
 func toVersion4(t *testing.T, f *fixture) {
 	t.Helper()
 	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`},
 		stmt{sql: `DROP TABLE archive, archive_shard, control, acknowledged`},
+		stmt{sql: `CREATE SCHEMA later`}, stmt{sql: `ALTER TABLE fence SET SCHEMA later`},
 		stmt{sql: `ALTER TABLE campaign DROP COLUMN loading_at`},
 		stmt{sql: `ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total`},
 		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
@@ -46,7 +60,7 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 	for _, left := range []string{"nothing", "an invalid index", "the index"} {
 		t.Run(left, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t, postgresConfig(t))
+			f := newFixture(t, beforeFences(t))
 			f.create(t, "rain", 100)
 			f.settles(t, grantsOf("rain", 1, 50)...)
 			toVersion4(t, f)
@@ -89,7 +103,7 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 // While a migration waits for a transaction that has written to the table, others go on writing.
 func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, postgresConfig(t))
+	f := newFixture(t, beforeFences(t))
 	f.create(t, "rain", 10)
 	f.settles(t, grant("rain", 1))
 	toVersion4(t, f)

@@ -1,0 +1,103 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Fence ends a shard's epochs before a new one. A grant or a close that an older epoch has above the floor counts no
+// more: it is not settled, no remote is asked for it, and no refund is based on it.
+type Fence struct {
+	Shard int
+	// From is the epoch that the ledger has, Epoch the one in which the shard goes on.
+	From, Epoch int64
+	// Floor is the last seq that Redis has.
+	Floor int64
+	// Token names the Redis server for which the shard goes on.
+	Token string
+}
+
+// FenceRow is what the ledger keeps of a fence.
+type FenceRow struct {
+	Shard        int
+	Epoch, Floor int64
+	Token        string
+	Fenced       time.Time
+	// Opened is zero while NoteOpening was not called; Note is its text.
+	Opened time.Time
+	Note   string
+}
+
+// Fence moves the shard to the new epoch and keeps the fence, in one transaction. When it returns, each grant that the
+// ledger took before is visible, and what the fence leaves out can't be added any more. A repeat changes nothing. A
+// Conflict says that somebody else has the shard.
+func (l *Ledger) Fence(ctx context.Context, f Fence) error {
+	if f.Shard < 0 || f.Epoch <= f.From || f.Floor < 0 {
+		return hongbao.Errorf(hongbao.ClassPermanent, "fence shard %d: epoch %d after %d and floor %d are no fence", f.Shard,
+			f.Epoch, f.From, f.Floor)
+	}
+	move := shardMove{shard: f.Shard, from: f.From, to: ShardState{Epoch: f.Epoch, Token: f.Token}}
+	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		moved, err := move.run(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if !moved {
+			return nil, f.isThere(ctx, t)
+		}
+		return []stmt{{sql: `INSERT INTO fence (shard, epoch, floor, token, fenced_at, note) VALUES ($1, $2, $3, $4, $5, '')`,
+			args: []any{int64(f.Shard), f.Epoch, f.Floor, f.Token, time.Now().UnixMilli()}}}, nil
+	}))
+}
+
+// isThere refuses a shard that came to the epoch in another way: a settler may have seen the epoch without the fence.
+func (f *Fence) isThere(ctx context.Context, t txn) error {
+	floor, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
+		args: []any{int64(f.Shard), f.Epoch}, row: number}.first(ctx, t)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return hongbao.Errorf(hongbao.ClassConflict, "somebody else has opened it in this epoch, without a fence")
+	case floor != f.Floor:
+		return hongbao.Errorf(hongbao.ClassConflict, "somebody else has fenced it above seq %d, not %d", floor, f.Floor)
+	}
+	return nil
+}
+
+// maxFences is how many fences of a shard are listed.
+const maxFences = 100
+
+// Fences lists the last fences of a shard, the newest first.
+func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
+	return question[FenceRow]{fmt.Sprintf("list the fences of shard %d", shard),
+		`SELECT epoch, floor, token, fenced_at, COALESCE(opened_at, 0), note FROM fence WHERE shard = $1
+			ORDER BY epoch DESC LIMIT $2`, []any{int64(shard), int64(maxFences)},
+		func(s scan) (FenceRow, error) {
+			r := FenceRow{Shard: shard}
+			var fenced, opened int64
+			err := s(&r.Epoch, &r.Floor, &r.Token, &fenced, &opened, &r.Note)
+			r.Fenced, r.Opened = atMilli(fenced), atMilli(opened)
+			return r, err
+		}}.all(ctx, l)
+}
+
+// NoteOpening notes on a fence that the shard is open in its epoch, and what the opening did. A repeat replaces both.
+func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		_, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
+			args: []any{int64(shard), epoch}, row: number}.first(ctx, t)
+		if err == nil && !found {
+			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no fence of that epoch")
+		}
+		return []stmt{{sql: `UPDATE fence SET opened_at = $3, note = $4 WHERE shard = $1 AND epoch = $2`,
+			args: []any{int64(shard), epoch, time.Now().UnixMilli(), note}}}, err
+	})
+	if err != nil {
+		return fmt.Errorf("note that shard %d is open in epoch %d: %w", shard, epoch, err)
+	}
+	return nil
+}
