@@ -136,6 +136,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the journal beside what it tells of":         testJournalTogether,
 	"a shard is fenced":                           testFence,
 	"a shard is fenced by many at once":           testFenceTogether,
+	"what the ledger knows above a seq":           testLostEvents,
 	"credits one by one, and the database away":   funded(testCreditAway),
 }
 

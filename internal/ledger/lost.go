@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+// Lost is what the ledger knows of a shard's events above a seq.
+type Lost struct {
+	// Grants are paid, or pending: a remote may have booked them. Seqs rise; one comes twice, for different packets, if
+	// Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
+	Grants []hongbao.Grant
+	// Others says that there is more, about which only a person can judge: grants in quarantine, also decided ones; closes
+	// that refunds are based on; grants of archived campaigns.
+	Others bool
+}
+
+// LostEvents reads all that the ledger knows of a shard's events above a seq, on one snapshot.
+func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost Lost, err error) {
+	err = l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
+		lost = Lost{}
+		for _, table := range []string{"grants", "pending"} {
+			if err := lost.read(ctx, t, table, shard, above); err != nil {
+				return err
+			}
+		}
+		_, lost.Others, err = question[int64]{sql: `SELECT 1 FROM quarantine WHERE shard = $1 AND seq > $2
+			UNION ALL SELECT 1 FROM refund WHERE shard = $1 AND close_seq > $2
+			UNION ALL SELECT 1 FROM refund_close WHERE shard = $1 AND close_seq > $2
+			UNION ALL SELECT 1 FROM archive_shard WHERE shard = $1 AND last_seq > $2 LIMIT 1`,
+			args: []any{int64(shard), above}, row: number}.first(ctx, t)
+		return err
+	})
+	if err != nil {
+		return Lost{}, fmt.Errorf("read what the ledger knows of shard %d above seq %d: %w", shard, above, err)
+	}
+	slices.SortFunc(lost.Grants, func(a, b hongbao.Grant) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Campaign, b.Campaign), cmp.Compare(a.Packet, b.Packet))
+	})
+	return lost, nil
+}
+
+// read adds the grants of a table.
+func (lost *Lost) read(ctx context.Context, t txn, table string, shard int, above int64) error {
+	last := hongbao.Grant{Seq: above + 1} // before every row of that seq: no campaign has an empty id
+	return eachPage(ctx, t, `SELECT `+grantColumns+`,
+		COALESCE((SELECT code FROM code AS k WHERE k.campaign = `+table+`.campaign AND k.packet = `+table+`.packet), ''),
+		COALESCE((SELECT currency FROM campaign AS c WHERE c.id = `+table+`.campaign), '')
+		FROM `+table+` WHERE shard = $1 AND seq >= $2 AND (seq, campaign, packet) > ($2, $3, $4)
+		ORDER BY seq, campaign, packet LIMIT $5`,
+		func() []any { return []any{int64(shard), last.Seq, last.Campaign, last.Packet} }, func(s scan) error {
+			var g hongbao.Grant
+			var in, at int64
+			err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &in, &g.Seq, &g.Epoch, &g.RequestID, &at, &g.Code, &g.Currency)
+			g.Shard, g.Time = int(in), time.UnixMilli(at).UTC()
+			last, lost.Grants = g, append(lost.Grants, g)
+			return err
+		})
+}
