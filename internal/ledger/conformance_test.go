@@ -136,7 +136,15 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the journal beside what it tells of":         testJournalTogether,
 	"a shard is fenced":                           testFence,
 	"a shard is fenced by many at once":           testFenceTogether,
+	"a fence leaves grants out":                   testSettleFenced,
+	"a fence leaves grants out of quarantine":     testQuarantineFenced,
+	"an overdraft behind a fence":                 testOverdraftFenced,
+	"a fence leaves credits out":                  testBeginFenced,
+	"a credit behind a fence is forgotten":        testForgottenBehindAFence,
+	"a fence leaves closes out":                   testRefundFenced,
 	"what the ledger knows above a seq":           testLostEvents,
+	"a fence waits for those who settle":          testFenceWaits,
+	"fences and settlers at once":                 testFenceAmongSettlers,
 	"credits one by one, and the database away":   funded(testCreditAway),
 }
 

@@ -15,6 +15,7 @@
 //     that meets one until the grants that overdraw stand alone.
 //   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the facts,
 //     and is then handled: a person decides.
+//   - A Fence that has returned sees every grant above its floor that an older epoch has paid, or will ever pay.
 //
 // What a settler does with a batch, in order: refuse what is malformed (Permanent); sort out what the ledger's
 // campaigns and the plan do not know; insert the rest, read back what was not inserted, compare; move the balances,

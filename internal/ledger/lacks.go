@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
 // Lacks returns those of the grants whose packets the ledger has neither paid nor in quarantine, and which no remote may
@@ -25,11 +24,7 @@ func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hon
 		if err != nil {
 			return err
 		}
-		packed, err := l.dialect.pack(keysOf(items)...)
-		if err != nil {
-			return err
-		}
-		pending, err := question[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
+		pending, err := l.readPending(ctx, t, items)
 		for i := range pending {
 			known[keyOf(&pending[i].Grant)] = true
 		}

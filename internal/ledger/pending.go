@@ -17,20 +17,15 @@ import (
 // Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. held is what the
 // ledger has of the grants' packets, in grants or as the very same grant in quarantine: they are not to be asked for.
 // before is what was noted already, now taken over where Taken says so: it may be booked. The other grants were noted
-// now, and certainly nothing was asked for. No packet may come twice. After an error nothing has changed, unless its
-// class is Unknown.
+// now, and certainly nothing was asked for. No packet may come twice. If a fence leaves out one that is in neither, all
+// are refused with ErrFenced. After an error nothing has changed, unless its class is Unknown.
 func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
 	}
-	items := itemsOf(grants)
-	packed, err := s.config.Ledger.dialect.pack(columnsOf(items)...)
-	if err != nil {
-		return nil, nil, err
-	}
-	b := &beginning{Ledger: s.config.Ledger, call: call, items: items, packed: packed}
+	b := &beginning{Ledger: s.config.Ledger, call: call, items: itemsOf(grants)}
 	err = b.write(ctx, b.run)
 	if errors.Is(err, errOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded in between: %w", err)
@@ -56,23 +51,27 @@ type beginning struct {
 	*Ledger
 	call   payment.Asking
 	items  []item
-	packed []any
 	tries  int
 	held   []hongbao.Grant
 	before []payment.Pending
 }
 
-// run is the transaction. It inserts first, then reads the rows that were there, and then the grants: so it sees what
-// other workers record or forget in between.
+// run is the transaction. It inserts what is not behind a fence, then reads the rows that were there, and then the
+// grants: so it sees what other workers record or forget in between.
 func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.held, b.before = nil, nil
-	var inserted, since int64
-	if b.call.SinceGrant {
-		since = 1
+	seen := outlookOf(b.items)
+	if err := b.ask(ctx, t, seen.questions()...); err != nil {
+		return nil, err
 	}
-	insert := stmt{sql: b.dialect.insertOnce(b.dialect.insertPending, b.tries),
-		args: append(slices.Clone(b.packed), b.call.Owner, b.call.Batch, since), changed: &inserted}
-	err := t.run(ctx, insert)
+	behind, err := b.behindFences(ctx, t, seen, b.items, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, it := range behind.leftOut {
+		return nil, eventOf(it.grant).leftOut(it.fence)
+	}
+	inserted, err := b.insert(ctx, t, without(without(b.items, behind.paid), behind.aside))
 	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have been there
 	b.tries++
 	if err != nil {
@@ -80,7 +79,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	}
 	var rows []payment.Pending
 	if before {
-		if rows, err = b.readRows(ctx, t); err != nil {
+		if rows, err = b.readPending(ctx, t, b.items); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +92,23 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 			return nil, err
 		}
 	}
-	return b.last(out)
+	stmts, err := b.last(out)
+	return append(stmts, seen.unchanged(b.dialect)...), err
+}
+
+// insert notes the items, and returns how many were not noted before.
+func (b *beginning) insert(ctx context.Context, t txn, items []item) (inserted int64, err error) {
+	var since int64
+	if b.call.SinceGrant {
+		since = 1
+	}
+	packed, err := b.dialect.pack(columnsOf(items)...)
+	if err != nil {
+		return 0, err
+	}
+	err = t.run(ctx, stmt{sql: b.dialect.insertOnce(b.dialect.insertPending, b.tries),
+		args: append(slices.Clone(packed), b.call.Owner, b.call.Batch, since), changed: &inserted})
+	return inserted, err
 }
 
 // last gives the statements that go with COMMIT: rows of what the ledger has end, and refunded campaigns are refused.
@@ -116,13 +131,13 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	return stmts, nil
 }
 
-// readRows gives the items' rows in table pending.
-func (b *beginning) readRows(ctx context.Context, t txn) ([]payment.Pending, error) {
-	packed, err := b.dialect.pack(keysOf(b.items)...)
+// readPending gives the items' rows in table pending.
+func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]payment.Pending, error) {
+	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
 		return nil, err
 	}
-	return question[payment.Pending]{sql: b.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
+	return question[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
 }
 
 // readHeld finds what the ledger has of the items' packets, and gives these packets.

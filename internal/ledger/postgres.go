@@ -27,6 +27,7 @@ var postgresDialect = dialect{
 	pack:      func(columns ...any) ([]any, error) { return columns, nil },
 	copies:    true,
 	orNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
+	share:     ` FOR SHARE`,
 	version:   `current_setting('server_version')`,
 	// When the statement began. A worker's time is counted from before it was sent.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,

@@ -63,29 +63,39 @@ const quarantineRows = 5_000
 
 // addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives
 // those that wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by
-// now is done, and not written. pending: their rows of table pending end in the same transactions.
-func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) ([]Quarantined, error) {
+// now is done, and not written; nor is one that a fence leaves out. pending: their rows of table pending end in the same
+// transactions.
+func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) (waiting []Quarantined,
+	leftOut []item, err error) {
 	// Every worker takes its locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
 			cmp.Compare(a.grant.Shard, b.grant.Shard), cmp.Compare(a.grant.Seq, b.grant.Seq),
 			cmp.Compare(a.grant.User, b.grant.User), cmp.Compare(a.grant.Amount, b.grant.Amount))
 	})
-	var waiting []Quarantined
 	for part := range slices.Chunk(items, quarantineRows) {
 		var more []Quarantined
-		err := l.write(ctx, func(ctx context.Context, t txn) (_ []stmt, err error) {
-			if more, err = l.writeQuarantine(ctx, t, part); err != nil || !pending {
-				return nil, err
+		var behind fencedItems
+		err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
+			seen := outlookOf(part)
+			if err = l.ask(ctx, t, seen.questions()...); err == nil {
+				behind, err = l.behindFences(ctx, t, seen, part, pending)
 			}
-			return l.deletePending(part, 0)
+			left := without(part, behind.leftOut)
+			if err == nil {
+				more, err = l.writeQuarantine(ctx, t, left)
+			}
+			if err == nil && pending {
+				stmts, err = l.deletePending(left, 0)
+			}
+			return append(stmts, seen.unchanged(l.dialect)...), err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
+			return nil, nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
 		}
-		waiting = append(waiting, more...)
+		waiting, leftOut = append(waiting, more...), append(leftOut, behind.leftOut...)
 	}
-	return waiting, nil
+	return waiting, leftOut, nil
 }
 
 // writeQuarantine takes three statements, however many items there are.

@@ -25,6 +25,8 @@ type dialect struct {
 	copies bool
 	// byRow: insertGrants and creditUsers have one row of ? each, and take their columns by stmt.rows.
 	byRow bool
+	// share makes a SELECT keep its rows as they are until the transaction ends; empty where only one transaction writes.
+	share string
 	// now is the database's clock in ms.
 	now string
 	// version is that of the server, or of the library.

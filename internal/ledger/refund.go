@@ -23,8 +23,8 @@ var ErrNotRefunded = errors.New("the campaign is not refunded")
 // their order, and missing how many of their grants the ledger will never hold, by a person's word: they were decided
 // in quarantine or as dead letters, and what they would have cost goes back too. It is refused with payment.ErrSettling
 // while the ledger holds fewer grants than that, and as a Conflict if the ledger's grants can't become what the closes
-// tell, or if some are missing and others still wait in quarantine. A repeat gives the refund that is there and moves
-// nothing, whoever made it.
+// tell, or if some are missing and others still wait in quarantine. A close that a fence leaves out is refused with
+// ErrFenced. A repeat gives the refund that is there and moves nothing, whoever made it.
 func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
 	e, err := endOf(closes, missing)
 	if err != nil {
@@ -34,7 +34,7 @@ func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int6
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", e.campaign, err)
 	}
-	return l.refundOnce(ctx, e.campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
+	return l.refundOnce(ctx, e, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
 		return c.refund(ctx, t, e, &n)
 	})
 }
@@ -59,7 +59,7 @@ func endOf(closes []stream.Entry, missing int64) (*end, error) {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s: event %d-%d is no close of it",
 				e.campaign, c.Shard, c.Seq)
 		}
-		e.closes = append(e.closes, payment.Close{Shard: c.Shard, Seq: c.Seq})
+		e.closes = append(e.closes, payment.Close{Shard: c.Shard, Seq: c.Seq, Epoch: c.Epoch})
 		e.told = e.told.Plus(c.Close)
 	}
 	return e, nil
@@ -85,27 +85,52 @@ func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int
 
 // refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
 func (l *Ledger) refundOnce(
-	ctx context.Context, campaign string, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
+	ctx context.Context, e *end, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
 ) (refund payment.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		c, err := lockCampaign(ctx, t, campaign)
+		c, err := lockCampaign(ctx, t, e.campaign)
 		if err != nil {
 			return nil, err
 		}
 		if c.State == StateRefunded {
 			var found bool
-			refund, found, err = readRefund(ctx, t, campaign)
-			return nil, errors.Join(err, mustExist(found, campaign))
+			refund, found, err = readRefund(ctx, t, e.campaign)
+			return nil, errors.Join(err, mustExist(found, e.campaign))
+		}
+		seen, err := l.unfenced(ctx, t, e)
+		if err != nil {
+			return nil, err
 		}
 		if refund, err = decide(ctx, t, &c); err != nil {
 			return nil, err
 		}
-		return postRefund(&refund), nil
+		refund.Closes = make([]payment.Close, len(e.closes))
+		for i, c := range e.closes {
+			refund.Closes[i] = payment.Close{Shard: c.Shard, Seq: c.Seq}
+		}
+		return append(postRefund(&refund), seen.unchanged(l.dialect)...), nil
 	})
 	if err != nil {
-		return payment.Refund{}, fmt.Errorf("refund campaign %s: %w", campaign, err)
+		return payment.Refund{}, fmt.Errorf("refund campaign %s: %w", e.campaign, err)
 	}
 	return refund, nil
+}
+
+// unfenced refuses closes that a fence leaves out. Redis may have granted more of the campaign since.
+func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen outlook, err error) {
+	for _, c := range e.closes {
+		seen = seen.with(event{c.Shard, c.Seq, c.Epoch})
+	}
+	if err := l.ask(ctx, t, seen.questions()...); err != nil {
+		return nil, err
+	}
+	for _, c := range e.closes {
+		it := event{c.Shard, c.Seq, c.Epoch}
+		if later := seen.fence(it); later > 0 {
+			return nil, it.leftOut(later)
+		}
+	}
+	return seen, nil
 }
 
 // Held is what the ledger has granted of the campaign and what is left.
@@ -188,9 +213,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first",
 			e.missing, waiting)
 	}
-	r := c.rest()
-	r.Closes = e.closes
-	return r, err
+	return c.rest(), err
 }
 
 // nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that nobody has

@@ -35,7 +35,7 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 	if err != nil {
 		return payment.Refund{}, fmt.Errorf("refund campaign %s: count its grants: %w", o.Campaign, err)
 	}
-	return l.refundOnce(ctx, o.Campaign, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
+	return l.refundOnce(ctx, e, func(ctx context.Context, t txn, c *StoredCampaign) (payment.Refund, error) {
 		if len(o.Closes) != c.Spec.Places() {
 			return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "%d shards are named (%s), the campaign is on %d",
 				len(o.Closes), e.name(), c.Spec.Places())
@@ -60,7 +60,7 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the amount is %d minor units, not %d; nothing was moved. Is it the "+
 				"right campaign?", r.Amount, o.Amount)
 		}
-		r.Closes, r.By, r.Why = o.Closes, o.By, o.Why
+		r.By, r.Why = o.By, o.Why
 		return r, err
 	})
 }

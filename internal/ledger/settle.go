@@ -18,6 +18,7 @@ type item struct {
 	index  int // in the batch that was handed over
 	grant  *hongbao.Grant
 	reason Reason // set when it is to go to quarantine
+	fence  int64  // the epoch whose fence it is behind
 }
 
 // packetKey is the key of a grant for ever.
@@ -59,6 +60,7 @@ type settling struct {
 	known   map[string]knownCampaign // has the campaigns of all items
 	pending bool                     // the items' rows of table pending end in the same transaction
 	tries   int
+	leftOut []item // by a fence; the ledger does not know them
 }
 
 // post makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts
@@ -66,16 +68,14 @@ type settling struct {
 // their transfers, so that they wait for each other but never in a circle.
 func (s *settling) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
-	var drop []stmt
-	if s.pending {
-		if drop, err = s.deletePending(s.items, 0); err != nil {
-			return nil, err
-		}
-	}
 	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
 		stmts, differ, err = s.insert(ctx, t)
 		s.tries++
-		return append(slices.Clone(drop), stmts...), err
+		if err != nil || !s.pending {
+			return stmts, err
+		}
+		drop, err := s.deletePending(without(s.items, s.leftOut), 0)
+		return append(drop, stmts...), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("settle %d grants: %w", len(s.items), err)
@@ -84,11 +84,18 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 }
 
 // insert inserts the grants that nobody has decided about, compares the others with what was there, and gives the
-// statements that move the money of the new ones.
+// statements that move the money of the new ones. What a fence leaves out is not inserted.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
-	items, decided := s.items, true
+	items, decided, seen := s.items, true, outlookOf(s.items)
+	questions := seen.questions()
 	if s.dialect.copies && s.tries == 0 {
-		decided, err = anyDecided(ctx, t, items)
+		decided = false
+		questions = append(questions, anyDecided(items, &decided)...)
+	}
+	var behind fencedItems
+	if err = s.ask(ctx, t, questions...); err == nil {
+		behind, err = s.behindFences(ctx, t, seen, items, s.pending)
+		s.leftOut, items = behind.leftOut, without(without(items, behind.leftOut), behind.aside)
 	}
 	if err == nil && decided {
 		items, err = s.undecided(ctx, t, items)
@@ -116,8 +123,11 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 			return nil, nil, err
 		}
 	}
+	if len(fresh) == 0 {
+		return nil, differ, nil
+	}
 	stmts, err = s.moveMoney(fresh, s.known, batch)
-	return stmts, differ, err
+	return append(stmts, seen.unchanged(s.dialect)...), differ, err
 }
 
 // insertGrants is the statement that inserts the grants. PostgreSQL's first try copies them, which takes three quarters

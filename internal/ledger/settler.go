@@ -69,7 +69,8 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 
 // Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds
 // it durably: as a grant that is paid, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger
-// does not have waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it.
+// does not have waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it. A grant that a fence
+// leaves out is an outage (ErrFenced), and the others are settled.
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
@@ -249,6 +250,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.post(ctx)
 	if err == nil {
+		noteLeftOut(call.leftOut, errs)
 		return refused
 	}
 	overdraws := errors.Is(err, errOverdraw)
@@ -271,7 +273,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	}
 	half := len(items) / 2
 	refused = s.settle(ctx, items[:half], known, errs)
-	if err := errs[items[half-1].index]; hongbao.IsOutage(err) {
+	if err := errs[items[half-1].index]; hongbao.IsOutage(err) && !errors.Is(err, ErrFenced) {
 		for _, it := range items[half:] {
 			errs[it.index] = err
 		}
@@ -280,17 +282,25 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	return append(slices.Clip(refused), s.settle(ctx, items[half:], known, errs)...)
 }
 
+// noteLeftOut gives the items that a fence leaves out their errors.
+func noteLeftOut(items []item, errs []error) {
+	for _, it := range items {
+		errs[it.index] = eventOf(it.grant).leftOut(it.fence)
+	}
+}
+
 func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 	if len(items) == 0 {
 		return
 	}
-	added, err := s.config.Ledger.addToQuarantine(ctx, items, s.pending)
+	added, leftOut, err := s.config.Ledger.addToQuarantine(ctx, items, s.pending)
 	if err != nil {
 		for _, it := range items {
 			errs[it.index] = err
 		}
 		return
 	}
+	noteLeftOut(leftOut, errs)
 	for _, q := range added {
 		if err := s.report(q); err != nil {
 			// The row is there; the grant comes again until the hook has done its part.

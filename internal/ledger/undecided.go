@@ -33,23 +33,20 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 	return suspects, err
 }
 
-// anyDecided asks, in one round trip, whether a person has decided about any grant of the items' campaigns. items are
-// sorted by campaign.
-func anyDecided(ctx context.Context, t txn, items []item) (decided bool, err error) {
-	var questions []stmt
+// anyDecided asks whether a person has decided about any grant of the items' campaigns. items are sorted by campaign.
+func anyDecided(items []item, decided *bool) (questions []stmt) {
 	for i := range items {
 		if id := items[i].grant.Campaign; i == 0 || id != items[i-1].grant.Campaign {
 			questions = append(questions, stmt{
 				sql: decidedQuery, args: []any{id, int64(0)},
 				row: func(s scan) error {
-					decided = true
+					*decided = true
 					return s(new(int64))
 				},
 			})
 		}
 	}
-	err = t.run(ctx, questions...)
-	return decided, err
+	return questions
 }
 
 // undecided gives the items without those about which a person has decided: void stays void, and what was paid from

@@ -25,6 +25,8 @@ type Close struct {
 	Shard int
 	// Seq is 0 if there was none: Redis had lost something of the campaign there.
 	Seq int64
+	// Epoch is that in which Redis had the close. A refund that is posted does not say.
+	Epoch int64
 }
 
 // ErrSettling says that the ledger does not hold every grant up to a campaign's close yet: the refund has to wait. Its

@@ -289,7 +289,7 @@ func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 		if err != nil {
 			return nil, err
 		}
-		list[j].Seq = c.Seq
+		list[j].Seq, list[j].Epoch = c.Seq, c.Epoch
 	}
 	return list, nil
 }

@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+)
+
+// ErrFenced says that a fence has left an event out. Its error is an outage: the caller reads again what Redis has.
+var ErrFenced = errors.New("the shard goes on without this event")
+
+// event names an event, and the epoch in which Redis had it.
+type event struct {
+	shard      int
+	seq, epoch int64
+}
+
+// leftOut is the error of an event that the fence of a later epoch leaves out.
+func (e event) leftOut(later int64) error {
+	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read again what Redis has",
+		e.shard, e.seq, e.epoch, ErrFenced, later)
+}
+
+func eventOf(g *hongbao.Grant) event { return event{g.Shard, g.Seq, g.Epoch} }
+
+// outlook is what a transaction has read of the shards whose events it is about.
+type outlook []shardOutlook
+
+type shardOutlook struct {
+	shard           int
+	oldest, highest int64 // the lowest epoch and the highest seq of the events
+	epoch           int64 // of the shard; 0 if the ledger does not have it
+	fences          []FenceRow
+}
+
+// with returns the outlook for one more event.
+func (o outlook) with(e event) outlook {
+	for i := range o {
+		if s := &o[i]; s.shard == e.shard {
+			s.oldest, s.highest = min(s.oldest, e.epoch), max(s.highest, e.seq)
+			return o
+		}
+	}
+	return append(o, shardOutlook{shard: e.shard, oldest: e.epoch, highest: e.seq})
+}
+
+func outlookOf(items []item) (o outlook) {
+	for i := range items {
+		o = o.with(eventOf(items[i].grant))
+	}
+	return o
+}
+
+// questions read the shards' epochs, and the fences that may leave out one of the events.
+func (o outlook) questions() []stmt {
+	stmts := make([]stmt, len(o))
+	for i := range o {
+		s := &o[i]
+		stmts[i] = stmt{sql: `SELECT s.epoch, COALESCE(f.epoch, 0), COALESCE(f.floor, 0) FROM shard AS s
+			LEFT JOIN fence AS f ON f.shard = s.shard AND f.epoch > $1 AND f.floor < $2 WHERE s.shard = $3`,
+			args: []any{s.oldest, s.highest, int64(s.shard)}, row: func(row scan) error {
+				var f FenceRow
+				err := row(&s.epoch, &f.Epoch, &f.Floor)
+				s.fences = append(s.fences, f)
+				return err
+			}}
+	}
+	return stmts
+}
+
+// fence returns the epoch whose fence leaves an event out; 0 if none does.
+func (o outlook) fence(e event) int64 {
+	for i := range o {
+		for _, f := range o[i].fences {
+			if o[i].shard == e.shard && f.Epoch > e.epoch && f.Floor < e.seq {
+				return f.Epoch
+			}
+		}
+	}
+	return 0
+}
+
+// unchanged are the last statements of a transaction that relies on the outlook, one for each shard. Each waits for a
+// Fence that commits, and fails with errAgain if the shard has another epoch by now: a second row of the shard is
+// refused. Else a Fence waits for this transaction. It takes no lock before, so a worker that was stopped keeps no Fence
+// waiting. LIMIT keeps the comparison out of the subquery, which would not lock a row that it does not return.
+func (o outlook) unchanged(d *dialect) (stmts []stmt) {
+	if d.share == "" {
+		return nil
+	}
+	for i := range o {
+		stmts = append(stmts, stmt{sql: `INSERT INTO shard (shard, epoch, token) SELECT s.shard, s.epoch, s.token
+			FROM (SELECT shard, epoch, token FROM shard WHERE shard = $1 LIMIT 1` + d.share + `) AS s WHERE s.epoch <> $2`,
+			args: []any{int64(o[i].shard), o[i].epoch}})
+	}
+	return stmts
+}
+
+// ask runs questions, in one round trip where the database can.
+func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
+	if l.dialect.copies {
+		return t.run(ctx, questions...)
+	}
+	for _, q := range questions {
+		if err := t.query(ctx, q.sql, q.args, q.row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fencedItems are the items of a transaction that are behind a fence, by what the ledger knows of the very grants.
+type fencedItems struct {
+	paid    []item // or pending, if that counts
+	aside   []item // in quarantine
+	leftOut []item // unknown; their fence is set
+}
+
+// behindFences finds the items that are behind a fence. Most batches have none, and ask nothing. pending says whether a
+// row in table pending counts as known.
+func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []item, pending bool) (f fencedItems,
+	err error) {
+	var behind []item
+	for _, it := range items {
+		if it.fence = o.fence(eventOf(it.grant)); it.fence > 0 {
+			behind = append(behind, it)
+		}
+	}
+	if len(behind) == 0 {
+		return f, nil
+	}
+	paid, aside := map[hongbao.Grant]bool{}, map[hongbao.Grant]bool{}
+	has, err := l.readGrants(ctx, t, behind)
+	for _, g := range has {
+		paid[factsOf(&g.Grant)] = true
+	}
+	if err == nil && pending {
+		var rows []payment.Pending
+		rows, err = l.readPending(ctx, t, behind)
+		for i := range rows {
+			paid[factsOf(&rows[i].Grant)] = true
+		}
+	}
+	if err == nil {
+		err = l.eachQuarantined(ctx, t, behind, func(g hongbao.Grant, _ bool) { aside[factsOf(&g)] = true })
+	}
+	for _, it := range behind {
+		switch facts := factsOf(it.grant); {
+		case paid[facts]:
+			f.paid = append(f.paid, it)
+		case aside[facts]:
+			f.aside = append(f.aside, it)
+		default:
+			f.leftOut = append(f.leftOut, it)
+		}
+	}
+	return f, err
+}
+
+// without returns the items but for those.
+func without(items, those []item) []item {
+	if len(those) == 0 {
+		return items
+	}
+	gone := make(map[int]bool, len(those))
+	for _, it := range those {
+		gone[it.index] = true
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(it item) bool { return gone[it.index] })
+}

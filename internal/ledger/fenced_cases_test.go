@@ -1,0 +1,308 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+)
+
+// fence ends the epochs of shard 3 before one.
+func (f *fixture) fence(t *testing.T, epoch, floor int64) {
+	t.Helper()
+	require.NoError(t, f.ledger.Fence(t.Context(), Fence{Shard: 3, From: epoch - 1, Epoch: epoch, Floor: floor}))
+}
+
+// in are the grants in another epoch.
+func in(epoch int64, grants ...hongbao.Grant) []hongbao.Grant {
+	list := slices.Clone(grants)
+	for i := range list {
+		list[i].Epoch = epoch
+	}
+	return list
+}
+
+// leavesOut settles grants, and requires that exactly those with the packets are left out.
+func (f *fixture) leavesOut(t *testing.T, grants []hongbao.Grant, packets ...int64) {
+	t.Helper()
+	var got []int64
+	for i, err := range f.Handle(t.Context(), grants) {
+		if err != nil {
+			requireFenced(t, err)
+			got = append(got, grants[i].Packet)
+		}
+	}
+	require.ElementsMatch(t, packets, got)
+}
+
+func requireFenced(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, ErrFenced)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
+	require.True(t, hongbao.IsOutage(err))
+}
+
+// A fence leaves out what older epochs have above its floor, but for what is paid already.
+func testSettleFenced(t *testing.T, f *fixture) {
+	f.opened(t, 30)
+	old := grantsOf("rain", 1, 10)
+	f.settles(t, append(slices.Clone(old[:3]), old[8])...)
+	f.fence(t, 2, 5)
+	for range 2 {
+		f.leavesOut(t, old, 6, 7, 8, 10)
+		f.holds(t, "rain", slices.Concat(old[:5], old[8:9]))
+	}
+	redealt := in(2, old[5:8]...)
+	redealt[0].User = "somebody"
+	f.settles(t, redealt...)
+	f.leavesOut(t, old, 6, 10) // 7 and 8 were restored: the very same grants
+	elsewhere := grantsOf("rain", 20, 21)
+	for i := range elsewhere {
+		elsewhere[i].Shard = 2
+	}
+	f.leavesOut(t, append(slices.Clone(elsewhere), old[9]), 10)
+
+	f.fence(t, 3, 12)
+	f.leavesOut(t, append(in(2, grantsOf("rain", 11, 13)...), grant("rain", 14)), 13, 14)
+	f.settles(t, in(3, grantsOf("rain", 13, 14)...)...)
+	require.Empty(t, f.open(t))
+	f.holds(t, "rain", slices.Concat(old[:5], redealt, old[8:9], in(2, grantsOf("rain", 11, 12)...),
+		in(3, grantsOf("rain", 13, 14)...), elsewhere))
+}
+
+// What a fence leaves out does not go to quarantine. What is there stays handled, and is paid no more.
+func testQuarantineFenced(t *testing.T, f *fixture) {
+	f.opened(t, 100)
+	room := grant("rain", 9) // there is no room for it, and later there would be
+	room.Amount = fundedFor(101)
+	f.forged[keyOf(&room)] = room.Amount
+	unplanned := grant("rain", 10)
+	unplanned.Packet = 101
+	f.settles(t, room, unplanned, grant("rain", 1), secondOf(1, "bea"))
+	require.Len(t, f.open(t), 3)
+	f.fence(t, 2, 5)
+	f.tamper(t, stmt{sql: `UPDATE campaign SET funded = funded * 3`})
+	late, other := grant("rain", 11), secondOf(1, "cid")
+	late.Packet = 102
+	f.leavesOut(t, []hongbao.Grant{room, unplanned, secondOf(1, "bea"), late, other, grant("rain", 2)}, 102, 1)
+	require.Len(t, f.open(t), 3)
+	require.EqualValues(t, 2, f.count(t, `SELECT COUNT(*) FROM grants`))
+}
+
+// Where the funding does not cover a batch, what a fence leaves out keeps nothing else from being settled.
+func testOverdraftFenced(t *testing.T, f *fixture) {
+	f.opened(t, 100)
+	f.fence(t, 2, 50)
+	all := append(grantsOf("rain", 1, 60), in(2, grantsOf("rain", 61, 100)...)...)
+	for _, i := range []int{20, 70} { // no room for either
+		all[i].Amount = fundedFor(100)
+		f.forged[keyOf(&all[i])] = all[i].Amount
+	}
+	f.leavesOut(t, all, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60)
+	require.Len(t, f.open(t), 2)
+	f.holds(t, "rain", slices.Concat(all[:20], all[21:50], all[60:70], all[71:]))
+}
+
+// No remote is asked for what a fence leaves out. What may have been asked for before goes on.
+func testBeginFenced(t *testing.T, f *fixture) {
+	f.opened(t, 10)
+	ctx, s := t.Context(), f.Settler
+	_, _, err := s.Begin(ctx, asking("w1", 1), grantsOf("rain", 1, 6))
+	require.NoError(t, err)
+	require.Nil(t, s.Record(ctx, grantsOf("rain", 1, 1)))
+	f.fence(t, 2, 2)
+	_, _, err = s.Begin(ctx, asking("w1", 2), grantsOf("rain", 6, 7))
+	requireFenced(t, err)
+	require.ErrorContains(t, err, "event 3-7 of epoch 1: ")
+	other := grant("rain", 6)
+	other.User = "somebody"
+	_, _, err = s.Begin(ctx, asking("w1", 2), []hongbao.Grant{other})
+	requireFenced(t, err)
+	require.Equal(t, []int64{2, 3, 4, 5, 6}, f.pending(t))
+	held, before, err := s.Begin(ctx, asking("w1", 3), append(grantsOf("rain", 1, 6), in(2, grantsOf("rain", 7, 7)...)...))
+	require.NoError(t, err)
+	require.Len(t, held, 1)
+	require.Len(t, before, 5)
+	for _, p := range before {
+		require.True(t, p.Taken)
+	}
+	redealt := in(2, grant("rain", 8))
+	redealt[0].User = "somebody"
+	_, _, err = s.Begin(ctx, asking("w1", 4), redealt)
+	require.NoError(t, err)
+
+	errs := s.Record(ctx, grantsOf("rain", 2, 8))
+	require.Len(t, errs, 7)
+	require.Equal(t, make([]error, 6), errs[:6], "they were pending")
+	requireFenced(t, errs[6])
+	require.Equal(t, []int64{8}, f.pending(t), "the row of the one in epoch 2 stays")
+	require.Nil(t, s.Record(ctx, redealt))
+	require.Empty(t, f.open(t))
+	f.holds(t, "rain", append(append(grantsOf("rain", 1, 6), grant("rain", 7)), redealt...))
+}
+
+// One row of a fenced grant is forgotten while it is begun again: nobody begins it.
+func testForgottenBehindAFence(t *testing.T, f *fixture) {
+	if f.config.Driver == SQLite {
+		return // one transaction at a time
+	}
+	f.opened(t, 10)
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 1))
+	require.NoError(t, err)
+	f.fence(t, 2, 0)
+	inner := f.ledger.store
+	b := &between{store: inner, at: 3}
+	b.hook = func() {
+		f.ledger.store = inner
+		require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 1, 1)))
+		f.ledger.store = b
+	}
+	f.ledger.store = b
+	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 1, 1))
+	f.ledger.store = inner
+	requireFenced(t, err)
+	require.Negative(t, b.at)
+	require.Empty(t, f.pending(t))
+}
+
+// A close that a fence leaves out is no ground for a refund.
+func testRefundFenced(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.opened(t, 10)
+	f.create(t, "snow", 10)
+	f.settles(t, grantsOf("rain", 1, 4)...)
+	f.fence(t, 2, 4)
+	closed := closeOf("rain", 10, 4)
+	_, err := f.ledger.Refund(ctx, one(closed), 0)
+	requireFenced(t, err)
+	require.ErrorContains(t, err, "event 3-5 of epoch 1: ")
+	lost := lostOf(4)
+	lost.Closes = []payment.Close{{Shard: 3, Seq: 5, Epoch: 1}}
+	_, err = f.ledger.RefundLost(ctx, lost)
+	requireFenced(t, err)
+	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
+	below := closeOf("snow", 10, 0) // seq 1
+	f.refunds(t, below)
+	again := closed
+	again.Epoch = 2
+	r := f.refunds(t, again)
+	got, err := f.ledger.Refund(ctx, one(closed), 0)
+	require.NoError(t, err, "it is refunded, whatever is said about the close")
+	require.Equal(t, r, got)
+
+	d := f.deal(t, "hail", 10, 2, 3, 5)
+	closes := d.closes()
+	closes[1].Seq = 9
+	_, err = f.ledger.Refund(ctx, closes, 0)
+	requireFenced(t, err)
+	closes[1].Epoch = 2
+	_, err = f.ledger.Refund(ctx, closes, 0)
+	require.NoError(t, err)
+	f.conserved(t)
+}
+
+// A transaction that has looked at the shard for the last time keeps a Fence waiting until it ends, and one that looks
+// after a Fence begins again.
+func testFenceWaits(t *testing.T, f *fixture) {
+	f.opened(t, 10)
+	items := itemsOf(grantsOf("rain", 1, 1))
+	fenceWithin := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		return f.ledger.Fence(ctx, Fence{Shard: 3, From: 1, Epoch: 2})
+	}
+	settle := func(before, after func()) error {
+		return f.ledger.store.write(t.Context(), func(x txn) ([]stmt, error) {
+			seen := outlookOf(items)
+			if err := f.ledger.ask(t.Context(), x, seen.questions()...); err != nil {
+				return nil, err
+			}
+			before()
+			err := x.run(t.Context(), seen.unchanged(f.ledger.dialect)...)
+			if err == nil {
+				after()
+			}
+			return nil, err
+		})
+	}
+	require.NoError(t, settle(func() {}, func() { require.Error(t, fenceWithin(200*time.Millisecond)) }))
+	if f.config.Driver == SQLite {
+		return // its transactions wait from their begin
+	}
+	err := settle(func() { require.NoError(t, fenceWithin(10*time.Second)) }, func() { t.Error("the shard has moved") })
+	require.ErrorIs(t, err, errAgain)
+}
+
+// Settlers and remotes' grants race with fences: a fence that has returned sees every grant that is or may be paid.
+func testFenceAmongSettlers(t *testing.T, f *fixture) {
+	const rounds, packets, workers = 60, 24, 3
+	f.opened(t, rounds*packets)
+	second := newFixture(t, f.config)
+	var seen, refused atomic.Int64
+	for round := range int64(rounds) {
+		epoch, floor := round+1, round*packets+packets/4
+		settle := func(who *fixture, g []hongbao.Grant, remote bool) error {
+			ctx := context.Background()
+			errs := []error{nil}
+			if !remote {
+				errs = who.Handle(ctx, g)
+			} else if _, _, errs[0] = who.Settler.Begin(ctx, asking("w", rand.Int64()|1), g); errs[0] == nil {
+				errs = who.Settler.Record(ctx, g)
+			}
+			for _, err := range errs {
+				if errors.Is(err, ErrFenced) {
+					refused.Add(1)
+				} else if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		var group errgroup.Group
+		for w := range workers {
+			who, remote := []*fixture{f, second}[w%2], w == 2
+			mine := in(epoch, grantsOf("rain", round*packets+int64(w*packets/workers)+1,
+				round*packets+int64((w+1)*packets/workers))...)
+			rand.Shuffle(len(mine), func(a, b int) { mine[a], mine[b] = mine[b], mine[a] })
+			group.Go(func() error {
+				for part := range slices.Chunk(mine, 2) {
+					if err := settle(who, part, remote); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		var then Lost
+		group.Go(func() (err error) {
+			for range rand.IntN(8) { // somewhere in the middle
+				if _, err := f.ledger.Shard(context.Background(), 3); err != nil {
+					return err
+				}
+			}
+			fence := Fence{Shard: 3, From: epoch, Epoch: epoch + 1, Floor: floor}
+			if err = f.ledger.Fence(context.Background(), fence); err == nil {
+				then, err = f.ledger.LostEvents(context.Background(), 3, floor)
+			}
+			return err
+		})
+		require.NoError(t, group.Wait())
+		now, err := f.ledger.LostEvents(t.Context(), 3, floor)
+		require.NoError(t, err)
+		require.Equal(t, then, now, "round %d", round)
+		seen.Add(int64(len(now.Grants)))
+	}
+	require.Positive(t, seen.Load())
+	require.Positive(t, refused.Load())
+	t.Logf("%d grants were above the floors, %d were refused", seen.Load(), refused.Load())
+	f.conserved(t)
+}
