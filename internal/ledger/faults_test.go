@@ -23,6 +23,9 @@ type faulty struct {
 	// loseCommit has the proxy swallow the next answer to a COMMIT.
 	loseCommit func(*proxy.Proxy)
 	connect    func(t *testing.T, dsn string) session
+	// begun counts the sessions of others in the database that have begun a transaction; on MariaDB also idle ones, which
+	// the pool closes.
+	begun string
 	// packets are settled over and over until so many connections were killed.
 	packets, kills int64
 }
@@ -38,6 +41,7 @@ func TestPostgresFaults(t *testing.T) {
 	faults(t, &faulty{
 		config: postgresConfig, behindProxy: behindProxy, packets: 3_000, kills: 25,
 		loseCommit: func(p *proxy.Proxy) { p.SwallowAnswers(1, isCommit) },
+		begun:      `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`,
 		connect: func(t *testing.T, dsn string) session {
 			conn := connect(t, dsn)
 			return session{
@@ -56,6 +60,7 @@ func TestPostgresFaults(t *testing.T) {
 func TestMariaDBFaults(t *testing.T) {
 	faults(t, &faulty{
 		config: mariadbConfig, behindProxy: mariadbBehindProxy, packets: 1_000, kills: 15,
+		begun: `SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`,
 		loseCommit: func(p *proxy.Proxy) {
 			p.SwallowWholeAnswers(1, func(request []byte) bool { return bytes.HasSuffix(request, []byte("\nCOMMIT")) },
 				testkit.MySQLAnswered)
@@ -80,6 +85,7 @@ func faults(t *testing.T, s *faulty) {
 		"the server is out of reach":             testOutOfReach,
 		"another session holds a lock for long":  testLockTimeout,
 		"a request's answer is lost":             testOnceAnswerLost,
+		"a worker is stopped before COMMIT":      testStoppedBeforeCommit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,4 +219,31 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	holder.execute("ROLLBACK")
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// testStoppedBeforeCommit has a worker stop when it has inserted its grants. A fence does not wait for it, the server ends
+// its transaction, and the batch again is judged by the fence.
+func testStoppedBeforeCommit(t *testing.T, s *faulty) {
+	config := s.config(t)
+	config.Timeout, config.LockTimeout = 2*time.Second, time.Second
+	f := newFixture(t, config)
+	f.opened(t, 10)
+	inner := f.ledger.store
+	f.ledger.store = &tap{store: inner, beforeCommit: func(context.Context) {
+		f.ledger.store = inner
+		require.Positive(t, f.count(t, s.begun))
+		f.fence(t, 2, 2)
+		lost, err := f.ledger.LostEvents(t.Context(), 3, 2)
+		require.NoError(t, err)
+		require.Equal(t, Lost{}, lost)
+		require.Positive(t, f.count(t, s.begun), "the fence has waited for it")
+		testkit.Eventually(t, 20*time.Second, func() bool { return f.count(t, s.begun) == 0 }, "the server ends it")
+	}}
+	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
+	require.Len(t, errs, 5)
+	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
+	require.NotErrorIs(t, errs[0], ErrFenced)
+	f.holds(t, "rain", nil)
+	f.leavesOut(t, grantsOf("rain", 1, 5), 3, 4, 5)
+	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
