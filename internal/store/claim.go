@@ -31,7 +31,10 @@ type ClaimCall struct {
 	Payload  string
 }
 
-// Claim asks for a claim; see stream.ClaimAnswer.
+// Claim asks for a claim; see stream.ClaimAnswer. An error after the script ran leaves the claim as it is.
+//
+// A server that was demoted and promoted again keeps its scripts and its run id. Until a worker freezes the shard there
+// it may grant or hand over a claim that it has lost. So the shard must still be open for the server as it is.
 func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, error) {
 	done := c.Done
 	if done == "" {
@@ -54,8 +57,15 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 	if err != nil {
 		return stream.ClaimAnswer{}, err
 	}
+	a, err := parseAnswer(reply)
+	if err == nil && (a.Granted() || len(a.Open) > 0) {
+		err = k.stillOpen(ctx)
+	}
+	return a, err
+}
+
+func parseAnswer(reply []string) (a stream.ClaimAnswer, err error) {
 	r := replyReader{rest: reply}
-	var a stream.ClaimAnswer
 	if r.string() == "granted" {
 		a.Fence = r.int64()
 		return a, r.done(claimScript)
@@ -72,6 +82,20 @@ func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, er
 		a.Open = append(a.Open, o)
 	}
 	return a, r.done(claimScript)
+}
+
+// stillOpen returns why the shard's server is not the one for which the shard was opened; see AskOpen.
+func (k *Shard) stillOpen(ctx context.Context) error {
+	node, err := k.Node(ctx)
+	if err != nil {
+		return err
+	}
+	pipe := node.Pipeline()
+	open := k.AskOpen(ctx, pipe)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("ask whether shard %d is open for its server: %w", k.Keys.Index(), Classify(err))
+	}
+	return open()
 }
 
 // Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone.

@@ -108,7 +108,7 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 // saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went
 // back in time. They are of the epoch of the caller's batch or of an earlier one.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
-	epoch, ok := ctx.Value(epochKey{}).(int64)
+	epoch, ok := stream.EpochOf(ctx)
 	if last := k.state.last.Load(); !ok && last != nil {
 		epoch = last.epoch
 	}
@@ -164,17 +164,14 @@ func (t *texts) text(s *script) string {
 	return b.String()
 }
 
-// epochKey is the context's key for the epoch of a batch.
-type epochKey struct{}
-
 // WithEpoch gives a context for the work on a batch that was taken in an epoch: scripts that are called with it change
 // nothing in another one, and answer ErrStale.
 func WithEpoch(ctx context.Context, epoch int64) context.Context {
-	return context.WithValue(ctx, epochKey{}, epoch)
+	return stream.WithEpoch(ctx, epoch)
 }
 
 func epochOf(ctx context.Context) string {
-	if epoch, ok := ctx.Value(epochKey{}).(int64); ok {
+	if epoch, ok := stream.EpochOf(ctx); ok {
 		return strconv.FormatInt(epoch, 10)
 	}
 	return ""
