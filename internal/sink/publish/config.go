@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -39,6 +40,10 @@ type Config struct {
 	// Observe, if not nil, is told of each request that has ended, by its name in Kafka's protocol. An error says that no
 	// answer came; what a broker refuses is an answer. It must be quick, and is called at once by many.
 	Observe func(request string, took time.Duration, err error) `json:"-"`
+
+	// Epoch, if not nil, returns the ledger's epoch of a shard. A Publisher makes no claim in a shard of which the ledger
+	// has a later epoch than the batch (stream.WithEpoch): the shard was restored elsewhere. A Log needs none.
+	Epoch func(ctx context.Context, shard int) (int64, error) `json:"-"`
 
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string `form:"name"`

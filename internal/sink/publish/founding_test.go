@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -70,12 +70,18 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 			b := setup(t)
 			old, oldStore := b.founded(t, "")
 			require.Nil(t, old.Handle(t.Context(), oldStore.grants(0, 3, decided)))
-			ours, ourStore := b.founded(t, "aaaa")
 			theirs, theirStore := b.founded(t, "bbbb")
+			check := func() {}
+			b.cfg.Observe = func(request string, _ time.Duration, _ error) {
+				if request == protocol.InitProducerId.String() { // it has made its check, and has not shown itself yet
+					check()
+				}
+			}
+			ours, ourStore := b.founded(t, "aaaa")
 			began, later := time.Now(), time.Duration(0)
 			theirs.now = func() time.Time { return began.Add(later) }
-			ourStore.granted = func(stream.Claim) { // it has made its check, and has not sent yet
-				ourStore.granted = nil
+			check = func() {
+				check = func() {}
 				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)))
 			}
 			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)))
@@ -124,7 +130,7 @@ func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, 3+1+20, report.Events)
-	require.EqualValues(t, 20+1, report.Foreign, "theirs, and the fence record")
+	require.EqualValues(t, 20+1+5, report.Foreign, "theirs, the fence record, and those of five sessions")
 }
 
 // Readers pass over the records of another founding, if they know their own.
@@ -138,10 +144,11 @@ func TestReadingPassesOverAnotherFounding(t *testing.T) {
 	theirs, theirStore := b.rogue(t)
 	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 50, decided)))
 	unknown, _ := b.founded(t, "")
+	const sessions = 3
 	for _, c := range []struct {
 		p                        *Publisher
 		events, foreign, highest int64
-	}{{ours, 20, 50, 20}, {unknown, 70, 0, 50}} {
+	}{{ours, 20, 50 + sessions, 20}, {unknown, 70, sessions, 50}} {
 		report, err := c.p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
 		require.NoError(t, err)
 		require.Equal(t, c.events, report.Events)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -48,14 +49,22 @@ func holdsKey(r *rawproduce.Request, key string) bool {
 	return holds(r, append([]byte{byte(2 * len(key))}, key...)) // its varint length before it
 }
 
-func holds(r *rawproduce.Request, needle []byte) bool {
+func holds(r *rawproduce.Request, needle []byte) bool { return bytes.Contains(rawOf(r), needle) }
+
+// isShow reports whether the request's batch is the first one of a session, with which it shows itself.
+func isShow(r *rawproduce.Request) bool {
+	return holds(r, []byte(cloudevent.TypeFence)) && bytes.Equal(rawOf(r)[atEpoch:atCount], make([]byte, atCount-atEpoch))
+}
+
+// rawOf returns the request's batch and leaves the request as it was.
+func rawOf(r *rawproduce.Request) []byte {
 	set := &r.Topics[0].Partitions[0].RecordSet
 	raw, err := io.ReadAll(set.Reader)
 	if err != nil {
 		panic(err)
 	}
 	set.Reader = bytes.NewReader(raw)
-	return bytes.Contains(raw, needle)
+	return raw
 }
 
 // flushQuietly lets the late copies arrive, whatever the broker says to them.

@@ -161,7 +161,7 @@ func TestRetentionPassedTheNotedOffset(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	g, _ := orphan(t, b, 20, swallow)
-	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 4))
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5))
 	p, _ := forgetful(t, b)
 	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassConflict, false)
 	require.Equal(t, 1, b.store.open(0), "it waits for a person")
@@ -343,7 +343,7 @@ func TestAnUndecidableClaimFailsItsOwnGrantsOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	g, _ := orphan(t, b, 2, swallow)
-	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 5)) // retention removed the place
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 6)) // retention removed the place
 	more := b.store.grants(0, 60, decided)
 	p, _ := forgetful(t, b)
 	errs := p.Handle(t.Context(), append(append(more[:30:30], g...), more[30:]...))

@@ -26,11 +26,15 @@ type push struct {
 
 // nextBatch takes the session and fills a batch from what is left of the call, as much as the bounds allow.
 func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, error) {
-	open, err := p.takeSession(ctx, s)
+	born := p.now()
+	open, err := p.takeSession(ctx, s, born)
 	if err != nil {
 		return nil, err
 	}
-	born := p.now()
+	if err := p.checkEpoch(ctx, c.shard, open); err != nil {
+		s.keep(open)
+		return nil, err
+	}
 	st := stored{numbers: open.numbers, codec: p.codec, partition: s.partition, ms: born.UnixMilli(), noted: open.end,
 		topic: p.cfg.Topic}
 	s.batch.start(st.numbers, st.ms)
@@ -92,7 +96,7 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	p.count.batches.Add(1)
 	c.widen()
 	b.open.sequence += int32(n)
-	b.open.end, b.open.known = max(b.open.end, base+n), p.now()
+	b.open.end, b.open.known, b.open.shown = max(b.open.end, base+n), p.now(), b.born
 	s.keep(b.open)
 	return nil
 }
@@ -119,38 +123,15 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 		c.most = max(1, n/2)
 		return nil
 	}
-	if err := p.probe(ctx, s, b.open); err != nil {
+	if err := p.show(ctx, s, b.open); err != nil {
 		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
 	}
+	s.keep(b.open)
 	c.widen()
 	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
 		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
 		cause))
 	return nil
-}
-
-// probe sends the smallest record that there is, a fence record under the session's own numbers. It tells a grant that
-// the broker does not take from a broker that takes nothing.
-func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
-	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
-	defer cancel()
-	born := p.now()
-	s.batch.start(open.numbers, born.UnixMilli())
-	s.batch.addFence(open.numbers, born.UnixMilli())
-	sent := p.send(attempt, s, born, s.batch.finish())
-	switch {
-	case sent.verdict == appended:
-		open.sequence++
-		open.end, open.known = max(open.end, sent.base+1), p.now()
-		s.keep(open)
-		return nil
-	case sent.verdict == lookBack || sent.verdict == fenced:
-		return hongbao.Outagef(hongbao.ClassTransient, "the broker refuses the producer id, the next try takes another: %w",
-			sent.err)
-	case sent.verdict == again || sent.unsure:
-		return p.undecided(s, sent)
-	}
-	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
 }
 
 // undecided is the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, also when

@@ -22,23 +22,34 @@ type sendResult struct {
 // send sends the batch until an answer decides or ctx ends. Not one byte changes between the requests: that is what
 // makes a repeat harmless.
 func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byte) sendResult {
-	var r sendResult
-	defer func() {
-		if r.unsure || r.verdict == again {
-			s.batch.forget()
+	r := p.Log.send(ctx, s.partition, raw, func(repeat bool) error {
+		if p.tooOld(born) {
+			p.count.stale.Add(1)
+			return errStale
 		}
-	}()
+		if repeat {
+			p.count.resends.Add(1)
+		}
+		return nil
+	})
+	if r.unsure || r.verdict == again {
+		s.batch.forget()
+	}
+	return r
+}
+
+// send asks may before each request; an error of may is the last answer then.
+func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repeat bool) error) (r sendResult) {
 	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		if err := ctx.Err(); err != nil && r.err == nil {
 			r.err = err
 			return r
 		}
-		if p.tooOld(born) {
-			p.count.stale.Add(1)
-			r.verdict, r.err = again, errStale
+		if err := may(r.err != nil); err != nil {
+			r.verdict, r.err = again, err
 			return r
 		}
-		r.base, r.err = p.produce(ctx, s.partition, raw)
+		r.base, r.err = l.produce(ctx, partition, raw)
 		r.verdict = verdictOf(r.err)
 		switch r.verdict {
 		case again:
@@ -53,6 +64,5 @@ func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byt
 			}
 			return r
 		}
-		p.count.resends.Add(1)
 	}
 }

@@ -2,8 +2,12 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // slot is a partition's place: one batch in flight at a time.
@@ -26,7 +30,12 @@ type session struct {
 	numbers
 	end   int64 // the log was at least this long
 	known time.Time
+	shown time.Time    // when its last record was sent, as the record says; zero before the first one
+	asked map[int]bool // the shards whose epoch was asked for since it showed itself
 }
+
+// ShownFor is how old the last record of a session may be when it claims. Fence finds the sessions by their records.
+const ShownFor = 30 * time.Second
 
 // lock waits for the slot; it tells whether it got it before ctx ended.
 func (s *slot) lock(ctx context.Context) bool {
@@ -40,28 +49,84 @@ func (s *slot) lock(ctx context.Context) bool {
 
 func (s *slot) unlock() { <-s.turn }
 
-// takeSession gives the slot's session, or opens one, and leaves the slot without: put it back with keep.
-func (p *Publisher) takeSession(ctx context.Context, s *slot) (*session, error) {
+// takeSession gives the slot's session, or opens one, and leaves the slot without: put it back with keep. The session
+// has shown itself in the partition at most ShownFor before the batch was born.
+func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*session, error) {
 	if err := p.checkFounding(ctx, s); err != nil {
 		return nil, err
 	}
 	open := s.session
 	s.session = nil
-	if open == nil || int(open.sequence) > math.MaxInt32-maxBatchGrants {
-		open = &session{}
-		err := p.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
-			open.numbers, err = p.newProducer(ctx)
-			return err
-		})
-		if err != nil {
-			return nil, err
+	if open != nil && int(open.sequence) <= math.MaxInt32-maxBatchGrants {
+		if p.tooOld(open.known) {
+			if err := p.refresh(ctx, s, open); err != nil {
+				return nil, err
+			}
 		}
-		p.count.sessions.Add(1)
+		if !older(born, open.shown, ShownFor) {
+			return open, nil
+		}
+		if err := p.show(ctx, s, open); !errors.Is(err, errProducer) { // a fence may have raised it while it was idle
+			return open, err
+		}
 	}
-	if p.tooOld(open.known) {
-		return open, p.refresh(ctx, s, open)
+	open = &session{}
+	err := p.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
+		open.numbers, err = p.newProducer(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return open, nil
+	p.count.sessions.Add(1)
+	return open, p.show(ctx, s, open)
+}
+
+var errProducer = errors.New("the broker refuses the producer id")
+
+// show sends the smallest record that there is, a fence record under the session's own numbers: whoever fences the
+// partition reads it and knows the session. It also tells a grant that the broker does not take from a broker that takes
+// nothing.
+func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
+	defer cancel()
+	born := p.now()
+	s.batch.start(open.numbers, born.UnixMilli())
+	s.batch.addFence(open.numbers, born.UnixMilli())
+	sent := p.send(attempt, s, born, s.batch.finish())
+	switch {
+	case sent.verdict == appended:
+		open.sequence++
+		open.end, open.known = max(open.end, sent.base+1), p.now()
+		open.shown, open.asked = born, map[int]bool{}
+		return nil
+	case sent.verdict == lookBack || sent.verdict == fenced:
+		return hongbao.Outagef(hongbao.ClassTransient, "%w, the next try takes another: %w", errProducer, sent.err)
+	case sent.verdict == again || sent.unsure:
+		return hongbao.Outagef(hongbao.ClassUnknown, "sending a minimal record to %s: no answer in time that decides: %w",
+			p.where(s.partition), sent.err)
+	}
+	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
+}
+
+// checkEpoch refuses a claim in a shard of which the ledger has a later epoch than the batch. A session from before the
+// fence of that epoch was raised, because it had shown itself; one from after it asks here first.
+func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) error {
+	epoch, ok := stream.EpochOf(ctx)
+	if p.cfg.Epoch == nil || !ok || open.asked[shard] {
+		return nil
+	}
+	latest, err := p.cfg.Epoch(ctx, shard)
+	if err != nil {
+		return hongbao.Outagef(hongbao.ClassTransient, "asking for the epoch of shard %d, nothing was claimed: %w", shard, err)
+	}
+	if latest > epoch {
+		return hongbao.Outagef(hongbao.ClassTransient,
+			"shard %d goes on elsewhere: the ledger has epoch %d of it, and this batch is of epoch %d; nothing was claimed",
+			shard, latest, epoch)
+	}
+	open.asked[shard] = true
+	return nil
 }
 
 // refresh asks for the end of the log. An old end would make a read-back long, or reach below what retention keeps.
@@ -85,8 +150,8 @@ func (s *slot) keep(open *session) { s.session = open }
 
 // tooOld tells whether a claim that was written at born must not be acted on any more. Both clocks count: the monotonic
 // one stands still while the machine sleeps, the wall clock can be set back.
-func (p *Publisher) tooOld(born time.Time) bool {
-	now := p.now()
-	age := max(now.Sub(born), now.Round(0).Sub(born.Round(0)))
-	return age > p.cfg.MaxClaimAge
+func (p *Publisher) tooOld(born time.Time) bool { return older(p.now(), born, p.cfg.MaxClaimAge) }
+
+func older(now, then time.Time, most time.Duration) bool {
+	return max(now.Sub(then), now.Round(0).Sub(then.Round(0))) > most
 }

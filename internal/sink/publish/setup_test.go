@@ -314,7 +314,7 @@ const (
 
 var errWire = errors.New("wire fault")
 
-// wire is a RoundTripper with faults on produce requests.
+// wire is a RoundTripper with faults. The request with which a session first shows itself passes.
 type wire struct {
 	inner kafka.RoundTripper
 	// fate, if set, tells what happens to the next produce request.
@@ -329,12 +329,15 @@ type wire struct {
 }
 
 func (w *wire) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Request) (kafka.Response, error) {
+	produce, ok := req.(*rawproduce.Request)
+	if ok && isShow(produce) {
+		return w.inner.RoundTrip(ctx, addr, req)
+	}
 	if w.answer != nil {
 		if err := w.answer(req); err != nil {
 			return nil, err
 		}
 	}
-	produce, ok := req.(*rawproduce.Request)
 	if !ok || w.fate == nil {
 		return w.inner.RoundTrip(ctx, addr, req)
 	}

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
 const (
@@ -37,7 +38,9 @@ func parents(t *testing.T, cfg *Config) map[string]string {
 		for _, h := range r.Headers {
 			values[h.Key] = string(h.Value)
 		}
-		out[values["ce_id"]] = values["traceparent"]
+		if values["ce_type"] == cloudevent.TypeGrant {
+			out[values["ce_id"]] = values["traceparent"]
+		}
 	})
 	return out
 }

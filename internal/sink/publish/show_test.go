@@ -1,0 +1,106 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// later moves the publisher's clock and returns how to move it on.
+func later(p *Publisher) func(by time.Duration) {
+	began, passed := time.Now(), time.Duration(0)
+	p.now = func() time.Time { return began.Add(passed) }
+	return func(by time.Duration) { passed += by }
+}
+
+// requireShown checks how often sessions have shown themselves in the topic.
+func requireShown(t *testing.T, p *Publisher, want int64) {
+	t.Helper()
+	report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+	require.NoError(t, err)
+	require.Equal(t, want, report.Foreign)
+}
+
+// A session shows itself before its first claim, and again if its last record is old. A busy one appends nothing more.
+func TestSessionsShowThemselves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	pass := later(p)
+	shown := int64(1)
+	b.store.granted = func(stream.Claim) { requireShown(t, p, shown) }
+	for range 10 {
+		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+		pass(ShownFor)
+	}
+	pass(time.Second)
+	shown++
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 5, decided)))
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+	requireShown(t, p, 2)
+	require.EqualValues(t, 1, p.Stats().Sessions, "it goes on under its numbers")
+}
+
+// A session that can't show itself claims nothing.
+func TestNoClaimBeforeTheSessionHasShownItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, w := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
+	later(p)(time.Minute)
+	p.cfg.AttemptTime = hopeless
+	fired := 0
+	w.fate = func() fate { fired++; return lost }
+	requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.ClassUnknown, true)
+	require.Positive(t, fired)
+	require.Zero(t, b.store.open(0))
+}
+
+// A session asks for the epoch of each shard after each record with which it has shown itself, and claims nothing where
+// the ledger has a later one.
+func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ledger, asked := map[int]int64{0: 3, 2: 3}, map[int]int{}
+	var down error
+	b.cfg.Epoch = func(_ context.Context, shard int) (int64, error) {
+		asked[shard]++
+		return ledger[shard], down
+	}
+	p, _ := b.worker(t)
+	pass := later(p)
+	ctx := stream.WithEpoch(t.Context(), 3)
+	for range 2 {
+		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided))) // grants of epoch 1 in a batch of epoch 3
+		require.Nil(t, p.Handle(ctx, b.store.grants(2, 5, decided)))
+	}
+	require.Equal(t, map[int]int{0: 1, 2: 1}, asked)
+
+	ledger[0] = 4
+	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "this session was there before the fence, which raises it")
+	pass(2 * ShownFor)
+	refused := b.store.grants(0, 5, decided)
+	for range 2 {
+		errs := p.Handle(ctx, refused)
+		requireClass(t, errs, 5, hongbao.ClassTransient, true)
+		require.ErrorContains(t, errs[0], "goes on elsewhere")
+	}
+	down = errors.New("the ledger is down")
+	requireClass(t, p.Handle(ctx, b.store.grants(2, 5, decided)), 5, hongbao.ClassTransient, true)
+	down = nil
+	require.Zero(t, b.store.open(0)+b.store.open(2))
+	require.Nil(t, p.Handle(ctx, b.store.grants(2, 5, decided)))
+	require.Equal(t, map[int]int{0: 3, 2: 3}, asked)
+	require.EqualValues(t, 1, p.Stats().Sessions)
+	requireShown(t, p, 2)
+	require.Nil(t, p.Handle(stream.WithEpoch(t.Context(), 4), refused), "a batch of the later epoch")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 5, decided)), "a caller that knows no epoch")
+	require.Equal(t, 0, asked[4])
+}
