@@ -176,7 +176,7 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	}
 	k.same(unclean, "false", "an unclean election loses events that were acknowledged")
 	k.same(stamp, "CreateTime", "brokers forget a producer by its records' times, so these must be the times of sending")
-	k.same(cleanup, "delete", "compaction keeps one event a user only")
+	k.keepsAll()
 	k.insync()
 	k.number(maxBytes, func(n int64) {
 		if n < int64(k.l.cfg.BatchBytes) {
@@ -242,6 +242,8 @@ func (k *check) same(setting, want, why string) {
 		k.refuse("%s is %s, want %s: %s", setting, got, want, why)
 	}
 }
+
+func (k *check) keepsAll() { k.same(cleanup, "delete", "compaction keeps one event a user only") }
 
 func (k *check) number(setting string, check func(int64)) {
 	got, ok := k.values[setting]

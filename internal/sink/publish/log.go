@@ -106,7 +106,11 @@ func (l *Log) newProducer(ctx context.Context) (numbers, error) {
 	if err != nil {
 		return numbers{}, err
 	}
-	return numbers{producer: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch)}, nil
+	n := numbers{producer: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch)}
+	if n.epoch != 0 { // a later epoch is that of a fence record: see Fence
+		err = hongbao.Errorf(hongbao.ClassBroken, "the broker gave producer id %d with epoch %d, want 0", n.producer, n.epoch)
+	}
+	return n, err
 }
 
 // bounds are the first offset of a partition and the one after its last.

@@ -61,8 +61,10 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, pro
 	case again:
 		return p.undecided(s, sent)
 	}
-	if err := p.checkOffset(s, st, sent.base); err != nil {
-		return err
+	if sent.base < st.noted { // the producer was fenced before this claim was made, or the log went back
+		if _, err := p.reach(ctx, s, o, progress); err != nil {
+			return err
+		}
 	}
 	p.count.fences.Add(1)
 	if all, err := p.find(ctx, c, o, progress, sent.base); err != nil || all {

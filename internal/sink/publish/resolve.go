@@ -20,7 +20,7 @@ var errGone = errors.New("entries of the batch are not in the stream any more")
 
 // resolve finishes an open claim that was taken over. After nil it is completed, released, or again somebody else's.
 func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.Claim) error {
-	st, err := p.readStored(s, &claim)
+	st, err := p.readStored(s.partition, &claim)
 	if err != nil {
 		return err
 	}
@@ -70,17 +70,17 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 const maxRebuilt = 2 * maxBatchBytes
 
 // readStored reads the claim's payload and compares it with the claim and the configuration.
-func (p *Publisher) readStored(s *slot, claim *stream.Claim) (stored, error) {
+func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	st, err := parseStored(claim.Payload)
 	if err != nil {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
 			"the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
 	}
-	if st.topic != p.cfg.Topic || st.partition != s.partition {
+	if st.topic != l.cfg.Topic || st.partition != partition {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
 			"open claim %s was for partition %d of topic %s, but this worker sends the shard to %s: finish it with the old "+
 				"configuration first",
-			claim.ID, st.partition, st.topic, p.where(s.partition))
+			claim.ID, st.partition, st.topic, l.where(partition))
 	}
 	if !slices.Equal(st.events(), claim.Events) {
 		return st, hongbao.Errorf(hongbao.ClassBroken,

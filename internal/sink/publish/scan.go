@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/topic"
@@ -27,12 +28,22 @@ type record struct {
 	time       time.Time // when a worker first sent it, by that worker's clock
 	headers    []kafka.Header
 	key, value []byte
+	batch      numbers // of its batch; producer -1 if that has none
+}
+
+// own reports whether the record is this deployment's.
+func (l *Log) own(r *record) bool {
+	return valueOf(r.headers, cloudevent.HeaderSource) == l.source && !l.anothers(r)
+}
+
+func (r *record) isFence() bool {
+	return valueOf(r.headers, cloudevent.HeaderType) == cloudevent.TypeFence
 }
 
 // ScanReport is what a scan passed over and how far it went.
 type ScanReport struct {
 	Events int64
-	// Foreign counts other producers' records, other deployments' events and fence records.
+	// Foreign counts other producers' records and other deployments'.
 	Foreign int64
 	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first
 	// error, with its place.
@@ -134,6 +145,8 @@ func (s *partitionScan) one(r *record) error {
 	s.next = r.offset + 1
 	e, err := topic.DecodeMessage(r.headers, r.key, r.value)
 	switch {
+	case r.isFence() && s.l.own(r):
+		return nil
 	case errors.Is(err, topic.ErrForeign) || s.l.anothers(r) || err == nil && e.Source != s.l.source:
 		s.report.Foreign++
 		return nil
@@ -239,6 +252,10 @@ func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*re
 	var r record
 	for _, one := range batches {
 		_, control := one.(*protocol.ControlBatch)
+		r.batch = numbers{producer: -1}
+		if b, ok := one.(*protocol.RecordBatch); ok {
+			r.batch = numbers{b.ProducerID, b.ProducerEpoch, b.BaseSequence}
+		}
 		for {
 			raw, err := one.ReadRecord()
 			if errors.Is(err, io.EOF) {

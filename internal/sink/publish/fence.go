@@ -1,0 +1,200 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// TopicFence is what Fence has to know of a shard.
+type TopicFence struct {
+	Shard int
+	// Since is from when on the partition is read: Log.FenceSince. The zero time is the beginning of the log.
+	Since time.Time
+	// Claims are the open claims that Redis has of the shard.
+	Claims []stream.Claim
+}
+
+// Fenced is what Fence has read and done.
+type Fenced struct {
+	// Grants are the shard's, each once, rising by seq. Two of one seq differ in something else.
+	Grants []hongbao.Grant
+	// Records were read. Producers is how many producer ids this call has fenced.
+	Records, Producers int
+}
+
+// FenceSince returns from when on Fence must read the partition to meet each session that may have made a claim after
+// the last write that Redis has, by the clock of Redis.
+func (l *Log) FenceSince(last time.Time) time.Time {
+	return last.Add(-ShownFor - l.cfg.MaxClaimAge - stream.ClockSkew)
+}
+
+// Fence makes the broker refuse every batch that a session from before the call may still send to the partition of a
+// shard, and returns what such sessions have sent. The ledger must have the shard's new epoch before the call: a session
+// from after it asks the ledger (Config.Epoch).
+//
+// A session has epoch 0, and a fence record under its producer id has a later one: from then on the broker refuses what
+// comes under epoch 0. Fence sends one for each producer id that it meets in the partition, or in a claim, and reads on
+// up to the last of them, until it meets no other. After an error call it again; the broker drops a second copy of a
+// fence record. Calls for other shards of the partition may run at the same time. Live sessions of these are fenced as
+// well: their publishers find the batch in the log, or send it under a new session.
+func (l *Log) Fence(ctx context.Context, f TopicFence) (Fenced, error) {
+	r := fencing{l: l, shard: f.Shard, partition: l.Partition(f.Shard), sessions: map[int64]int16{},
+		fenced: map[int64]int16{}, grants: map[hongbao.Grant]struct{}{}}
+	if err := l.refuseCompaction(ctx); err != nil {
+		return Fenced{}, err
+	}
+	b, err := l.ends(ctx, r.partition)
+	if err != nil {
+		return Fenced{}, err
+	}
+	if err := r.claims(f.Claims, b.end); err != nil {
+		return Fenced{}, err
+	}
+	if b.start, err = l.offsetAt(ctx, r.partition, f.Since, b); err != nil {
+		return Fenced{}, err
+	}
+	for {
+		if err := l.read(ctx, r.partition, b, r.one); err != nil {
+			return Fenced{}, err
+		}
+		b.start = b.end
+		open := r.open()
+		if len(open) == 0 {
+			return r.result(), nil
+		}
+		for _, n := range open {
+			at, err := l.fence(ctx, r.partition, n)
+			if err != nil {
+				return Fenced{}, err
+			}
+			r.fenced[n.producer] = n.epoch
+			r.producers++
+			b.end = max(b.end, at+1)
+		}
+	}
+}
+
+// fencing is a call of Fence at work.
+type fencing struct {
+	l                  *Log
+	shard, partition   int
+	sessions, fenced   map[int64]int16 // producer ids to epochs
+	grants             map[hongbao.Grant]struct{}
+	records, producers int
+}
+
+// claims notes the producer ids of the claims. The log must be as long as it was when they were made.
+func (r *fencing) claims(claims []stream.Claim, end int64) error {
+	for i := range claims {
+		st, err := r.l.readStored(r.partition, &claims[i])
+		if err != nil {
+			return err
+		}
+		if st.noted > end {
+			return hongbao.Errorf(hongbao.ClassBroken,
+				"%s went back: its end is at offset %d, but claim %s has seen offset %d; see docs/topic.md, \"When the topic went "+
+					"back\"", r.l.where(r.partition), end, claims[i].ID, st.noted)
+		}
+		r.sessions[st.producer] = max(r.sessions[st.producer], st.epoch)
+	}
+	return nil
+}
+
+func (r *fencing) one(rec *record) error {
+	r.records++
+	if rec.batch.producer < 0 || !r.l.own(rec) {
+		return nil
+	}
+	if rec.isFence() && rec.batch.epoch > 0 {
+		r.fenced[rec.batch.producer] = max(r.fenced[rec.batch.producer], rec.batch.epoch)
+		return nil
+	}
+	r.sessions[rec.batch.producer] = max(r.sessions[rec.batch.producer], rec.batch.epoch)
+	e, err := topic.DecodeMessage(rec.headers, rec.key, rec.value)
+	if errors.Is(err, topic.ErrForeign) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("offset %d of %s: %w", rec.offset, r.l.where(r.partition), err)
+	}
+	if e.Grant.Shard == r.shard {
+		r.grants[e.Grant] = struct{}{}
+	}
+	return nil
+}
+
+// open returns what to fence: the next epochs of the sessions that no fence record was met of.
+func (r *fencing) open() (open []numbers) {
+	for _, producer := range slices.Sorted(maps.Keys(r.sessions)) {
+		if epoch := r.sessions[producer]; r.fenced[producer] <= epoch {
+			open = append(open, numbers{producer: producer, epoch: epoch + 1})
+		}
+	}
+	return open
+}
+
+func (r *fencing) result() Fenced {
+	grants := slices.SortedFunc(maps.Keys(r.grants), func(a, b hongbao.Grant) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Campaign, b.Campaign),
+			cmp.Compare(a.Packet, b.Packet))
+	})
+	return Fenced{Grants: grants, Records: r.records, Producers: r.producers}
+}
+
+// fence sends a fence record under the numbers and returns an offset: what was sent under an earlier epoch of the
+// producer id lies before it.
+func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
+	defer cancel()
+	for {
+		ms := time.Now().UnixMilli()
+		b := newBatch(l.source)
+		b.found(l.cfg.Founding)
+		b.start(n, ms)
+		b.addFence(n, ms)
+		sent := l.send(ctx, partition, b.finish(), func(bool) error { return nil })
+		switch sent.verdict {
+		case appended:
+			return sent.base, nil
+		case fenced, lookBack: // another fence record came first; one more shows up to where to read
+			err := l.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
+				n, err = l.newProducer(ctx)
+				return err
+			})
+			if err != nil {
+				return 0, err
+			}
+			n.epoch++
+		case again:
+			return 0, hongbao.Outagef(hongbao.ClassUnknown, "sending a fence record to %s: no answer in time that decides: %w",
+				l.where(partition), sent.err)
+		case tooMuch, refused, absent:
+			return 0, l.sinkError("sending a fence record to "+l.where(partition), sent.verdict, sent.err)
+		}
+	}
+}
+
+// refuseCompaction refuses a topic that may have lost records to compaction.
+func (l *Log) refuseCompaction(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
+	defer cancel()
+	k := &check{l: l, values: map[string]string{}}
+	if err := k.describe(ctx, kafka.ResourceTypeTopic, l.cfg.Topic, cleanup); err != nil {
+		return err
+	}
+	if k.keepsAll(); len(k.refusals) > 0 {
+		return hongbao.Errorf(hongbao.ClassBroken, "topic %s can't be used: %w", l.cfg.Topic, k.refusals[0])
+	}
+	return nil
+}

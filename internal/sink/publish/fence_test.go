@@ -1,0 +1,309 @@
+package publish
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// recoverer is a Log of another process.
+func (b *bench) recoverer(t *testing.T) *Log {
+	t.Helper()
+	l, err := NewLog(b.cfg)
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	return l
+}
+
+// requireFenced checks that Fence returns these grants and has fenced as many producer ids.
+func requireFenced(t *testing.T, l *Log, f TopicFence, producers int, want ...hongbao.Grant) {
+	t.Helper()
+	got, err := l.Fence(t.Context(), f)
+	require.NoError(t, err)
+	require.Equal(t, producers, got.Producers)
+	for i := range want {
+		want[i].EntryID = ""
+	}
+	require.ElementsMatch(t, want, got.Grants)
+	require.True(t, slices.IsSortedFunc(got.Grants, func(a, b hongbao.Grant) int { return int(a.Seq - b.Seq) }))
+}
+
+// claimsOf are the open claims that Redis has of a shard.
+func (s *store) claimsOf(shard int) (list []stream.Claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.shard(shard).claims {
+		list = append(list, *c)
+	}
+	return list
+}
+
+// A publisher beside a Redis that was left behind has a claim, and is stopped before it sends. Redis has lost the claim.
+func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
+	t.Parallel()
+	b := real(t, testkit.Kafka(t))
+	ledger := int64(1)
+	b.cfg.Epoch = func(context.Context, int) (int64, error) { return ledger, nil }
+	p, _ := b.worker(t)
+	ctx := stream.WithEpoch(t.Context(), 1)
+	before, lost := b.store.grants(0, 20, decided), b.store.grants(0, 20, decided)
+	for i := range 4 { // several batches of one session
+		require.Nil(t, p.Handle(ctx, before[i*5:i*5+5]))
+	}
+	fired := 0
+	b.store.granted = func(stream.Claim) {
+		fired++
+		ledger = 2
+		requireFenced(t, b.recoverer(t), TopicFence{Shard: 0}, 1, slices.Clone(before)...)
+	}
+	errs := p.Handle(ctx, lost)
+	requireClass(t, errs, 20, hongbao.ClassTransient, true)
+	require.ErrorContains(t, errs[0], "goes on elsewhere")
+	require.Equal(t, 1, fired, "and its next session claims nothing")
+	require.EqualValues(t, 2, p.Stats().Sessions)
+	require.Equal(t, 1, b.store.open(0), "the claim stays in the Redis that was left behind")
+	requireOneCopy(t, &b.cfg, before)
+}
+
+// The request of a stopped publisher arrives after the fence. What its worker left behind is settled by looking back.
+func TestKafkaFenceRefusesALateBatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fate  fate
+		known bool // the partition shows the session; else only its claim does
+	}{
+		"session in the log, sent": {swallow, true}, "session in the log, not sent": {deferred, true},
+		"claim in Redis, sent": {swallow, false}, "claim in Redis, not sent": {deferred, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := real(t, testkit.Kafka(t))
+			strangers(t, b)
+			g, zombie := orphan(t, b, 20, c.fate)
+			l := b.recoverer(t)
+			f := TopicFence{Shard: 0}
+			if !c.known {
+				f.Since, f.Claims = time.Now().Add(time.Hour), b.store.claimsOf(0)
+			}
+			var arrived []hongbao.Grant
+			if c.known && c.fate == swallow {
+				arrived = slices.Clone(g)
+			}
+			requireFenced(t, l, f, 1, arrived...)
+			late := zombie.flushQuietly()
+			if c.fate == deferred {
+				require.Equal(t, 1, late)
+				content := topicContent(t, &b.cfg)
+				require.Empty(t, content[g[0].EventID()], "the broker refused it")
+			}
+			next, _ := b.worker(t)
+			require.Nil(t, next.Handle(t.Context(), g))
+			s := next.Stats()
+			require.Zero(t, s.SentAgain, "nothing is sent under the old numbers")
+			if c.fate == swallow {
+				require.EqualValues(t, 1, s.FoundInLog)
+			} else {
+				require.EqualValues(t, 1, s.LetGo)
+			}
+			requireOrphansOnce(t, b, g)
+		})
+	}
+}
+
+// A repeat finds the same grants and has nothing left to fence. Other deployments' sessions and strangers go on.
+func TestKafkaFenceTwice(t *testing.T) {
+	t.Parallel()
+	b := real(t, testkit.Kafka(t))
+	strangers(t, b)
+	var all [][]hongbao.Grant
+	for range 3 {
+		p, w := b.worker(t)
+		w.fate = fates(swallow, pass, swallow)
+		for range 2 {
+			all = append(all, b.store.grants(0, 20, decided))
+			require.Nil(t, p.Handle(t.Context(), all[len(all)-1]))
+		}
+		require.Equal(t, 2, w.fired)
+	}
+	p, _ := b.worker(t)
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 3, decided)), "another shard of the partition")
+	cfg, theirs := b.cfg, newStore()
+	cfg.Deployment = "d2"
+	other, err := New(cfg, theirs, theirs)
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	require.Nil(t, other.Handle(t.Context(), theirs.grants(0, 5, decided)))
+
+	l := b.recoverer(t)
+	requireFenced(t, l, TopicFence{Shard: 0}, 4, slices.Concat(all...)...)
+	n := fences(t, l, 0)
+	for range 2 {
+		requireFenced(t, l, TopicFence{Shard: 0}, 0, slices.Concat(all...)...)
+	}
+	requireFenced(t, l, TopicFence{Shard: 2}, 0, slices.Clone(b.store.shard(2).entries[0].Grants)...)
+	requireFenced(t, l, TopicFence{Shard: 0, Since: time.Now().Add(time.Hour)}, 0)
+	require.Equal(t, n, fences(t, l, 0))
+	require.Nil(t, other.Handle(t.Context(), theirs.grants(0, 5, decided)))
+	require.EqualValues(t, 1, other.Stats().Sessions)
+}
+
+// A claim names a producer id that somebody fenced in a later epoch, too.
+func TestKafkaFenceOfAProducerThatWasFencedHigher(t *testing.T) {
+	t.Parallel()
+	b := real(t, testkit.Kafka(t))
+	g, zombie := orphan(t, b, 20, deferred)
+	claims, l := b.store.claimsOf(0), b.recoverer(t)
+	st, err := parseStored(claims[0].Payload)
+	require.NoError(t, err)
+	_, err = l.fence(t.Context(), 0, numbers{producer: st.producer, epoch: 7})
+	require.NoError(t, err)
+	n := fences(t, l, 0)
+	for i := range 2 {
+		requireFenced(t, l, TopicFence{Shard: 0, Since: time.Now().Add(time.Hour), Claims: claims}, 1)
+		require.Equal(t, n+1+i, fences(t, l, 0), "a record under a new producer id")
+	}
+	requireFenced(t, l, TopicFence{Shard: 0, Claims: claims}, 0)
+	zombie.flushQuietly()
+	require.Empty(t, topicContent(t, &b.cfg)[g[0].EventID()])
+}
+
+// Workers fence two shards of one partition at once, while publishers are at work there. Each grant is stored once.
+func TestKafkaFencesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := real(t, testkit.Kafka(t))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var publishers, recoverers sync.WaitGroup
+	var mu sync.Mutex
+	published := map[int][]hongbao.Grant{}
+	for _, shard := range []int{0, 2, 4} {
+		p, _ := b.worker(t)
+		publishers.Go(func() {
+			for ctx.Err() == nil {
+				g := b.store.grants(shard, 10, decided)
+				for errs := p.Handle(t.Context(), g); errs != nil; errs = p.Handle(t.Context(), g) {
+					if !hongbao.IsOutage(errs[0]) {
+						t.Error(errs[0])
+						return
+					}
+				}
+				mu.Lock()
+				published[shard] = append(published[shard], g...)
+				mu.Unlock()
+			}
+		})
+	}
+	producers := 0
+	for _, shard := range []int{0, 2} {
+		l := b.recoverer(t)
+		recoverers.Go(func() {
+			for range 10 {
+				mu.Lock()
+				had := len(published[shard])
+				mu.Unlock()
+				got, err := l.Fence(ctx, TopicFence{Shard: shard, Claims: b.store.claimsOf(shard)})
+				mu.Lock()
+				if err != nil || len(got.Grants) < had {
+					t.Errorf("shard %d: %d of %d grants: %v", shard, len(got.Grants), had, err)
+				}
+				producers += got.Producers
+				mu.Unlock()
+			}
+		})
+	}
+	recoverers.Wait()
+	stop()
+	publishers.Wait()
+	require.Greater(t, producers, 10)
+	requireOneCopy(t, &b.cfg, published[0], published[2], published[4])
+	for _, shard := range []int{0, 2} {
+		requireFencedGrants(t, b.recoverer(t), shard, published[shard])
+	}
+}
+
+func requireFencedGrants(t *testing.T, l *Log, shard int, want []hongbao.Grant) {
+	t.Helper()
+	got, err := l.Fence(t.Context(), TopicFence{Shard: shard})
+	require.NoError(t, err)
+	require.Len(t, got.Grants, len(want))
+	for i := range want {
+		require.Equal(t, want[i].Seq, got.Grants[i].Seq)
+	}
+}
+
+// A live session that was fenced for another shard of its partition goes on under a new one, however long it was idle.
+func TestKafkaFencedSessionGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, idle := range map[string]time.Duration{
+		"at work": 0, "so idle that it asks for the end of the log": 20 * time.Second, "so idle that it shows itself": time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := real(t, testkit.Kafka(t))
+			b.cfg.MaxClaimAge = 10 * time.Second
+			p, _ := b.worker(t)
+			pass := later(p)
+			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			requireFenced(t, b.recoverer(t), TopicFence{Shard: 2}, 1)
+			strangers(t, b) // the log goes on
+			pass(idle)
+			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
+			x := b.store.shard(0).entries
+			requireOneCopy(t, &b.cfg, x[0].Grants, x[1].Grants, x[2].Grants)
+			require.Zero(t, p.Stats().SentAgain)
+		})
+	}
+}
+
+func TestKafkaFenceRefuses(t *testing.T) {
+	t.Parallel()
+	broker := testkit.Kafka(t)
+	t.Run("a compacted topic", func(t *testing.T) {
+		t.Parallel()
+		b := real(t, broker)
+		b.cfg.Topic = broker.Topic(t, 2, map[string]string{"cleanup.policy": "compact"})
+		_, err := b.recoverer(t).Fence(t.Context(), TopicFence{})
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, cleanup)
+	})
+	t.Run("a log that went back", func(t *testing.T) {
+		t.Parallel()
+		b := real(t, broker)
+		orphan(t, b, 20, lost)
+		claims := b.store.claimsOf(0)
+		b.cfg.Topic = broker.Topic(t, 2, nil)
+		st, err := parseStored(claims[0].Payload)
+		require.NoError(t, err)
+		st.topic = b.cfg.Topic
+		claims[0].Payload = st.String()
+		_, err = b.recoverer(t).Fence(t.Context(), TopicFence{Claims: claims})
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, "went back")
+	})
+	t.Run("a claim that can't be read", func(t *testing.T) {
+		t.Parallel()
+		b := real(t, broker)
+		_, err := b.recoverer(t).Fence(t.Context(), TopicFence{Claims: []stream.Claim{{ID: "w1.1", Payload: "?"}}})
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
+	})
+	t.Run("a grant that can't be read", func(t *testing.T) {
+		t.Parallel()
+		b := real(t, broker)
+		p, _ := b.worker(t)
+		g := b.store.grants(0, 1, decided)
+		require.Nil(t, p.Handle(t.Context(), g))
+		headers, value := messageOf(t, &g[0])
+		writeBroken(t, b, headers[:8], g[0].User, value)
+		_, err := b.recoverer(t).Fence(t.Context(), TopicFence{})
+		require.ErrorContains(t, err, "offset ")
+	})
+}
