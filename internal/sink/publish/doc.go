@@ -4,7 +4,8 @@
 // is the judge of what is a copy: every batch carries a producer id, an epoch and a base sequence, and a batch that is
 // sent again is stored once. In order, Handle
 //
-//  1. takes the partition's session (producer id, epoch, next sequence, last known end of the log), or opens one;
+//  1. takes the partition's session (producer id, epoch, next sequence, last known end of the log), or opens one, and
+//     lets it show itself in the partition by a fence record under its own numbers if it has sent nothing for ShownFor;
 //  2. claims the events and stores in the claim all that it takes to send the same batch again;
 //  3. sends the batch, and the very same bytes again after any answer that does not decide;
 //  4. completes the claim, which marks the events done.
@@ -20,6 +21,9 @@
 // too few in-sync replicas, with compaction, with too small messages. When the topic's end lies before an offset that
 // it has seen (deleted and made again, or its tail was lost) it says so with a Broken error, once; then it goes on with
 // the log that is there, and looks in all of it for the batches that were stored before.
+//
+// Log.Fence is for a shard that is restored: no session from before can append to its partition any more. It finds the
+// sessions by what they have appended; see ShownFor and Config.Epoch.
 //
 // Log.Scan reads the topic; package topic decodes a record: what subscribers, tail and audit read.
 package publish

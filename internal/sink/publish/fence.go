@@ -44,10 +44,13 @@ func (l *Log) FenceSince(last time.Time) time.Time {
 // from after it asks the ledger (Config.Epoch).
 //
 // A session has epoch 0, and a fence record under its producer id has a later one: from then on the broker refuses what
-// comes under epoch 0. Fence sends one for each producer id that it meets in the partition, or in a claim, and reads on
-// up to the last of them, until it meets no other. After an error call it again; the broker drops a second copy of a
-// fence record. Calls for other shards of the partition may run at the same time. Live sessions of these are fenced as
-// well: their publishers find the batch in the log, or send it under a new session.
+// comes under epoch 0. Fence sends one for each producer id that it meets in a claim, or in the partition as it is at
+// the call, and reads on up to the last of them. A session that it meets only there is from after the call. It is fenced
+// and read up to as well if it has sent a grant of the shard. The others are left alone: live publishers of other shards
+// in the partition begin new sessions as fast as they are fenced. They find the fenced batch in the log, or send it again.
+//
+// After an error call Fence again; the broker drops a second copy of a fence record. Calls for other shards of the
+// partition may run at the same time.
 func (l *Log) Fence(ctx context.Context, f TopicFence) (Fenced, error) {
 	r := fencing{l: l, shard: f.Shard, partition: l.Partition(f.Shard), sessions: map[int64]int16{},
 		fenced: map[int64]int16{}, grants: map[hongbao.Grant]struct{}{}}
@@ -58,7 +61,8 @@ func (l *Log) Fence(ctx context.Context, f TopicFence) (Fenced, error) {
 	if err != nil {
 		return Fenced{}, err
 	}
-	if err := r.claims(f.Claims, b.end); err != nil {
+	r.end = b.end
+	if err := r.claims(f.Claims); err != nil {
 		return Fenced{}, err
 	}
 	if b.start, err = l.offsetAt(ctx, r.partition, f.Since, b); err != nil {
@@ -89,27 +93,30 @@ func (l *Log) Fence(ctx context.Context, f TopicFence) (Fenced, error) {
 type fencing struct {
 	l                  *Log
 	shard, partition   int
+	end                int64           // of the log at the call
 	sessions, fenced   map[int64]int16 // producer ids to epochs
 	grants             map[hongbao.Grant]struct{}
 	records, producers int
 }
 
 // claims notes the producer ids of the claims. The log must be as long as it was when they were made.
-func (r *fencing) claims(claims []stream.Claim, end int64) error {
+func (r *fencing) claims(claims []stream.Claim) error {
 	for i := range claims {
 		st, err := r.l.readStored(r.partition, &claims[i])
 		if err != nil {
 			return err
 		}
-		if st.noted > end {
+		if st.noted > r.end {
 			return hongbao.Errorf(hongbao.ClassBroken,
 				"%s went back: its end is at offset %d, but claim %s has seen offset %d; see docs/topic.md, \"When the topic went "+
-					"back\"", r.l.where(r.partition), end, claims[i].ID, st.noted)
+					"back\"", r.l.where(r.partition), r.end, claims[i].ID, st.noted)
 		}
-		r.sessions[st.producer] = max(r.sessions[st.producer], st.epoch)
+		r.met(st.numbers)
 	}
 	return nil
 }
+
+func (r *fencing) met(n numbers) { r.sessions[n.producer] = max(r.sessions[n.producer], n.epoch) }
 
 func (r *fencing) one(rec *record) error {
 	r.records++
@@ -120,7 +127,9 @@ func (r *fencing) one(rec *record) error {
 		r.fenced[rec.batch.producer] = max(r.fenced[rec.batch.producer], rec.batch.epoch)
 		return nil
 	}
-	r.sessions[rec.batch.producer] = max(r.sessions[rec.batch.producer], rec.batch.epoch)
+	if rec.offset < r.end {
+		r.met(rec.batch)
+	}
 	e, err := topic.DecodeMessage(rec.headers, rec.key, rec.value)
 	if errors.Is(err, topic.ErrForeign) {
 		return nil
@@ -129,6 +138,7 @@ func (r *fencing) one(rec *record) error {
 		return fmt.Errorf("offset %d of %s: %w", rec.offset, r.l.where(r.partition), err)
 	}
 	if e.Grant.Shard == r.shard {
+		r.met(rec.batch)
 		r.grants[e.Grant] = struct{}{}
 	}
 	return nil

@@ -11,7 +11,7 @@ type Stats struct {
 	SentAgain  int64 // open claims settled by sending the stored batch again
 	FoundInLog int64 // open claims settled by reading the log: every event was there
 	LetGo      int64 // open claims settled by reading the log: no event was there, and no copy can come any more
-	Fences     int64 // fence records written
+	Fences     int64 // fence records written before a claim was let go
 	Lost       int64 // claims that were found taken over when they were to be ended
 	Refused    int64 // batches that the broker refused for what they hold
 	Stale      int64 // sends that were left out because the claim was too old
