@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -100,15 +101,17 @@ func (c *oneCopy) finishedBut(n int64) {
 	}, "everything published")
 }
 
-// records is how many records the topic's first partition has, asked past the proxy.
-func (c *oneCopy) records() int64 {
-	client := &kafka.Client{Addr: kafka.TCP(c.broker.Addr), Timeout: 5 * time.Second}
-	res, err := client.ListOffsets(c.t.Context(),
-		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{c.topic: {kafka.LastOffsetOf(0)}}})
-	if err != nil || len(res.Topics[c.topic]) != 1 {
+// records is how many records the topic's first partition has, asked past the proxy; -1 if it can't be asked.
+func (c *oneCopy) records() int64 { return records(c.t.Context(), c.broker, c.topic, 0) }
+
+func records(ctx context.Context, broker *testkit.KafkaBroker, topic string, partition int) int64 {
+	client := &kafka.Client{Addr: kafka.TCP(broker.Addr), Timeout: 5 * time.Second}
+	res, err := client.ListOffsets(ctx,
+		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {kafka.LastOffsetOf(partition)}}})
+	if err != nil || len(res.Topics[topic]) != 1 {
 		return -1
 	}
-	return res.Topics[c.topic][0].LastOffset
+	return res.Topics[topic][0].LastOffset
 }
 
 // inFlight has a worker send grants. The broker has their records, and the worker does not have its answer.
@@ -117,11 +120,12 @@ func (c *oneCopy) inFlight() *exec.Cmd {
 	w := c.worker()
 	c.grants(10)
 	c.finished() // now it has its producer id
+	had := c.records()
 	c.broker.Proxy.Delay(time.Minute)
 	c.t.Cleanup(func() { c.broker.Proxy.Delay(0) })
 	c.grants(200)
 	before := c.broker.Proxy.Fired().Delayed
-	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.records() > 10 }, "the batch is in the log")
+	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.records() > had }, "the batch is in the log")
 	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.broker.Proxy.Fired().Delayed > before },
 		"its answer is held back")
 	return w
@@ -155,10 +159,12 @@ func kill(t *testing.T, w *exec.Cmd) {
 // oneCopyFaults fire while grants are on their way, and end when all are published.
 var oneCopyFaults = map[string]func(c *oneCopy){
 	"answer swallowed": func(c *oneCopy) {
+		w := c.worker()
+		c.grants(10)
+		c.finished() // now its session has shown itself
 		before := c.broker.Proxy.Fired().Swallowed
 		c.broker.Proxy.SwallowAnswers(3, proxy.KafkaRequest(proxy.KafkaProduce))
 		c.grants(200)
-		w := c.worker()
 		c.finished()
 		require.Equal(c.t, before+3, c.broker.Proxy.Fired().Swallowed, "the fault fired")
 		c.drain(w)

@@ -104,7 +104,7 @@ func TestReadersOfTheTopic(t *testing.T) {
 		require.Equal(t, facts,
 			bySubscriber(t, broker.Addr, name, dead, len(facts)))
 	})
-	t.Run("console", func(t *testing.T) { require.Equal(t, facts, byConsole(t, broker, name, len(facts))) })
+	t.Run("console", func(t *testing.T) { require.Equal(t, facts, byConsole(t, broker, name)) })
 	t.Run("franz-go", func(t *testing.T) {
 		source, err := os.ReadFile("readers_test.go")
 		require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestReadersOfACompressedTopic(t *testing.T) {
 			name, dead := broker.Topic(t, 2, nil), broker.Topic(t, 1, nil)
 			facts := published(t, broker, name, compression, 200)
 			require.Equal(t, facts, bySubscriber(t, broker.Addr, name, dead, len(facts)))
-			require.Equal(t, facts, byConsole(t, broker, name, len(facts)))
+			require.Equal(t, facts, byConsole(t, broker, name))
 		})
 	}
 }
@@ -171,7 +171,8 @@ func bySubscriber(t *testing.T, addr, name, dead string, n int) (got []fact) {
 }
 
 // byConsole runs the command of docs/subscribers.md.
-func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (got []fact) {
+func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string) (got []fact) {
+	n := records(t.Context(), broker, topic, 0) + records(t.Context(), broker, topic, 1)
 	command := strings.ReplaceAll(strings.ReplaceAll(block(t, "ConsoleConsumer"), "\\\n", " "), "'", "")
 	dir := ".cache"
 	if own := os.Getenv("HONGBAO_KAFKA_DIR"); own != "" {
@@ -193,6 +194,9 @@ func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string, n int) (
 		}
 		cells := strings.Split(line, "\t")
 		require.Len(t, cells, 3, line)
+		if strings.Contains(cells[0], "ce_type:hongbao.fence.v1") {
+			continue
+		}
 		require.Contains(t, cells[0], "ce_type:hongbao.grant.v1")
 		var f fact
 		require.NoError(t, json.Unmarshal([]byte(cells[2]), &f))

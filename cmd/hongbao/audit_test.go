@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -57,7 +59,10 @@ func (d *deployment) records() []kafka.Message {
 		for at := int64(0); at < last; {
 			m, err := r.ReadMessage(d.t.Context())
 			require.NoError(d.t, err)
-			all, at = append(all, m), m.Offset+1
+			at = m.Offset + 1
+			if !slices.ContainsFunc(m.Headers, func(h kafka.Header) bool { return string(h.Value) == cloudevent.TypeFence }) {
+				all = append(all, m)
+			}
 		}
 		require.NoError(d.t, r.Close())
 	}
