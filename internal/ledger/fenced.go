@@ -7,6 +7,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // ErrFenced says that a fence has left an event out. Its error is an outage: the caller reads again what Redis has.
@@ -24,7 +25,11 @@ func (e event) leftOut(later int64) error {
 		e.shard, e.seq, e.epoch, ErrFenced, later)
 }
 
-func eventOf(g *hongbao.Grant) event { return event{g.Shard, g.Seq, g.Epoch} }
+// eventOf is the event of a grant. A batch bears the epoch in which it was read (stream.WithEpoch): Redis had its grants then.
+func eventOf(ctx context.Context, g *hongbao.Grant) event {
+	epoch, _ := stream.EpochOf(ctx)
+	return event{g.Shard, g.Seq, max(g.Epoch, epoch)}
+}
 
 // outlook is what a transaction has read of the shards whose events it is about.
 type outlook []shardOutlook
@@ -47,9 +52,9 @@ func (o outlook) with(e event) outlook {
 	return append(o, shardOutlook{shard: e.shard, oldest: e.epoch, highest: e.seq})
 }
 
-func outlookOf(items []item) (o outlook) {
+func outlookOf(ctx context.Context, items []item) (o outlook) {
 	for i := range items {
-		o = o.with(eventOf(items[i].grant))
+		o = o.with(eventOf(ctx, items[i].grant))
 	}
 	return o
 }
@@ -125,7 +130,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []ite
 	err error) {
 	var behind []item
 	for _, it := range items {
-		if it.fence = o.fence(eventOf(it.grant)); it.fence > 0 {
+		if it.fence = o.fence(eventOf(ctx, it.grant)); it.fence > 0 {
 			behind = append(behind, it)
 		}
 	}

@@ -60,7 +60,7 @@ type beginning struct {
 // grants: so it sees what other workers record or forget in between.
 func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.held, b.before = nil, nil
-	seen := outlookOf(b.items)
+	seen := outlookOf(ctx, b.items)
 	if err := b.ask(ctx, t, seen.questions()...); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 		return nil, err
 	}
 	for _, it := range behind.leftOut {
-		return nil, eventOf(it.grant).leftOut(it.fence)
+		return nil, eventOf(ctx, it.grant).leftOut(it.fence)
 	}
 	inserted, err := b.insert(ctx, t, without(without(b.items, behind.paid), behind.aside))
 	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have been there

@@ -86,7 +86,7 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 // insert inserts the grants that nobody has decided about, compares the others with what was there, and gives the
 // statements that move the money of the new ones. What a fence leaves out is not inserted.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
-	items, decided, seen := s.items, true, outlookOf(s.items)
+	items, decided, seen := s.items, true, outlookOf(ctx, s.items)
 	questions := seen.questions()
 	if s.dialect.copies && s.tries == 0 {
 		decided = false

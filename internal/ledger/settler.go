@@ -250,7 +250,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.post(ctx)
 	if err == nil {
-		noteLeftOut(call.leftOut, errs)
+		noteLeftOut(ctx, call.leftOut, errs)
 		return refused
 	}
 	overdraws := errors.Is(err, errOverdraw)
@@ -283,9 +283,9 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 }
 
 // noteLeftOut gives the items that a fence leaves out their errors.
-func noteLeftOut(items []item, errs []error) {
+func noteLeftOut(ctx context.Context, items []item, errs []error) {
 	for _, it := range items {
-		errs[it.index] = eventOf(it.grant).leftOut(it.fence)
+		errs[it.index] = eventOf(ctx, it.grant).leftOut(it.fence)
 	}
 }
 
@@ -300,7 +300,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 		}
 		return
 	}
-	noteLeftOut(leftOut, errs)
+	noteLeftOut(ctx, leftOut, errs)
 	for _, q := range added {
 		if err := s.report(q); err != nil {
 			// The row is there; the grant comes again until the hook has done its part.
