@@ -16,23 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// TopicFence is what Fence has to know of a shard.
-type TopicFence struct {
-	Shard int
-	// Since is from when on the partition is read: Log.FenceSince. The zero time is the beginning of the log.
-	Since time.Time
-	// Claims are the open claims that Redis has of the shard.
-	Claims []stream.Claim
-}
-
-// Fenced is what Fence has read and done.
-type Fenced struct {
-	// Grants are the shard's, each once, rising by seq. Two of one seq differ in something else.
-	Grants []hongbao.Grant
-	// Records were read. Producers is how many producer ids this call has fenced.
-	Records, Producers int
-}
-
 // FenceSince returns from when on Fence must read the partition to meet each session that may have made a claim after
 // the last write that Redis has, by the clock of Redis.
 func (l *Log) FenceSince(last time.Time) time.Time {
@@ -51,26 +34,24 @@ func (l *Log) FenceSince(last time.Time) time.Time {
 //
 // After an error call Fence again; the broker drops a second copy of a fence record. Calls for other shards of the
 // partition may run at the same time.
-func (l *Log) Fence(ctx context.Context, f TopicFence) (Fenced, error) {
+func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
 	r := fencing{l: l, shard: f.Shard, partition: l.Partition(f.Shard), sessions: map[int64]int16{},
 		fenced: map[int64]int16{}, grants: map[hongbao.Grant]struct{}{}}
 	if err := l.refuseCompaction(ctx); err != nil {
-		return Fenced{}, err
+		return stream.Fenced{}, err
 	}
 	b, err := l.ends(ctx, r.partition)
 	if err != nil {
-		return Fenced{}, err
+		return stream.Fenced{}, err
 	}
 	r.end = b.end
-	if err := r.claims(f.Claims); err != nil {
-		return Fenced{}, err
-	}
+	r.claims(f.Claims)
 	if b.start, err = l.offsetAt(ctx, r.partition, f.Since, b); err != nil {
-		return Fenced{}, err
+		return stream.Fenced{}, err
 	}
 	for {
 		if err := l.read(ctx, r.partition, b, r.one); err != nil {
-			return Fenced{}, err
+			return stream.Fenced{}, err
 		}
 		b.start = b.end
 		open := r.open()
@@ -80,7 +61,7 @@ func (l *Log) Fence(ctx context.Context, f TopicFence) (Fenced, error) {
 		for _, n := range open {
 			at, err := l.fence(ctx, r.partition, n)
 			if err != nil {
-				return Fenced{}, err
+				return stream.Fenced{}, err
 			}
 			r.fenced[n.producer] = n.epoch
 			r.producers++
@@ -97,23 +78,23 @@ type fencing struct {
 	sessions, fenced   map[int64]int16 // producer ids to epochs
 	grants             map[hongbao.Grant]struct{}
 	records, producers int
+	doubt              string
 }
 
-// claims notes the producer ids of the claims. The log must be as long as it was when they were made.
-func (r *fencing) claims(claims []stream.Claim) error {
+// claims notes the producer ids of the claims. The log should be as long as it was when they were made.
+func (r *fencing) claims(claims []stream.Claim) {
 	for i := range claims {
 		st, err := r.l.readStored(r.partition, &claims[i])
 		if err != nil {
-			return err
+			r.doubt = err.Error()
+			continue
 		}
 		if st.noted > r.end {
-			return hongbao.Errorf(hongbao.ClassBroken,
-				"%s went back: its end is at offset %d, but claim %s has seen offset %d; see docs/topic.md, \"When the topic went "+
-					"back\"", r.l.where(r.partition), r.end, claims[i].ID, st.noted)
+			r.doubt = fmt.Sprintf("%s went back: its end is at offset %d, but claim %s has seen offset %d", r.l.where(r.partition),
+				r.end, claims[i].ID, st.noted)
 		}
 		r.met(st.numbers)
 	}
-	return nil
 }
 
 func (r *fencing) met(n numbers) { r.sessions[n.producer] = max(r.sessions[n.producer], n.epoch) }
@@ -131,11 +112,11 @@ func (r *fencing) one(rec *record) error {
 		r.met(rec.batch)
 	}
 	e, err := topic.DecodeMessage(rec.headers, rec.key, rec.value)
-	if errors.Is(err, topic.ErrForeign) {
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("offset %d of %s: %w", rec.offset, r.l.where(r.partition), err)
+		if !errors.Is(err, topic.ErrForeign) {
+			r.doubt = fmt.Sprintf("offset %d of %s: %v", rec.offset, r.l.where(r.partition), err)
+		}
+		return nil
 	}
 	if e.Grant.Shard == r.shard {
 		r.met(rec.batch)
@@ -154,12 +135,12 @@ func (r *fencing) open() (open []numbers) {
 	return open
 }
 
-func (r *fencing) result() Fenced {
+func (r *fencing) result() stream.Fenced {
 	grants := slices.SortedFunc(maps.Keys(r.grants), func(a, b hongbao.Grant) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Campaign, b.Campaign),
 			cmp.Compare(a.Packet, b.Packet))
 	})
-	return Fenced{Grants: grants, Records: r.records, Producers: r.producers}
+	return stream.Fenced{Grants: grants, Records: r.records, Producers: r.producers, Doubt: r.doubt}
 }
 
 // fence sends a fence record under the numbers and returns an offset: what was sent under an earlier epoch of the
