@@ -1,5 +1,5 @@
 -- trim: deletes from the stream what every group has finished and the retention no longer keeps, and writes into meta how
--- many events every declared group has finished.
+-- many events every declared group has finished, and up to which one all of them have.
 --
 -- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
@@ -13,7 +13,7 @@
 --       events are done in each; then for every group that exists: name, the event up to which all is finished, the event up
 --       to which all was delivered, ms since its oldest unfinished entry (0 for none)
 -- Cost  O(groups + bitmaps + entries deleted or looked at), and some 40 looks into the stream while it has more events than are kept
--- First write HSET finished: it may grow memory, by a number at most. Nothing is deleted while a declared group is missing.
+-- First write HSET finished and settled: it may grow memory, by two numbers at most. Nothing is deleted while a declared group is missing.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
@@ -62,7 +62,7 @@ local function seq_from(id)
 end
 
 local exists = redis.call('EXISTS', KEYS[1]) == 1
-local floor, reached, finished, seen, rows = nil, nil, tonumber(last), {}, {}
+local floor, reached, finished, settled, seen, rows = nil, nil, tonumber(last), tonumber(last), {}, {}
 for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) do
 	local g = {}
 	for i = 1, #info, 2 do
@@ -89,6 +89,7 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 	end
 	if declared[g.name] then
 		finished = math.min(finished, g.pending > tonumber(ARGV[6]) and mine or declared[g.name])
+		settled = math.min(settled, mine)
 	end
 	rows[#rows + 1] = g.name
 	rows[#rows + 1] = string.format('%.0f', mine)
@@ -103,7 +104,7 @@ end
 
 local deleted, first, looked = 0, 0, ''
 if #missing == 0 and exists then
-	redis.call('HSET', KEYS[2], 'finished', string.format('%.0f', finished))
+	redis.call('HSET', KEYS[2], 'finished', string.format('%.0f', finished), 'settled', string.format('%.0f', settled))
 	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
 	local oldest = seq_from('-')
 	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event that the bound keeps

@@ -82,5 +82,8 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.cancel()
 	<-done
 	p.watches.Wait()
+	if ctx.Err() == nil {
+		_ = p.store.Leave(ctx) // a recoverer waits a few seconds for a line that stays
+	}
 	return err
 }

@@ -112,7 +112,7 @@ func (b *bundle) id(ctx context.Context, at int) string {
 // scriptCases are all scripts, each under its name.
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
-	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), loadCases(), endCases(), pendingCases(),
+	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), mendCases(), loadCases(), endCases(), pendingCases(),
 		keepCases(), claimCases(), controlCases()} {
 		maps.Copy(all, some)
 	}
@@ -214,6 +214,10 @@ func shardCases() map[string]scriptCase {
 			call: func(ctx context.Context, b *bundle) error {
 				return b.k.RaiseReplicas(ctx, 2)
 			},
+		},
+		"witness": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Witnesses()} },
+			call: func(ctx context.Context, b *bundle) error { return store.WitnessOf(ctx, b.k) },
 		},
 		"unskip": {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
@@ -499,6 +503,66 @@ func controlCases() map[string]scriptCase {
 				require.NoError(t, err)
 			},
 			call: keep,
+		},
+	}
+}
+
+// mendCases are the scripts of an attempt to restore a shard.
+func mendCases() map[string]scriptCase {
+	return map[string]scriptCase{
+		"testify": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Witnesses(), b.k.Keys.Evidence()}
+			},
+			prep: func(t *testing.T, b *bundle) { b.begin(t) },
+			call: func(ctx context.Context, b *bundle) error { return store.TestifyOf(ctx, b.k, attempt.Epoch) },
+		},
+		"mend": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Evidence()} },
+			prep: func(t *testing.T, b *bundle) { b.freeze(t) },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Begin(ctx, &store.Frozen{Seq: 0, Epoch: 1}, attempt)
+			},
+		},
+		"regrant": {
+			keys: func(b *bundle) []string {
+				return append([]string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain")},
+					b.k.Keys.Stocks("rain", 1)...)
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 10))
+				b.begin(t)
+			},
+			call: func(ctx context.Context, b *bundle) error {
+				first, err := b.rdb.LIndex(ctx, b.k.Keys.Stock("rain"), 0).Result()
+				if err != nil {
+					return store.Classify(err)
+				}
+				g := hongbao.Grant{Campaign: "rain", User: "u1", Seq: 1, Time: time.UnixMilli(1_800_000_000_000)}
+				if _, err := fmt.Sscan(first, &g.Packet, &g.Amount); err != nil {
+					return err
+				}
+				return b.k.Regrant(ctx, attempt, []hongbao.Grant{g}, 1)
+			},
+		},
+		"revise": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Filter("rain")}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 10))
+				b.begin(t)
+			},
+			call: func(ctx context.Context, b *bundle) error { return b.k.Revise(ctx, attempt, "rain") },
+		},
+		"mark": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Claims("kafka"), b.k.Keys.Done("kafka", 0)}
+			},
+			prep: func(t *testing.T, b *bundle) { b.begin(t) },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Mark(ctx, attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}})
+			},
 		},
 	}
 }

@@ -1,5 +1,10 @@
 package store
 
+import (
+	"context"
+	"time"
+)
+
 // Stores is how many stores the process keeps for a space.
 func Stores(of *Store) (n int) {
 	stores.Range(func(at, _ any) bool {
@@ -13,3 +18,32 @@ func Stores(of *Store) (n int) {
 
 // Seen is the highest seq that the process has seen of a shard by its client.
 func Seen(k *Shard) int64 { return k.state.seen.Load() }
+
+// WitnessOf has the process of a shard's client watch it once.
+func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
+
+// LookOf is what a watch does at the shard at each look.
+func LookOf(ctx context.Context, k *Shard) error { return k.witness(ctx, false) }
+
+// TestifyOf sends two grants and all that the process knows to an attempt.
+func TestifyOf(ctx context.Context, k *Shard, epoch int64) error {
+	return k.testify(ctx, epoch, []any{"grant rain 1 1 1800000000000 -\n1 1 u1 - -", "grant rain 2 1 1800000000000 -\n2 1 u2 r -"},
+		true)
+}
+
+// AgeLine makes the line of a shard's process older.
+func AgeLine(k *Shard, by time.Duration) {
+	w := &k.state.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.line.at = w.line.at.Add(-by)
+}
+
+// Forget has a process forget what it may. It returns how many calls it remembers, and the highest grant that it dropped.
+func Forget(k *Shard, epoch, settled int64, now time.Time) (told int, dropped int64) {
+	w := &k.state.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(epoch, settled, now)
+	return len(w.told), w.dropped
+}

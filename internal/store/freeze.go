@@ -133,6 +133,19 @@ func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	return runs, nil
 }
 
+// GivenUp returns the seqs that openings have skipped by a person's word: what was granted under them is given up. Ranges
+// that can't be read are left out.
+func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
+	text, err := k.skipped(ctx)
+	list, _ := parseSkipped(text) // a worker repairs an empty range once the shard is open
+	for i := range list {
+		if list[i].accepted {
+			runs = append(runs, list[i].SeqRange)
+		}
+	}
+	return runs, err
+}
+
 const skippedField = "skipped"
 
 // skippedRange is a range of seqs that an opening has skipped. accepted: a person has accepted what may have been lost

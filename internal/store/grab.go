@@ -89,6 +89,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 			if err == nil {
 				k.state.saw(head.Epoch, head.Seq)
 				noteExpiring(answers, call.Terms)
+				err = k.answer(ctx, call, answers, head.Epoch)
 			}
 			return answers, err
 		}

@@ -167,6 +167,13 @@ func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 // SinkCampaigns is a hash: the campaigns that were paused for the sink.
 func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
 
+// Witnesses is a hash: process to when it last watched the shard, and the epoch of the attempt to restore the shard to which
+// it has sent all that it knew.
+func (k Keys) Witnesses() string { return k.tag + "witnesses" }
+
+// Evidence is a list: the grants that processes have sent to an attempt to restore the shard.
+func (k Keys) Evidence() string { return k.tag + "evidence" }
+
 // Controls is a hash: the decisions about campaigns and sinks that the ledger does not have yet.
 func (k Keys) Controls() string { return k.tag + "controls" }
 

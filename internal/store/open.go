@@ -37,6 +37,20 @@ type state struct {
 
 	last   atomic.Pointer[epochSeen] // of the newest epoch
 	epochs sync.Map                  // epoch to *epochSeen
+	// least is the epoch of the last attempt to which this process has sent all that it knew. What it hears of earlier ones
+	// says nothing.
+	least   atomic.Int64
+	witness witness
+}
+
+// forgetBefore forgets what was seen of epochs before one: an attempt has it.
+func (st *state) forgetBefore(epoch int64) {
+	st.epochs.Range(func(e, _ any) bool {
+		if e.(int64) < epoch { //nolint:forcetypeassert // nothing else is put there
+			st.epochs.Delete(e)
+		}
+		return true
+	})
 }
 
 // epochSeen is the highest seq that this process has seen of a shard in one epoch.
@@ -48,6 +62,9 @@ type epochSeen struct {
 // saw keeps the highest seq that this process has seen. Each call of a script brings it along. The highest one of each
 // epoch is kept besides: the seqs of a later epoch are higher, and would hide that one of an earlier epoch was lost.
 func (st *state) saw(epoch, seq int64) {
+	if epoch < st.least.Load() {
+		return
+	}
 	raise(&st.seen, seq)
 	e := st.last.Load()
 	if e == nil || e.epoch != epoch {

@@ -51,5 +51,5 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 		}
 		answers = append(answers, a)
 	}
-	return answers, nil
+	return answers, k.answer(ctx, &GrabCall{Campaign: campaign, Grabs: grabs}, answers, 0)
 }

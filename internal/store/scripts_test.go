@@ -120,7 +120,7 @@ func TestScriptsRepeated(t *testing.T) {
 	fenced := map[string]bool{"complete": true, "release": true}
 	// see their own tests
 	changes := map[string]bool{"claim": true, "once": true, "reclaim": true, "trim": true, "remove_idle_consumers": true,
-		"renew": true, "rate": true, "sink": true}
+		"renew": true, "rate": true, "sink": true, "witness": true, "testify": true}
 	for name, c := range scriptCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -19,6 +20,8 @@ type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space
 	shards []*Shard
+	// process names this Store among those that watch the deployment.
+	process string
 }
 
 // stores has the Store of each client and space. The parts of a process that share a client (producers, workers, the
@@ -45,7 +48,7 @@ func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{rdb: rdb, space: space, shards: make([]*Shard, space.Shards)}
+	s := &Store{rdb: rdb, space: space, shards: make([]*Shard, space.Shards), process: rand.Text()}
 	for i := range s.shards {
 		s.shards[i] = &Shard{Keys: keys[i], store: s, rdb: rdb, state: &state{}}
 	}

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
 // The codes of a Watch's alarms.
@@ -59,6 +61,7 @@ type Watch struct {
 	mu     sync.Mutex
 	before map[int]*sight                 // by shard
 	busy   map[redis.UniversalClient]bool // servers that are being looked at
+	hurry  atomic.Int64                   // until then, in unix ns, it looks more often
 }
 
 // lookTime bounds one look at one server.
@@ -71,21 +74,24 @@ func (w *Watch) Run(ctx context.Context) error {
 		every = time.Second
 	}
 	w.before, w.busy = map[int]*sight{}, map[redis.UniversalClient]bool{}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	var looks sync.WaitGroup
 	defer looks.Wait()
 	for {
 		for node, list := range w.idleNodes(ctx) {
 			looks.Go(func() { w.look(ctx, node, list) })
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		pause := every
+		if time.Now().UnixNano() < w.hurry.Load() {
+			pause /= frozenLooks
+		}
+		if !retry.Pause(ctx, pause) {
 			return nil
 		}
 	}
 }
+
+// frozenLooks is how much more often a watch looks while a shard is frozen: a recoverer waits for what it has seen.
+const frozenLooks = 4
 
 // idleNodes are the servers at which nobody looks now, each with its shards. Each is busy from here on.
 func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
@@ -117,12 +123,15 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 		}
 		return
 	}
-	w.freeze(ctx, now)
+	if w.freeze(ctx, now) {
+		w.hurry.Store(time.Now().Add(2 * time.Second).UnixNano())
+	}
 	for _, i := range list {
+		// A frozen shard refuses the first, and an outage is met again: the next look tries once more.
 		if n := now.server.Replicas; n > now.replicas[i] {
-			// A frozen shard refuses, and an outage is met again: the next look tries once more.
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
+		_ = w.Store.Shard(i).witness(ctx, false)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,8 +144,8 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 }
 
 // freeze freezes the shards that are not open for the server as it is, and those that lack what this process has seen.
-// It reports what it has seen to shards that are frozen already or gone, too.
-func (w *Watch) freeze(ctx context.Context, now *sight) {
+// It reports what it has seen to shards that are frozen already or gone, too. It reports whether any is frozen.
+func (w *Watch) freeze(ctx context.Context, now *sight) (frozen bool) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
 			late := now.late[shard]
@@ -145,10 +154,12 @@ func (w *Watch) freeze(ctx context.Context, now *sight) {
 				continue // it is looked at again
 			}
 		}
+		frozen = true
 		if w.Frozen != nil {
 			w.Frozen(shard)
 		}
 	}
+	return frozen
 }
 
 // nodes are the servers, each with the shards that it has now.
@@ -222,7 +233,8 @@ func (w *Watch) judge(now *sight) {
 		}
 	}
 	lost := func(shard int, format string, args ...any) {
-		alarm(LostData, "shard %d: "+format+"; let nobody write to this Redis, keep its files, and run `hongbao recover`",
+		alarm(LostData, "shard %d: "+format+"; workers restore what is known within seconds; if it stays frozen, let nobody write "+
+			"to this Redis, keep its files, and run `hongbao recover`",
 			append([]any{shard}, args...)...)
 	}
 	for _, shard := range now.missing {

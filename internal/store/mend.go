@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+var (
+	mendScript    = newDrainScript("mend").with(unguarded)
+	regrantScript = newDrainScript("regrant", "fields").with(unguarded)
+	markScript    = newDrainScript("mark", "bits").with(unguarded)
+	reviseScript  = newDrainScript("revise").with(unguarded)
+)
+
+// Attempt is an attempt to restore a frozen shard.
+type Attempt struct {
+	// Epoch is the one that the ledger records for it. Floor is the last event that Redis surely had when it began.
+	Epoch, Floor int64
+	// Token and History are those of the server.
+	Token, History string
+}
+
+// String returns the attempt as meta has it.
+func (a Attempt) String() string {
+	return fmt.Sprintf("%d %d %s %s", a.Epoch, a.Floor, word(a.Token), word(a.History))
+}
+
+// parseAttempt reads an attempt; its zero for an empty text.
+func parseAttempt(text string) (a Attempt, err error) {
+	if text == "" {
+		return a, nil
+	}
+	words := strings.Split(text, " ")
+	if len(words) != 4 {
+		return a, fmt.Errorf("attempt %.80q has %d words, want 4", text, len(words))
+	}
+	var err1, err2 error
+	a.Epoch, err1 = strconv.ParseInt(words[0], 10, 64)
+	a.Floor, err2 = strconv.ParseInt(words[1], 10, 64)
+	a.Token, a.History = strings.TrimPrefix(words[2], "-"), strings.TrimPrefix(words[3], "-")
+	return a, errors.Join(err1, err2)
+}
+
+func (r *replyReader) attempt() Attempt {
+	a, err := parseAttempt(r.string())
+	r.err = errors.Join(r.err, err)
+	return a
+}
+
+// ErrAttemptOver says that another attempt restores the shard, or that it went on otherwise. Nothing was changed.
+var ErrAttemptOver = hongbao.Outagef(hongbao.ClassTransient, "the shard changed while it was restored; it is tried again")
+
+// Attempt returns the attempt that the shard has noted; its zero for none.
+func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
+	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), mendField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Attempt{}, fmt.Errorf("read who restores %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	a, err := parseAttempt(text)
+	if err != nil {
+		return a, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: %w", k.Keys.Meta(), mendField, err)
+	}
+	return a, nil
+}
+
+const mendField = "mend"
+
+// Begin notes an attempt, so that witnesses send what they know to it. was is how the shard was found.
+func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
+	return k.mend(ctx, mendScript, []string{k.Keys.Meta(), k.Keys.Evidence()}, was.Seq, was.Epoch, a.String())
+}
+
+// mend calls a script of an attempt on the server of that.
+func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any) error {
+	reply, err := s.runPlain(ctx, k.rdb, keys, args)
+	switch {
+	case err != nil:
+		return err
+	case reply[0] == "changed":
+		return fmt.Errorf("script %s: %w", s.name, ErrAttemptOver)
+	case reply[0] != "ok":
+		return hongbao.Errorf(hongbao.ClassConflict, "script %s: a grant can't be restored: %s", s.name,
+			strings.Join(reply, " "))
+	}
+	return nil
+}
+
+// Evidence returns what witnesses have sent to the shard's attempt.
+func (k *Shard) Evidence(ctx context.Context) ([]hongbao.Grant, error) {
+	texts, err := k.rdb.LRange(ctx, k.Keys.Evidence(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	var grants []hongbao.Grant
+	for _, text := range texts {
+		e, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, text})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", k.Keys.Evidence(), err)
+		}
+		grants = append(grants, e.Grants...)
+	}
+	return grants, nil
+}
+
+// grantVersion is that of an entry of grants.
+const grantVersion = "3"
+
+// Regrant puts grants of one campaign and one time back, with seqs one after the other. generations is how many the
+// campaign has. An error of class Conflict says that one of them can't be granted, and nothing was changed.
+func (k *Shard) Regrant(ctx context.Context, a Attempt, grants []hongbao.Grant, generations int64) error {
+	g := &grants[0]
+	keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign)},
+		k.Keys.Stocks(g.Campaign, generations)...)
+	args := []any{a.String(), g.Seq, grants[len(grants)-1].Seq, g.Campaign, word(g.Currency), g.Time.UnixMilli(),
+		len(grants)}
+	for i := range grants {
+		g := &grants[i]
+		args = append(args, g.Packet, int64(g.Amount), g.User, g.RequestID, word(g.Trace))
+	}
+	return k.mend(ctx, regrantScript, keys, args...)
+}
+
+// PassOver gives seqs that are no grants to an entry of kind epoch.
+func (k *Shard) PassOver(ctx context.Context, a Attempt, seqs stream.SeqRange) error {
+	return k.mend(ctx, regrantScript, []string{k.Keys.Meta(), k.Keys.Events()}, a.String(), seqs.First, seqs.Last)
+}
+
+// markRuns is how many runs of events one call marks.
+const markRuns = 500
+
+// Mark sets the done bits of events that a sink has. It leaves out those of open claims.
+func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []stream.SeqRange) error {
+	for some := range slices.Chunk(events, markRuns) {
+		m := newMarks(k.Keys, sink, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
+		args := []any{a.String(), formatRanges(some)}
+		for _, p := range m.pieces {
+			args = append(args, p.key, p.first, p.last, p.base)
+		}
+		if err := k.mend(ctx, markScript, m.keys, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Revise gives a campaign another revision: packets may have come back to its stock, so nobody may go by what was known.
+func (k *Shard) Revise(ctx context.Context, a Attempt, campaign string) error {
+	return k.mend(ctx, reviseScript, []string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Filter(campaign)}, a.String())
+}
+
+// Before is what Redis had of a shard before it froze.
+type Before struct {
+	// Direct reports that one promotion lies between the shard's last opening and its server. Then Redis lost the end
+	// only, whatever it lost.
+	Direct bool
+	// Wrote is when Redis wrote the shard last, as far as an entry or a witness shows. Frozen is when it froze.
+	Wrote, Frozen time.Time
+	// Sure is the last event at least some time before Wrote, or the last one that left the stream.
+	Sure int64
+}
+
+// Before returns what Redis had of a frozen shard. overlap is how long before its last write Redis is not trusted if it is not
+// Direct.
+func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, err error) {
+	conn, err := k.pin(ctx)
+	if err != nil {
+		return b, err
+	}
+	defer conn.Close()
+	server, err := info(ctx, conn)
+	if err != nil {
+		return b, err
+	}
+	v, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, historyField, "watched", frozenField).Result()
+	if err != nil {
+		return b, fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	opened, _ := v[0].(string)
+	history, _ := v[1].(string)
+	b.Direct = server.RunID != opened && server.promoted() != "" && server.ReplID2 == history
+	b.Wrote, b.Frozen = unixMilli(v[2]), unixMilli(v[3])
+	last, err := k.LastEntry(ctx)
+	if err != nil {
+		return b, err
+	}
+	if last.After(b.Wrote) {
+		b.Wrote = last
+	}
+	until := strconv.FormatInt(max(b.Wrote.Add(-overlap).UnixMilli(), 0), 10)
+	e, found, err := k.firstEntry(conn.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
+	if err != nil || found {
+		b.Sure = e.Last()
+		return b, err
+	}
+	e, found, err = k.firstEntry(conn.XRangeN(ctx, k.Keys.Events(), "-", "+", someEntries))
+	if b.Sure = e.Seq - 1; err == nil && !found {
+		b.Sure, err = k.LastSeq(ctx)
+	}
+	return b, err
+}
+
+// someEntries is how many entries firstEntry looks at.
+const someEntries = 100
+
+// firstEntry returns the first entry of a range that can be read.
+func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found bool, err error) {
+	messages, err := cmd.Result()
+	if err != nil {
+		return e, false, fmt.Errorf("read %s: %w", k.Keys.Events(), Classify(err))
+	}
+	for _, m := range messages {
+		for version, value := range m.Values {
+			text, _ := value.(string)
+			if e, err := stream.ParseEntry(k.Index(), m.ID, []string{version, text}); err == nil {
+				return e, true, nil
+			}
+		}
+	}
+	return e, false, nil
+}
+
+// unixMilli reads a time in ms; the zero of Unix if there is none.
+func unixMilli(v any) time.Time {
+	text, _ := v.(string)
+	ms, _ := strconv.ParseInt(text, 10, 64) // absent: 0
+	return time.UnixMilli(ms)
+}
+
+// ReceiptsOf returns what users hold of a campaign, be the shard frozen or not.
+func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string) (map[string][]hongbao.Receipt, error) {
+	held := map[string][]hongbao.Receipt{}
+	for some := range slices.Chunk(users, MaxGrabs) {
+		pipe := k.rdb.Pipeline()
+		from := pipe.HGet(ctx, k.Keys.Campaign(campaign), "from")
+		texts := pipe.HMGet(ctx, k.Keys.Receipts(campaign), some...)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("read receipts of campaign %s: %w", campaign, Classify(err))
+		}
+		ms, err := from.Int64()
+		if err != nil {
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field from: %w", campaign, err)
+		}
+		for i, user := range some {
+			text, _ := texts.Val()[i].(string)
+			if text == "" {
+				continue
+			}
+			if held[user], err = ParseReceipts(k.Index(), ms, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return held, nil
+}

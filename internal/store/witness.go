@@ -1,0 +1,335 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+var (
+	witnessScript = newDrainScript("witness").with(unguarded)
+	testifyScript = newDrainScript("testify").with(unguarded)
+)
+
+const (
+	// toldFor is how long a grant is remembered at least, and toldMost how long if it is not settled.
+	toldFor, toldMost = 10 * time.Second, time.Minute
+	// maxTold bounds what a process remembers of one shard, in bytes.
+	maxTold = 64 << 20
+	// testifyTexts is how many texts one call of a script sends.
+	testifyTexts = 100
+)
+
+// witness is what this process has told users of a shard, and what allows it to.
+type witness struct {
+	mu sync.Mutex
+	// answers: this process has answered a user, so it has a line.
+	answers bool
+	told    []told // in the order of the answers
+	bytes   int
+	// dropped is the highest seq of a grant that was forgotten before it was settled.
+	dropped  int64
+	line     ownLine
+	copied   bool   // the replicas have the first line
+	replicas int64  // the most that the primary has had
+	least    int64  // an answer of an epoch before this one does not count: this process has sent all that it knew
+	text     []byte // where a text is made
+}
+
+// told are grants of one event or several, as an entry of the stream has them.
+type told struct {
+	entry string
+	epoch int64
+	last  int64 // seq
+	at    time.Time
+}
+
+// ownLine is the line of this process: a time before it was written, and the epoch of the shard.
+type ownLine struct {
+	at    time.Time
+	epoch int64
+}
+
+// young reports whether a recoverer surely asks this process before it opens the shard without what an answer tells.
+// Both clocks count: the monotonic one stops while the machine sleeps, the wall clock can be set back.
+func (l *ownLine) young(epoch int64, now time.Time) bool {
+	age := max(now.Sub(l.at), now.Round(0).Sub(l.at.Round(0)))
+	return l.epoch == epoch && age < stream.WitnessAge
+}
+
+// answer remembers what a call is about to tell users, in the epoch of its reply, or 0 if the reply names none. It refuses
+// answers that a recoverer may have decided without: then the callers ask again.
+func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
+	w := &k.state.witness
+	for range 2 {
+		w.mu.Lock()
+		of := epoch
+		if of == 0 {
+			of = w.line.epoch
+		}
+		young, late := w.line.young(of, time.Now()), of < w.least
+		may := young && !late && w.copied
+		if may {
+			w.remember(k.Index(), call, answers, of)
+		}
+		w.mu.Unlock()
+		switch {
+		case may:
+			return nil
+		case late:
+			return k.refuseAnswer(epoch)
+		}
+		err := k.witness(ctx, true)
+		if err == nil {
+			err = k.copyLine(ctx)
+		}
+		if err != nil {
+			return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
+		}
+	}
+	return k.refuseAnswer(epoch)
+}
+
+func (k *Shard) refuseAnswer(epoch int64) error {
+	return hongbao.Outagef(hongbao.ClassUnknown, "an answer of epoch %d may be one that Redis has lost, and is not told: "+
+		"%w", epoch, ErrStale)
+}
+
+// copyTime is how long the first answer of a process waits for its line to come to the replicas. One that does not answer
+// is no reason to refuse users: the primary has the line, and so has each replica that is not so far behind.
+const copyTime = 500 * time.Millisecond
+
+// copyLine waits until the replicas have the first line of this process: a recoverer on any of them waits for the process then.
+func (k *Shard) copyLine(ctx context.Context) error {
+	w := &k.state.witness
+	w.mu.Lock()
+	replicas, copied := w.replicas, w.copied
+	w.mu.Unlock()
+	if copied {
+		return nil
+	}
+	if replicas > 0 {
+		node, err := k.Node(ctx)
+		if err != nil {
+			return err
+		}
+		pipe := node.Pipeline()
+		pipe.HExists(ctx, k.Keys.Witnesses(), k.store.process) // WAIT goes by the connection's last command
+		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
+		if _, err = pipe.Exec(ctx); err != nil {
+			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.copied = true
+	return nil
+}
+
+// remember keeps the receipts of answers: those of this call together, others each by itself.
+func (w *witness) remember(shard int, call *GrabCall, answers []hongbao.Answer, epoch int64) {
+	now := time.Now()
+	b, last := w.text[:0], int64(0)
+	flush := func() {
+		if len(b) > 0 {
+			w.add(told{entry: string(b), epoch: epoch, last: last, at: now})
+			b = b[:0]
+		}
+	}
+	for i := range answers {
+		a := &answers[i]
+		for j := range a.Receipts {
+			r := &a.Receipts[j]
+			if r.Shard != shard || a.Time.Sub(r.Time) > toldMost {
+				continue // every copy of Redis has it, or none remembers
+			}
+			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
+			if !fresh || last == 0 || r.Seq != last+1 {
+				flush()
+				b = append(b, "grant "...)
+				b = append(append(b, call.Campaign...), ' ')
+				b = append(strconv.AppendInt(b, r.Seq, 10), ' ')
+				b = append(strconv.AppendInt(b, epoch, 10), ' ')
+				b = append(strconv.AppendInt(b, r.Time.UnixMilli(), 10), ' ')
+				b = append(b, word(call.Currency)...)
+			}
+			g := call.Grabs[i]
+			b = strconv.AppendInt(append(b, '\n'), r.Packet, 10)
+			b = append(strconv.AppendInt(append(b, ' '), int64(r.Amount), 10), ' ')
+			b = append(append(b, g.User...), ' ')
+			b = append(append(b, word(r.RequestID)...), ' ')
+			if last = r.Seq; fresh {
+				b = append(b, word(g.Trace)...)
+			} else {
+				b = append(b, '-')
+				flush()
+				last = 0
+			}
+		}
+	}
+	flush()
+	w.text = b
+}
+
+func word(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func (w *witness) add(t told) {
+	w.told = append(w.told, t)
+	w.bytes += len(t.entry)
+	for w.bytes > maxTold {
+		w.drop()
+	}
+}
+
+// drop forgets the oldest grants although they may not be settled.
+func (w *witness) drop() {
+	w.dropped = max(w.dropped, w.told[0].last)
+	w.bytes -= len(w.told[0].entry)
+	w.told = w.told[1:]
+}
+
+// forget forgets what is settled and old. What the ledger and the topic have says nothing about a grant of an earlier
+// epoch: its seq may be another grant's by now.
+func (w *witness) forget(epoch, settled int64, now time.Time) {
+	for len(w.told) > 0 {
+		t := &w.told[0]
+		switch age := now.Sub(t.at); {
+		case age > toldFor && t.last <= settled && t.epoch == epoch:
+			w.bytes -= len(t.entry)
+			w.told = w.told[1:]
+		case age > toldMost:
+			w.drop()
+		default:
+			return
+		}
+	}
+}
+
+// witness writes the line of this process if it answers users. To an attempt to restore a frozen shard it sends what it has
+// told.
+func (k *Shard) witness(ctx context.Context, answers bool) error {
+	w := &k.state.witness
+	w.mu.Lock()
+	w.answers = w.answers || answers
+	answers = w.answers
+	w.mu.Unlock()
+	now := time.Now() // before the line is written, so it is never younger than that
+	reply, err := witnessScript.runPlain(ctx, k.rdb, []string{k.Keys.Meta(), k.Keys.Witnesses()},
+		[]any{k.store.process, bit(answers)})
+	if err != nil {
+		return err
+	}
+	if reply[0] == "gone" {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.line = ownLine{}
+		return nil
+	}
+	r := replyReader{rest: reply}
+	open := r.string() == "open"
+	epoch, settled, attempt, sent, replicas := r.int64(), r.int64(), r.attempt(), r.int64(), r.int64()
+	if err = r.done(witnessScript); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.replicas = replicas
+	if open {
+		if answers { // else nothing was written
+			w.line = ownLine{at: now, epoch: epoch}
+		}
+		w.forget(epoch, settled, now)
+		w.mu.Unlock()
+		return nil
+	}
+	w.line = ownLine{}
+	if attempt.Epoch == 0 || attempt.Epoch == sent {
+		w.mu.Unlock()
+		return nil
+	}
+	w.least = max(w.least, attempt.Epoch)
+	k.state.least.Store(w.least)
+	all := w.dropped <= attempt.Floor
+	var texts []any
+	for i := range w.told {
+		if w.told[i].last > attempt.Floor {
+			texts = append(texts, w.told[i].entry)
+		}
+	}
+	w.mu.Unlock()
+	if !answers {
+		k.state.forgetBefore(attempt.Epoch) // it has told nobody, and Freeze reports what it has seen
+		return nil
+	}
+	return k.testify(ctx, attempt.Epoch, texts, all)
+}
+
+// testify sends texts to an attempt. all: that is all that the process knows.
+func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool) error {
+	for first := true; first || len(texts) > 0; first = false {
+		some := texts[:min(len(texts), testifyTexts)]
+		texts = texts[len(some):]
+		args := append([]any{k.store.process, epoch, bit(all && len(texts) == 0)}, some...)
+		reply, err := testifyScript.runPlain(ctx, k.rdb, []string{k.Keys.Meta(), k.Keys.Witnesses(), k.Keys.Evidence()}, args)
+		if err != nil {
+			return err
+		}
+		if reply[0] != "ok" {
+			return fmt.Errorf("script testify: %w", ErrAttemptOver) // another attempt asks again
+		}
+	}
+	if all {
+		k.state.forgetBefore(epoch)
+	}
+	return nil
+}
+
+// Leave takes the line of this process from each shard: it answers no user any more, so no recoverer has to wait for it. One
+// that answers again writes it again.
+func (s *Store) Leave(ctx context.Context) error {
+	return errors.Join(Each(s.Len(), AllAtOnce, func(i int) error {
+		k := s.shards[i]
+		w := &k.state.witness
+		w.mu.Lock()
+		answers := w.answers
+		w.answers, w.copied, w.line = false, false, ownLine{}
+		w.mu.Unlock()
+		if !answers {
+			return nil
+		}
+		return Classify(k.rdb.HDel(ctx, k.Keys.Witnesses(), s.process).Err())
+	})...)
+}
+
+// WitnessLine is the line of a process: when it was written, and the epoch of the last attempt to which the process has
+// sent all that it knew.
+type WitnessLine struct {
+	At   time.Time
+	Sent int64
+}
+
+// Witnesses returns the lines of the processes that watched the shard.
+func (k *Shard) Witnesses(ctx context.Context) ([]WitnessLine, error) {
+	texts, err := k.rdb.HVals(ctx, k.Keys.Witnesses()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read who watched %s: %w", k.Keys.Meta(), Classify(err))
+	}
+	lines := make([]WitnessLine, len(texts))
+	for i, text := range texts {
+		at, sent, _ := strings.Cut(text, " ")
+		lines[i].At = unixMilli(at)
+		lines[i].Sent, _ = strconv.ParseInt(sent, 10, 64) // absent: 0
+	}
+	return lines, nil
+}

@@ -1,0 +1,308 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// attempt is one on a shard that is as it was founded.
+var attempt = store.Attempt{Epoch: 2, Floor: 0, Token: "t", History: "h"}
+
+// freeze freezes the shard.
+func (b *bundle) freeze(t *testing.T) {
+	t.Helper()
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "frozen", time.Now().UnixMilli()).Err())
+}
+
+// begin freezes the shard and begins an attempt.
+func (b *bundle) begin(t *testing.T) {
+	t.Helper()
+	b.freeze(t)
+	head, err := b.k.Head(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.k.Begin(t.Context(), &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, attempt))
+}
+
+// keep returns a func that brings all keys of the shard back as they are now.
+func (b *bundle) keep(t *testing.T) (back func()) {
+	t.Helper()
+	dumps := b.dump(t)
+	return func() {
+		for key := range b.dump(t) {
+			require.NoError(t, b.rdb.Del(t.Context(), key).Err())
+		}
+		for key, dump := range dumps {
+			require.NoError(t, b.rdb.Restore(t.Context(), key, 0, dump).Err())
+		}
+	}
+}
+
+// crowd lets users grab in three calls: one has two packets, one brings a traceparent, one comes again.
+func (b *bundle) crowd(t *testing.T) {
+	t.Helper()
+	b.grab(t, "rain", "u1/r1", "u2/r2", "u3/r3")
+	traced := call("rain", "u1/r4", "u4/r5")
+	traced.Grabs[1].Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	traced.Currency = "CNY"
+	_, err := b.k.Grab(t.Context(), traced, nil)
+	require.NoError(t, err)
+	b.grab(t, "rain", "u2/r2", "u5/r6")
+}
+
+func twice(c hongbao.Campaign) hongbao.Campaign {
+	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}}
+	return c
+}
+
+// What users were told comes back as it was: receipts, stock and entries.
+func TestGrantsComeBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, twice(spec("rain", 50)))
+	b.grab(t, "rain", "u0/r0")
+	back := b.keep(t)
+	b.crowd(t)
+	rows := func() (receipts map[string]string, stock []string, grants []hongbao.Grant) {
+		receipts, err := b.rdb.HGetAll(t.Context(), b.k.Keys.Receipts("rain")).Result()
+		require.NoError(t, err)
+		stock, err = b.rdb.LRange(t.Context(), b.k.Keys.Stock("rain"), 0, -1).Result()
+		require.NoError(t, err)
+		messages, err := b.rdb.XRange(t.Context(), b.k.Keys.Events(), "-", "+").Result()
+		require.NoError(t, err)
+		for _, m := range messages {
+			e, err := stream.ParseEntry(0, m.ID, []string{"3", m.Values["3"].(string)})
+			require.NoError(t, err)
+			for _, g := range e.Grants {
+				g.EntryID, g.Epoch = "", 0
+				grants = append(grants, g)
+			}
+		}
+		return receipts, stock, grants
+	}
+	receipts, stock, grants := rows()
+	require.Len(t, grants, 7)
+
+	back()
+	at := attempt
+	at.Floor = 1
+	b.freeze(t)
+	require.NoError(t, b.k.Begin(t.Context(), &store.Frozen{Seq: 1, Epoch: 1}, at))
+	require.NoError(t, store.WitnessOf(t.Context(), b.k))
+	evidence := b.evidence(t)
+	require.Len(t, evidence, 6)
+	for _, g := range evidence { // the entries say when each was granted
+		require.NoError(t, b.k.Regrant(t.Context(), at, []hongbao.Grant{g}, 1), "%+v", g)
+	}
+	again, stockAgain, grantsAgain := rows()
+	require.Equal(t, receipts, again)
+	require.Equal(t, stock, stockAgain)
+	require.Equal(t, grants, grantsAgain)
+	require.NoError(t, b.k.Regrant(t.Context(), at, evidence[:1], 1), "a repeat")
+	repeated, _, _ := rows()
+	require.Equal(t, receipts, repeated)
+	at.Epoch++
+	require.ErrorIs(t, b.k.Regrant(t.Context(), at, evidence[:1], 1), store.ErrAttemptOver)
+}
+
+// evidence is what the shard's attempt was sent, each grant once, by seq.
+func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
+	t.Helper()
+	grants, err := b.k.Evidence(t.Context())
+	require.NoError(t, err)
+	slices.SortFunc(grants, func(a, b hongbao.Grant) int { return int(a.Seq - b.Seq) })
+	return slices.CompactFunc(grants, func(a, b hongbao.Grant) bool { return a.Seq == b.Seq })
+}
+
+// Packets that nobody was told of stay in the stock, before others: the close adds up what is left all the same.
+func TestPacketsOfNobodyStay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const packets = 3500 // four chunks
+	b.load(t, spec("rain", packets))
+	back := b.keep(t)
+	users := make([]string, 100)
+	for i := range 13 {
+		for j := range users {
+			users[j] = fmt.Sprintf("u%d-%d/r", i, j)
+		}
+		b.grab(t, "rain", users...)
+	}
+	back()
+	b.begin(t)
+	require.NoError(t, store.WitnessOf(t.Context(), b.k))
+	evidence := b.evidence(t)
+	require.Len(t, evidence, 1300)
+	var granted, lost int64
+	for i := range evidence {
+		g := &evidence[i]
+		if i%3 == 1 || i == 998 {
+			require.NoError(t, b.k.PassOver(t.Context(), attempt, stream.SeqRange{First: g.Seq, Last: g.Seq}))
+			lost++
+			continue
+		}
+		require.NoError(t, b.k.Regrant(t.Context(), attempt, evidence[i:i+1], 1))
+		granted += int64(g.Amount)
+	}
+	skipped, err := b.k.Skipped(t.Context())
+	require.NoError(t, err)
+	require.Len(t, skipped, int(lost))
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", attempt.Epoch).Err())
+	for more := range 4 { // it goes on with those that stayed
+		for j := range users {
+			users[j] = fmt.Sprintf("v%d-%d/r", more, j)
+		}
+		for _, a := range b.grab(t, "rain", users...) {
+			granted += int64(a.Receipts[0].Amount)
+		}
+	}
+	closed, err := b.k.Close(t.Context(), "rain", true, 0)
+	require.NoError(t, err)
+	require.Equal(t, 1300-lost+400, closed.Close.Granted)
+	require.EqualValues(t, granted, closed.Close.GrantedAmount)
+	require.EqualValues(t, packets*10-granted, closed.Close.LeftAmount)
+}
+
+// A grant whose packet is not in the stock, and one of a campaign that is over, are refused, and nothing changes.
+func TestGrantThatCannotComeBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.begin(t)
+	g := hongbao.Grant{Campaign: "rain", User: "u1", Seq: 1, Packet: 11, Amount: 1, Time: time.Now()}
+	before := b.dump(t)
+	err := b.k.Regrant(t.Context(), attempt, []hongbao.Grant{g}, 1)
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "closed").Err())
+	err = b.k.Regrant(t.Context(), attempt, []hongbao.Grant{g}, 1)
+	require.ErrorContains(t, err, "state closed")
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "open").Err())
+	require.Empty(t, differ(before, b.dump(t)))
+	g.Seq = 3
+	require.ErrorIs(t, b.k.Regrant(t.Context(), attempt, []hongbao.Grant{g}, 1), store.ErrAttemptOver)
+}
+
+// Once a process has sent all that it knows, what it hears of an earlier epoch is not told to a user: a primary that was
+// left behind may have granted it.
+func TestAnswerAfterAllWasSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1")
+	b.begin(t)
+	require.NoError(t, store.WitnessOf(t.Context(), b.k))
+	w, err := b.k.Witnesses(t.Context())
+	require.NoError(t, err)
+	require.Len(t, w, 1)
+	require.Equal(t, attempt.Epoch, w[0].Sent)
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err()) // as on the old primary
+	testkit.Eventually(t, 10*time.Second, func() bool {                          // a caller believes for 0.1 s that it is frozen
+		_, err = b.k.Grab(t.Context(), call("rain", "u2/r2"), nil)
+		return err != nil
+	}, "it is not told")
+	require.ErrorIs(t, err, store.ErrStale)
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", attempt.Epoch).Err())
+	require.Len(t, b.grab(t, "rain", "u2/r2")[0].Receipts, 1, "the opening")
+}
+
+// A process that was stopped for long writes its line before it answers; one that finds the shard frozen does not answer.
+func TestAnswerNeedsALine(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1")
+	line := func() string {
+		lines, err := b.rdb.HVals(t.Context(), b.k.Keys.Witnesses()).Result()
+		require.NoError(t, err)
+		require.Len(t, lines, 1)
+		return lines[0]
+	}
+	first := line()
+	b.grab(t, "rain", "u2/r2")
+	require.Equal(t, first, line(), "a young line does")
+	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Witnesses()).Err())
+	store.AgeLine(b.k, stream.WitnessAge)
+	b.grab(t, "rain", "u3/r3")
+	require.NotEmpty(t, line(), "it is written again")
+}
+
+// A watch writes no line for a process that answers nobody, and the first answer does. A producer that is closed takes its line
+// away.
+func TestLineOfOnesThatAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	lines := func() int64 { return b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val() }
+	require.NoError(t, store.LookOf(t.Context(), b.k))
+	require.Zero(t, lines())
+	b.grab(t, "rain", "u1/r1")
+	require.EqualValues(t, 1, lines())
+	require.NoError(t, b.store.Leave(t.Context()))
+	require.Zero(t, lines())
+	require.NoError(t, store.LookOf(t.Context(), b.k))
+	require.Zero(t, lines())
+	b.grab(t, "rain", "u2/r2")
+	require.EqualValues(t, 1, lines(), "another producer of the process goes on")
+}
+
+// A grant is remembered for ten seconds and until it is settled, and for a minute at most.
+func TestGrantsAreForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1", "u2/r2")
+	b.grab(t, "rain", "u3/r3")
+	now := time.Now()
+	for _, step := range []struct {
+		epoch, settled int64
+		later          time.Duration
+		told           int
+		dropped        int64
+	}{
+		{1, 3, 9 * time.Second, 2, 0},
+		{1, 1, 11 * time.Second, 2, 0},
+		{2, 3, 11 * time.Second, 2, 0},
+		{1, 2, 11 * time.Second, 1, 0},
+		{1, 2, 59 * time.Second, 1, 0},
+		{1, 2, 61 * time.Second, 0, 3},
+	} {
+		n, dropped := store.Forget(b.k, step.epoch, step.settled, now.Add(step.later))
+		require.Equal(t, []any{step.told, step.dropped}, []any{n, dropped}, "%+v", step)
+	}
+	b.begin(t)
+	require.NoError(t, store.WitnessOf(t.Context(), b.k))
+	w, err := b.k.Witnesses(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, w[0].Sent, "it does not know all")
+}
+
+// Done bits are set, but those of an open claim.
+func TestMarkLeavesClaims(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reached(t, 100)
+	c := claimCall("c1", "w1")
+	c.Events = []stream.SeqRange{{First: 5, Last: 6}}
+	_, err := b.k.Claim(t.Context(), c)
+	require.NoError(t, err)
+	b.begin(t)
+	require.NoError(t, b.k.Mark(t.Context(), attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}, {First: 50, Last: 50}}))
+	n, err := b.rdb.BitCount(t.Context(), b.k.Keys.Done("kafka", 0), nil).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 37, n)
+	for _, seq := range []int64{5, 6} {
+		set, err := b.rdb.GetBit(t.Context(), b.k.Keys.Done("kafka", 0), seq).Result()
+		require.NoError(t, err)
+		require.Zero(t, set)
+	}
+}

@@ -1,0 +1,93 @@
+-- regrant: puts grants that Redis has lost back into a frozen shard, in the order of their seqs, or passes over seqs that nobody knows.
+--
+-- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5... stock and sums of each generation, in turn
+-- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one
+--       for seqs that nobody knows no more; for grants of one campaign and one time: 4 campaign  5 currency, "-" for none
+--       6 their time in ms  7 number of grants; for each: packet, amount, user, request id ("" for none), traceparent ("-" for none)
+-- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;
+--       "state" and the campaign's state: none of it can be granted; "gone" and a packet that is not in the stock
+-- Cost  O(grants, and packets before them in the stock)
+-- First write XADD: it grows memory. Everything is checked before it. It runs when Redis is out of memory too: a frozen shard makes
+--       no room.
+-- Repeat answers "ok" and changes nothing.
+
+local m = redis.call('HMGET', KEYS[1], 'seq', 'frozen', 'mend', 'skipped')
+redis.call('XLEN', KEYS[2])
+local epoch = string.match(ARGV[1], '^%d+')
+if not m[1] or not m[2] or m[3] ~= ARGV[1] then
+	return { 'changed' }
+end
+if tonumber(m[1]) >= tonumber(ARGV[3]) then
+	return { 'ok' }
+end
+if tonumber(m[1]) ~= ARGV[2] - 1 then
+	return { 'changed' }
+end
+if #ARGV == 3 then
+	local clock = redis.call('TIME')
+	redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. ARGV[2] .. ' ' .. epoch .. ' ' ..
+		string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)) .. '\n' .. ARGV[3] .. ' ' .. ARGV[3])
+	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3])
+	return { 'ok' }
+end
+
+local camp, damage = whole(KEYS[3], 'state', 'from')
+if damage then
+	return damage
+end
+if camp[1] ~= 'open' and camp[1] ~= 'paused' then
+	return { 'state', camp[1] or '' }
+end
+local dt = string.format('%.0f', ARGV[6] - camp[2])
+local lines, fields, held, from = {}, {}, {}, {}
+local users = {}
+for i = 8, #ARGV, 5 do
+	users[#users + 1] = ARGV[i + 2]
+end
+local receipts = redis.call('HMGET', KEYS[4], unpack(users))
+for k = 5, #KEYS do
+	redis.call('LLEN', KEYS[k])
+end
+for i, user in ipairs(users) do
+	held[user] = receipts[i]
+end
+for i = 8, #ARGV, 5 do
+	local packet, request = ARGV[i] .. ' ' .. ARGV[i + 1], ARGV[i + 3]
+	local place
+	for k = 5, #KEYS, 2 do
+		place = redis.call('LPOS', KEYS[k], packet)
+		if place then
+			from[#from + 1] = { k, packet }
+			break
+		end
+	end
+	if not place then
+		return { 'gone', ARGV[i] }
+	end
+	local user = ARGV[i + 2]
+	local receipt = packet .. ' ' .. string.format('%.0f', ARGV[2] + #lines) .. ' ' .. dt .. ' ' .. request
+	held[user] = held[user] and held[user] .. '\n' .. receipt or receipt
+	lines[#lines + 1] = packet .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. ARGV[i + 4]
+end
+redis.call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[4] .. ' ' .. ARGV[2] .. ' ' .. epoch .. ' ' .. ARGV[6] .. ' ' .. ARGV[5] ..
+	'\n' .. table.concat(lines, '\n'))
+for user, text in pairs(held) do
+	fields[#fields + 1] = user
+	fields[#fields + 1] = text
+end
+redis.call('HSET', KEYS[4], unpack(fields))
+-- What a stock has is told by the sums from the chunk on that is being granted (left.lua). If a packet before this one stays, all
+-- chunks before this one's end with its own.
+for _, f in ipairs(from) do
+	local k, packet = f[1], f[2]
+	local place = redis.call('LPOS', KEYS[k], packet)
+	if place > 0 then
+		local position = string.match(redis.call('LINDEX', KEYS[k + 1], -1), '^%d+') - redis.call('LLEN', KEYS[k]) + place + 1
+		while tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
+			redis.call('LPOP', KEYS[k + 1])
+		end
+	end
+	redis.call('LREM', KEYS[k], 1, packet)
+end
+redis.call('HSET', KEYS[1], 'seq', ARGV[3])
+return { 'ok' }

@@ -1,0 +1,25 @@
+-- testify: sends grants that a process has told users of to an attempt to restore a frozen shard.
+--
+-- KEYS  1 meta  2 witnesses  3 evidence
+-- ARGV  1 the process  2 epoch of the attempt  3 1 if the process has sent all with this, else 0
+--       4... grants, each text as the value of an entry of the stream
+-- Reply "ok"; or "over": the shard is not frozen, or another attempt restores it
+-- Cost  O(texts)
+-- First write RPUSH: it grows memory, and leaves after an hour. It runs when Redis is out of memory too: a frozen shard makes no room.
+-- Repeat sends the grants once more, which says nothing new.
+
+local clock = redis.call('TIME')
+local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
+redis.call('HLEN', KEYS[2])
+redis.call('LLEN', KEYS[3])
+if not m[1] or string.match(m[2] or '', '^%d+') ~= ARGV[2] then
+	return { 'over' }
+end
+if #ARGV > 3 then
+	redis.call('RPUSH', KEYS[3], unpack(ARGV, 4))
+	redis.call('PEXPIRE', KEYS[3], 3600000)
+end
+if ARGV[3] == '1' then
+	redis.call('HSET', KEYS[2], ARGV[1], string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)) .. ' ' .. ARGV[2])
+end
+return { 'ok' }

@@ -1,0 +1,36 @@
+-- witness: notes that a process watches a shard of which it tells users, and returns what it has to know as a witness of its grants.
+--
+-- KEYS  1 meta  2 witnesses
+-- ARGV  1 the process  2 1 if it answers users, else 0: then it has no line, and nothing is written
+-- Reply "gone" if Redis has lost the shard, and nothing is written; else "open" or "frozen"; the epoch; settled, up to which event
+--       every declared group has finished; the attempt to restore the shard, as mend.lua writes it, "" for none; the attempt to which
+--       the process has sent all that it knows, 0 for none; the most replicas that the primary has had
+-- Cost  O(1); O(witnesses) at the first call of a process
+-- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. Fields older than a minute leave when a new
+--       process comes.
+-- Repeat changes the time only.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen', 'settled', 'mend', 'replicas')
+local line = redis.call('HGET', KEYS[2], ARGV[1])
+if not m[1] or not m[2] then
+	return { 'gone' }
+end
+local text = string.format('%.0f', now)
+local sent = line and string.match(line, ' (%d+)$') or '0'
+if ARGV[2] == '1' then
+	redis.call('HSET', KEYS[2], ARGV[1], text .. ' ' .. sent)
+	if not m[3] then
+		redis.call('HSET', KEYS[1], 'watched', text)
+	end
+end
+if ARGV[2] == '1' and not line then
+	local all = redis.call('HGETALL', KEYS[2])
+	for i = 1, #all, 2 do
+		if tonumber(string.match(all[i + 1], '^%d+') or 0) < now - 60000 then
+			redis.call('HDEL', KEYS[2], all[i])
+		end
+	end
+end
+return { m[3] and 'frozen' or 'open', m[2], m[4] or '0', m[5] or '', sent, m[6] or '0' }
