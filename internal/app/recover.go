@@ -34,7 +34,7 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 		if err != nil {
 			return nil, nil, err
 		}
-		cfg.Topic, stop = topic, topic.Close
+		cfg.Topic, cfg.TopicSink, stop = topic, configs.SinkKafka, topic.Close
 	}
 	return recovery.New(cfg), stop, nil
 }

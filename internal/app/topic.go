@@ -59,6 +59,12 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	pc := a.publisherConfig()
 	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
+	if a.hasLedger() == nil {
+		pc.Epoch = func(ctx context.Context, shard int) (int64, error) {
+			state, err := a.ledger.Shard(ctx, shard)
+			return state.Epoch, err
+		}
+	}
 	p, err := publish.New(pc, claims, entries)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 			return err // its next opening notes it
 		}
 		v := &Verdict{Shard: shard, Redis: z.Seq, Seen: z.Seen, Topic: -1, Epoch: max(z.Epoch, 0), Unrecorded: list, state: z,
-			dealt: map[string]int64{}, silent: map[int]bool{}}
+			dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
 		return r.keepOpening(ctx, k, v, text)
 	})
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -26,6 +27,10 @@ type Ledger interface {
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error)
 	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
+	Fence(ctx context.Context, f ledger.Fence) error
+	Fences(ctx context.Context, shard int) ([]ledger.FenceRow, error)
+	NoteOpening(ctx context.Context, shard int, epoch int64, note string) error
+	LostEvents(ctx context.Context, shard int, above int64) (ledger.Lost, error)
 	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
 	KeepControls(ctx context.Context, list ...stream.Control) error
@@ -36,6 +41,10 @@ type Ledger interface {
 type Topic interface {
 	// HighestSeq is the highest event of the shard that was sent since a time, 0 if none was.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
+	// Fence keeps what claims from before would send from the topic, and returns what it has.
+	Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error)
+	// FenceSince is from when on Fence has to read for a shard whose last entry is of that time.
+	FenceSince(last time.Time) time.Time
 }
 
 // Config of a Recoverer.
@@ -43,36 +52,50 @@ type Config struct {
 	Store *store.Store
 	// Ledger is nil if a person has left it out. Then only Accept opens a shard.
 	Ledger Ledger
-	// Topic is nil if the deployment has none.
-	Topic Topic
+	// Topic is nil if the deployment has none. TopicSink is the sink of its publishers.
+	Topic     Topic
+	TopicSink string
 	// Sinks are those of the deployment: their claims get new fences, and their pauses and bounds are kept.
 	Sinks []string
 	Log   *zap.Logger
 	// Check refuses a server whose settings may lose what it grants: no shard opens there. nil refuses none.
 	Check func(*store.Server) error
-	// Gather is how long a shard stays frozen at least, so that everybody who has seen an event says so. 0 for five
-	// seconds.
+	// Gather is how long the recoverer waits for a process that has not sent what it knows. 0 for five seconds.
 	Gather time.Duration
+	// Settle is how long it waits at least, if Redis was written just before the freeze: a process whose line is lost sends
+	// what it knows within a look of its watch. 0 for 1.5 seconds.
+	Settle time.Duration
 	// Lease is how long a shard is kept for a recoverer that died. 0 for a minute.
 	Lease time.Duration
 }
 
 // Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
 type Recoverer struct {
-	cfg     Config
-	alarmed map[int]string // what was lost, as the last alarm says
-	next    map[int]time.Time
+	cfg    Config
+	shards []tending
+}
+
+// tending is what a recoverer remembers of a shard from one look to the next.
+type tending struct {
+	mu      sync.Mutex
+	alarmed string // what was lost, as the last alarm says
+	next    time.Time
+	facts   *facts // of the last attempt
 }
 
 // New makes a Recoverer.
 func New(cfg Config) *Recoverer {
 	if cfg.Gather == 0 {
-		cfg.Gather = 5 * time.Second
+		cfg.Gather = restore.Patience
 	}
+	if cfg.Settle == 0 {
+		cfg.Settle = 1500 * time.Millisecond
+	}
+	cfg.Settle = min(cfg.Settle, cfg.Gather)
 	if cfg.Lease == 0 {
 		cfg.Lease = time.Minute
 	}
-	return &Recoverer{cfg: cfg, alarmed: map[int]string{}, next: map[int]time.Time{}}
+	return &Recoverer{cfg: cfg, shards: make([]tending, cfg.Store.Len())}
 }
 
 // Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and brings people's
@@ -86,8 +109,13 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	for {
 		select {
 		case shard := <-frozen:
-			if err := r.Tend(ctx, shard); err != nil && ctx.Err() == nil {
-				r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
+			if t := &r.shards[shard]; t.mu.TryLock() {
+				others.Go(func() {
+					defer t.mu.Unlock()
+					if err := r.tend(ctx, shard); err != nil && ctx.Err() == nil {
+						r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
+					}
+				})
 			}
 		case <-ctx.Done():
 			return nil
@@ -98,13 +126,22 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 // lostPause is how long a shard that has lost something is left alone: a person has to come.
 const lostPause = 10 * time.Second
 
-// Tend opens a shard that is frozen and has lost nothing. It raises the alarm for one that has.
+// Tend opens a frozen shard. What Redis has lost it puts back first. If a person has to decide about that, it raises the alarm.
 func (r *Recoverer) Tend(ctx context.Context, shard int) error {
+	t := &r.shards[shard]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.tend(ctx, shard)
+}
+
+// tend is Tend for one who has the shard's lock in this process.
+func (r *Recoverer) tend(ctx context.Context, shard int) error {
+	t := &r.shards[shard]
 	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)
 	if err != nil || !z.Frozen {
 		return err
 	}
-	if z.Since < r.cfg.Gather && z.Seq >= 0 || time.Now().Before(r.next[shard]) {
+	if time.Now().Before(t.next) {
 		return nil
 	}
 	if first, err := r.accepting(ctx, shard); err != nil || first {
@@ -116,28 +153,32 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 		if err := r.checkServer(ctx, v); err != nil {
 			return err
 		}
-		if v.Refused == "" { // else the ledger and the topic need not be asked
-			if v, err = r.verdict(ctx, shard); err != nil || !v.Frozen {
-				return err
-			}
-		}
-		if v.Refused != "" {
-			r.next[shard] = time.Now().Add(settingsPause)
+		if v.Refused != "" { // the ledger and the topic need not be asked
+			t.next = time.Now().Add(settingsPause)
 			r.alarmSettings(v)
 			return nil
 		}
-		if v.Lost() {
-			r.next[shard] = time.Now().Add(lostPause + time.Since(began)) // so that Accept finds a time between two looks
-			r.alarm(v)
-			return nil
-		}
-		if err := r.open(ctx, v, nil); err != nil {
+		f, err := r.ask(ctx, shard)
+		if err != nil {
 			return err
 		}
-		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", zap.Int("shard", shard),
-			zap.Int64("epoch", v.Epoch+1),
-			zap.Int64("seq", v.Redis), zap.Duration("frozen for", v.For))
-		return nil
+		if f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
+			return nil
+		}
+		if v, err = r.verdict(ctx, shard, f); err != nil || !v.Frozen {
+			return err
+		}
+		if v.Refused != "" {
+			t.next = time.Now().Add(settingsPause)
+			r.alarmSettings(v)
+			return nil
+		}
+		why, err := r.mend(ctx, v, f)
+		if why != "" {
+			t.next = time.Now().Add(lostPause + time.Since(began)) // so that Accept finds a time between two looks
+			r.alarm(v, why)
+		}
+		return err
 	})
 	return err
 }
@@ -147,21 +188,23 @@ const settingsPause = time.Second
 
 // alarmSettings says why a shard stays frozen though nothing may be lost, once until that changes.
 func (r *Recoverer) alarmSettings(v *Verdict) {
-	if r.alarmed[v.Shard] == v.Refused {
+	t := &r.shards[v.Shard]
+	if t.alarmed == v.Refused {
 		return
 	}
-	r.alarmed[v.Shard] = v.Refused
+	t.alarmed = v.Refused
 	r.cfg.Log.Error("ALARM: a shard stays frozen because of the settings of its Redis; it opens once they are right",
 		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
 }
 
-// alarm says what was lost, once until that changes.
-func (r *Recoverer) alarm(v *Verdict) {
-	what := v.String()
-	if r.alarmed[v.Shard] == what {
+// alarm says what was lost, and why it is not restored, once until that changes.
+func (r *Recoverer) alarm(v *Verdict, why string) {
+	what := v.String() + "; it is not restored: " + why
+	t := &r.shards[v.Shard]
+	if t.alarmed == what {
 		return
 	}
-	r.alarmed[v.Shard] = what
+	t.alarmed = what
 	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its "+
 		"files, and run `hongbao recover`",
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
@@ -225,7 +268,7 @@ func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	out := make([]*Verdict, r.cfg.Store.Len())
 	for shard := range out {
-		v, err := r.verdict(ctx, shard)
+		v, err := r.verdict(ctx, shard, nil)
 		if err != nil {
 			return nil, fmt.Errorf("shard %d: %w", shard, err)
 		}
@@ -256,10 +299,10 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 
 // accept is Accept for the one who is alone at the shard.
 func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) error {
-	now, err := r.verdict(ctx, v.Shard)
+	now, err := r.verdict(ctx, v.Shard, nil)
 	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
 		retry.Pause(ctx, r.cfg.Gather-now.For)
-		now, err = r.verdict(ctx, v.Shard)
+		now, err = r.verdict(ctx, v.Shard, nil)
 	}
 	if err != nil {
 		return err
@@ -302,15 +345,21 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		return err
 	}
 	epoch := max(v.Epoch, state.Epoch) + 1
-	if word == nil {
+	switch {
+	case v.attempt.Epoch > 0 && v.attempt.Epoch != state.Epoch:
+		return store.ErrAttemptOver
+	case v.attempt.Epoch > 0:
+		epoch = v.attempt.Epoch
+	case word == nil:
 		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, ledger.ShardState{Epoch: epoch, Token: v.state.Token})
-	} else {
+	default:
 		word.Epoch = epoch
 		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *word)
 	}
 	if err != nil {
 		return err
 	}
+	v.opened = epoch
 	k := r.cfg.Store.Shard(v.Shard)
 	mark := store.Mark{Deployment: has.ID, Founding: has.Founding}
 	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost that too

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -28,6 +29,13 @@ func (a *asked) HighestSeq(_ context.Context, _ int, since time.Time) (int64, er
 	return a.highest, nil
 }
 
+func (a *asked) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
+	if _, err := a.HighestSeq(ctx, f.Shard, f.Since); err != nil {
+		return stream.Fenced{}, err
+	}
+	return a.topic.Fence(ctx, f)
+}
+
 // The topic is asked from the stream's last entry on, also when the trimmer has emptied the stream: not for all that the
 // partition keeps.
 func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
@@ -37,7 +45,7 @@ func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	w.grab(t, w.rdb, 10)
 	w.settle(t)
 	require.NoError(t, w.rdb.XTrimMaxLen(t.Context(), w.store.Shard(0).Keys.Events(), 0).Err())
-	topic := &asked{topic{10}, make(chan time.Time, 1)}
+	topic := &asked{topic{highest: 10}, make(chan time.Time, 1)}
 	w.rec = w.recoverer(func(c *recovery.Config) { c.Topic = topic })
 	w.restart(t, "")
 	w.opens(t)
@@ -51,6 +59,8 @@ func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 
 // slow is a topic that answers only once the lease of the shard was renewed some times.
 type slow struct {
+	topic
+
 	rdb  *redis.Client
 	lock string
 }
@@ -71,12 +81,17 @@ func (s *slow) HighestSeq(ctx context.Context, _ int, _ time.Time) (int64, error
 	return 0, nil
 }
 
+func (s *slow) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
+	_, err := s.HighestSeq(ctx, f.Shard, f.Since)
+	return stream.Fenced{}, err
+}
+
 // A look at the topic that takes longer than the lease goes on: the lease is renewed meanwhile.
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
-	topic := &slow{w.server.Client(t), w.store.Shard(0).Keys.Lock("recover")}
+	topic := &slow{rdb: w.server.Client(t), lock: w.store.Shard(0).Keys.Lock("recover")}
 	w.rec = w.recoverer(func(c *recovery.Config) { c.Topic, c.Lease = topic, time.Second })
 	w.restart(t, "")
 	w.opens(t)
@@ -115,6 +130,13 @@ func TestLostLeaseEndsTheLook(t *testing.T) {
 type topicFunc func(ctx context.Context) (int64, error)
 
 func (f topicFunc) HighestSeq(ctx context.Context, _ int, _ time.Time) (int64, error) { return f(ctx) }
+
+func (f topicFunc) FenceSince(last time.Time) time.Time { return last }
+
+func (f topicFunc) Fence(ctx context.Context, _ stream.TopicFence) (stream.Fenced, error) {
+	_, err := f(ctx)
+	return stream.Fenced{}, err
+}
 
 // Where nothing is lost, refunded campaigns are not looked up one by one.
 func TestRefundedCampaignsAreNotLookedUp(t *testing.T) {

@@ -44,10 +44,23 @@ type world struct {
 	dir    string
 	topic  topic
 	user   int
+	asker  *process
 }
 
-// topic knows events up to its number.
-type topic struct{ highest int64 }
+// topic knows events up to its number, the last one of a campaign that nobody else knows; or these grants.
+type topic struct {
+	highest int64
+	grants  []hongbao.Grant
+}
+
+func (t *topic) FenceSince(last time.Time) time.Time { return last.Add(-time.Minute) }
+
+func (t *topic) Fence(context.Context, stream.TopicFence) (stream.Fenced, error) {
+	if t.highest > 0 {
+		return stream.Fenced{Grants: []hongbao.Grant{{Campaign: "elsewhere", Seq: t.highest, Packet: 1, User: "u"}}}, nil
+	}
+	return stream.Fenced{Grants: t.grants}, nil
+}
 
 func (t *topic) HighestSeq(context.Context, int, time.Time) (int64, error) { return t.highest, nil }
 
@@ -94,7 +107,7 @@ func setupOf(t *testing.T, n int) *world {
 // recoverer gives a recoverer of the world, with a change.
 func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
 	cfg := recovery.Config{
-		Store: w.store, Ledger: w.ledger, Topic: &w.topic, Sinks: []string{"balance", "kafka"},
+		Store: w.store, Ledger: w.ledger, Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
 		Log: w.log, Gather: 300 * time.Millisecond,
 	}
 	change(&cfg)

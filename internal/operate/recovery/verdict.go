@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -36,11 +37,22 @@ type Verdict struct {
 	// Unrecorded are earlier openings that the ledger does not know yet.
 	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
+	here   map[string]here // campaigns of the ledger that Redis has
+	walks  bool            // one over several shards is not over
+	broken []string        // why a campaign can't go on, whatever events come back
+
+	attempt store.Attempt // in which the shard is restored; its zero if it is not
+	skip    int64         // the last seq that an opening skips at least
+	opened  int64         // the epoch of the opening
+
 	state  store.Frozen
 	events ledger.Events    // what the ledger knows of the events that Redis has lost
 	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
 	silent map[int]bool     // shards that did not answer
 }
+
+// here is a campaign on the shard: the newest generation that Redis has of it, and how many packets a user may have.
+type here struct{ dealt, limit int64 }
 
 // Doubt is a campaign that is not as the ledger says.
 type Doubt struct {
@@ -60,22 +72,23 @@ func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
 // Lost reports whether something is missing in Redis.
 func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict asks everybody about a shard. It changes nothing, but it freezes a shard that was opened for another server.
-func (r *Recoverer) verdict(ctx context.Context, shard int) (*Verdict, error) {
+// verdict asks everybody about a shard, except those who have said to an attempt what they know. It changes nothing, but it
+// freezes a shard that was opened for another server.
+func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
-		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}}
+		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
 	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
 		return v, err
 	}
 	if err := r.checkServer(ctx, v); err != nil {
 		return nil, err
 	}
-	return v, r.askOthers(ctx, v)
+	return v, r.askOthers(ctx, v, f)
 }
 
 // checkServer notes why no shard may open on the server that has this one now.
@@ -98,11 +111,15 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 }
 
 // askOthers asks the ledger and the topic.
-func (r *Recoverer) askOthers(ctx context.Context, v *Verdict) error {
+func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
 	}
-	if r.cfg.Topic != nil {
+	switch {
+	case r.cfg.Topic == nil:
+	case f != nil:
+		v.Topic = f.highest()
+	default:
 		since, err := r.LastEntry(ctx, v.Shard)
 		if err != nil {
 			return err
@@ -193,6 +210,16 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 		if why, err = r.elsewhere(ctx, v, c); err != nil {
 			return err
 		}
+	}
+	if !missing {
+		v.here[id] = here{dealt: max(dealt, 1), limit: c.Spec.UserHold()}
+		over := state == store.StateClosed || state == store.StateRefunded
+		v.walks = v.walks || c.Spec.Places() > 1 && !over
+	}
+	whole := *v
+	whole.events = ledger.Events{}
+	if still := whole.doubt(c, state); still != "" || missing && why != "" {
+		v.broken = append(v.broken, "campaign "+id+": "+cmp.Or(still, why))
 	}
 	switch {
 	case why != "":
@@ -289,5 +316,5 @@ func (v *Verdict) skipTo() int64 {
 	if v.Ledger < 0 {
 		n += blindChunks
 	}
-	return n*chunk - 1
+	return max(n*chunk-1, v.skip)
 }

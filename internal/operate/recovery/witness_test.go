@@ -26,12 +26,12 @@ func (w *world) process(t *testing.T) *process {
 	return &process{w: w, rdb: w.server.Client(t), alarms: make(chan string, 100)}
 }
 
-// watch has the process look at the servers until the test ends.
-func (p *process) watch(t *testing.T) {
+// watch has the process look at the servers until it is stopped, or the test ends.
+func (p *process) watch(t *testing.T) func() {
 	t.Helper()
 	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
 		Alarm: func(code string, err error) { p.alarms <- code + ": " + err.Error() }}
-	testkit.Go(t, watch.Run)
+	return testkit.Go(t, watch.Run)
 }
 
 // soldOut has the process ask for a packet of a campaign that has none left: it learns how far the shard is.

@@ -19,8 +19,9 @@ type Evidence struct {
 	Silent        int  // processes that have to speak, and have not
 	// Lines reports that no witness line can be missing: each line was confirmed by every copy that Redis could come
 	// back from. It is false for a server that came back from a file of unknown age, and for an empty one.
-	Lines  bool
-	Waited time.Duration // since the witnesses were asked
+	Lines bool
+	// Waited is the time since the witnesses were asked, and Patience how long it may be.
+	Waited, Patience time.Duration
 }
 
 // Decide returns what evidence allows.
@@ -30,7 +31,7 @@ func Decide(e Evidence) Verdict {
 		return Stay
 	case e.Silent == 0 && e.Lines:
 		return Exact
-	case e.Waited < Patience:
+	case e.Waited < e.Patience:
 		return Wait
 	}
 	return Guarded

@@ -9,13 +9,13 @@ import (
 const (
 	// Young is how old its witness line may be when a process grants and when it answers. An older line is written
 	// again before; so a process that was stopped gives no answer that somebody has decided without.
-	Young = 5 * time.Second
-	// overlap is how far before its last write Redis is not trusted if more than one promotion may lie behind it: for
+	Young = stream.WitnessAge
+	// Overlap is how far before its last write Redis is not trusted if more than one promotion may lie behind it: for
 	// so long, and the second until a watch looks, may a process write without noticing a promotion.
-	overlap = Young + time.Second
+	Overlap = Young + time.Second
 	// Fresh is how old a witness line may be, before the last write that Redis has, and its process still has to
 	// speak.
-	Fresh = overlap + Young + time.Second
+	Fresh = Overlap + Young + time.Second
 	// Patience is how long a restore waits for witnesses that are silent. No answer is under way for longer.
 	Patience = Young
 
@@ -51,7 +51,7 @@ func Intact(f Found) int64 {
 	if !f.Direct {
 		intact = f.Trimmed
 		for _, e := range f.Entries {
-			if !e.Time.After(f.Wrote.Add(-overlap)) {
+			if !e.Time.After(f.Wrote.Add(-Overlap)) {
 				intact = max(intact, e.Seq)
 			}
 		}

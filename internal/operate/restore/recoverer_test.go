@@ -237,8 +237,8 @@ func (r *recovery) collect() bool {
 		}
 		e := restore.Evidence{
 			Ledger: r.ledger.downUntil <= r.now, Topic: r.topic.downUntil <= r.now,
-			Waited: time.Duration(r.now-d.mend.asked) * time.Millisecond,
-			Lines:  r.m.direct || d.wrote > 0 && d.frozenAt-d.wrote < 10_000,
+			Patience: restore.Patience, Waited: time.Duration(r.now-d.mend.asked) * time.Millisecond,
+			Lines: r.m.direct || d.wrote > 0 && d.frozenAt-d.wrote < 10_000,
 		}
 		var lines []restore.Line
 		r.plan.heard = nil

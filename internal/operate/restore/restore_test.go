@@ -42,7 +42,7 @@ func TestHoles(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	all := restore.Evidence{Ledger: true, Topic: true, Lines: true}
+	all := restore.Evidence{Ledger: true, Topic: true, Lines: true, Patience: restore.Patience}
 	for want, change := range map[restore.Verdict]func(e *restore.Evidence){
 		restore.Exact:   func(*restore.Evidence) {},
 		restore.Stay:    func(e *restore.Evidence) { e.Topic = false },

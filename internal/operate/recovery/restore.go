@@ -1,0 +1,464 @@
+package recovery
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// facts are what everybody knows of a frozen shard behind the last event that Redis surely had.
+type facts struct {
+	attempt store.Attempt
+	began   time.Time
+	before  store.Before
+	// complete: whoever was told of a grant is among the witnesses that have spoken.
+	complete bool
+	ledger   ledger.Lost
+	fenced   bool            // the topic was asked
+	doubt    string          // about the topic
+	topic    []hongbao.Grant // also some that Redis has
+	told     []hongbao.Grant
+	given    []stream.SeqRange // seqs whose loss a person has accepted
+}
+
+// known are the grants behind the last event that Redis surely had.
+func (f *facts) known() (known []restore.Known) {
+	add := func(from restore.Source, grants []hongbao.Grant) {
+		for i := range grants {
+			given := slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(grants[i].Seq) })
+			if grants[i].Seq > f.attempt.Floor && !given {
+				known = append(known, restore.Known{Grant: grants[i], From: from})
+			}
+		}
+	}
+	add(restore.Ledger, f.ledger.Grants)
+	add(restore.Topic, f.topic)
+	add(restore.Witness, f.told)
+	return known
+}
+
+// highest is the last event that the topic has.
+func (f *facts) highest() (seq int64) {
+	for i := range f.topic {
+		seq = max(seq, f.topic[i].Seq)
+	}
+	return seq
+}
+
+// ask begins an attempt, or goes on with one: from then on the ledger and the topic take nothing of an earlier epoch that
+// Redis has lost. Then it asks them and the witnesses. It returns nil for a shard that can't be restored: one that is gone, one
+// whose server hides its run, and one that was opened without the ledger.
+func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
+	k := r.cfg.Store.Shard(shard)
+	z, err := k.Freeze(ctx)
+	if err != nil || !z.Frozen || z.Seq < 0 || z.Token == "" || r.cfg.Ledger == nil {
+		return nil, err
+	}
+	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) > 0 {
+		return nil, err
+	}
+	before, err := k.Before(ctx, restore.Overlap)
+	if err != nil {
+		return nil, err
+	}
+	attempt, err := r.begin(ctx, k, &z, &before)
+	if err != nil {
+		return nil, err
+	}
+	t := &r.shards[shard]
+	f := t.facts
+	if f == nil || f.attempt != attempt {
+		f = &facts{attempt: attempt, began: time.Now()}
+		t.facts = f
+	}
+	f.before = before
+	group, asking := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.fenceTopic(asking, k, f) })
+	group.Go(func() error { return r.hear(asking, k, f) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if f.ledger, err = r.cfg.Ledger.LostEvents(ctx, shard, f.attempt.Floor); err != nil {
+		return nil, err
+	}
+	if f.given, err = k.GivenUp(ctx); err != nil {
+		return nil, err
+	}
+	f.told, err = k.Evidence(ctx)
+	return f, err
+}
+
+// begin notes an attempt in the ledger and then in Redis, or returns the one that is under way.
+func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, before *store.Before) (
+	store.Attempt, error) {
+	has, err := k.Attempt(ctx)
+	if err != nil {
+		return has, err
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, k.Index())
+	if err != nil {
+		return has, err
+	}
+	if has.Epoch > 0 && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
+		return has, nil
+	}
+	a := store.Attempt{Epoch: max(z.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Token: z.Token, History: z.History}
+	if !before.Direct {
+		a.Floor = min(a.Floor, before.Sure)
+	}
+	if has.Epoch > 0 { // what is behind it, an attempt has put back
+		a.Floor = min(a.Floor, has.Floor)
+	}
+	fences, err := r.cfg.Ledger.Fences(ctx, k.Index())
+	if err != nil {
+		return a, err
+	}
+	for _, f := range fences {
+		if f.Epoch > z.Epoch { // what Redis has behind it is of a history that this opening has replaced
+			a.Floor = min(a.Floor, f.Floor)
+		}
+	}
+	err = r.cfg.Ledger.Fence(ctx, ledger.Fence{Shard: k.Index(), From: state.Epoch, Epoch: a.Epoch, Floor: z.Seq,
+		Token: z.Token})
+	if err != nil {
+		return a, err
+	}
+	return a, k.Begin(ctx, z, a)
+}
+
+// fenceTopic keeps every session of before from the topic, and reads what it has. It does so once for an attempt.
+func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) error {
+	if r.cfg.Topic == nil || f.fenced {
+		return nil
+	}
+	last, err := k.LastEntry(ctx)
+	if err != nil {
+		return err
+	}
+	var since time.Time
+	if !last.IsZero() {
+		since = r.cfg.Topic.FenceSince(last)
+	}
+	open, err := k.OpenClaims(ctx, r.cfg.TopicSink)
+	if err != nil {
+		return err
+	}
+	claims := make([]stream.Claim, len(open))
+	for i := range open {
+		claims[i] = open[i].Claim
+	}
+	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
+	if err != nil {
+		return fmt.Errorf("fence the topic: %w", err)
+	}
+	f.fenced, f.topic, f.doubt = true, fenced.Grants, fenced.Doubt
+	return nil
+}
+
+// hear waits for the witnesses, up to Gather, and notes whether all that have to speak have sent all to the attempt.
+func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
+	unseen, least := f.before.Frozen.Sub(f.before.Wrote), r.cfg.Gather
+	if unseen < freshWrite {
+		least = r.cfg.Settle
+	}
+	for f.complete = false; ; {
+		lines, err := k.Witnesses(ctx)
+		if err != nil {
+			return err
+		}
+		said := make([]restore.Line, len(lines))
+		for i, l := range lines {
+			said[i] = restore.Line{At: l.At, Sent: l.Sent == f.attempt.Epoch}
+		}
+		e := restore.Evidence{
+			Ledger: true, Topic: true, // they answer, or the attempt fails
+			Silent: restore.Silent(said, f.before.Wrote), Patience: r.cfg.Gather, Waited: time.Since(f.began),
+			Lines: f.before.Direct || unseen < maxUnseen,
+		}
+		switch restore.Decide(e) {
+		case restore.Exact:
+			if e.Waited >= least {
+				f.complete = true
+				return nil
+			}
+		case restore.Guarded:
+			return nil
+		case restore.Stay, restore.Wait:
+		}
+		if !retry.Pause(ctx, hearEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+const (
+	// hearEvery is how often a recoverer looks who has spoken.
+	hearEvery = 50 * time.Millisecond
+	// freshWrite is how long before the freeze the last write may be, so that hardly any process can have begun to answer
+	// since. Else one that lives gets Gather to send what it knows, although Redis has lost its line.
+	freshWrite = 2 * time.Second
+	// maxUnseen is how long before the freeze the last write of a file may be: later no line can be missing.
+	maxUnseen = 10 * time.Second
+)
+
+// restored is what a restore did, for the ledger and the log.
+type restored struct {
+	Ledger    int   `json:"ledger"`
+	Topic     int   `json:"topic"`
+	Witnesses int   `json:"witnesses"`
+	Nobody    int64 `json:"nobody"`
+	First     int64 `json:"first_seq"`
+	Last      int64 `json:"last_seq"`
+}
+
+// restore puts back what Redis has lost, if everybody who was told is known and nothing contradicts. Else it returns why not,
+// and the shard stays frozen for a person.
+func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts) (done *restored, why string, err error) {
+	kept, why, err := r.judge(ctx, v, f)
+	if err != nil || why != "" {
+		return nil, why, err
+	}
+	k := r.cfg.Store.Shard(v.Shard)
+	done = &restored{First: v.Redis + 1}
+	next := v.Redis + 1
+	for rest := kept; len(rest) > 0; {
+		run := runOf(rest)
+		rest = rest[len(run):]
+		if first := run[0].Seq; first > next {
+			if err := k.PassOver(ctx, f.attempt, stream.SeqRange{First: next, Last: first - 1}); err != nil {
+				return nil, "", err
+			}
+			done.Nobody += first - next
+		}
+		next = run[len(run)-1].Seq + 1
+		if err := k.Regrant(ctx, f.attempt, run, v.here[run[0].Campaign].dealt); err != nil {
+			if hongbao.ClassOf(err) == hongbao.ClassConflict {
+				return nil, err.Error(), nil
+			}
+			return nil, "", err
+		}
+	}
+	for i := range kept {
+		switch kept[i].From {
+		case restore.Ledger:
+			done.Ledger++
+		case restore.Topic:
+			done.Topic++
+		case restore.Witness, restore.Redis:
+			done.Witnesses++
+		}
+	}
+	done.Last = max(next-1, v.Known())
+	done.Nobody += done.Last - (next - 1)
+	if done.Nobody > 0 {
+		for id := range v.here {
+			if err := k.Revise(ctx, f.attempt, id); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	return done, "", nil
+}
+
+// runOf returns the grants at the front that are of one campaign and one time, with seqs one after the other.
+func runOf(kept []restore.Known) (run []hongbao.Grant) {
+	for i := range kept {
+		g := kept[i].Grant
+		if i > 0 && (g.Campaign != run[0].Campaign || g.Seq != run[i-1].Seq+1 || g.Currency != run[0].Currency ||
+			g.Time.UnixMilli() != run[0].Time.UnixMilli()) || i == stream.MaxEntryGrants {
+			break
+		}
+		run = append(run, g)
+	}
+	return run
+}
+
+// judge returns the grants that Redis has lost, by seq; or why only a person can decide.
+func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []restore.Known, why string, err error) {
+	switch {
+	case f == nil:
+		return nil, "the shard is gone, or its server hides its run_id, or the ledger was not asked", nil
+	case v.Late > 0:
+		return nil, "an opening went without an event that was seen", nil
+	case !f.complete:
+		return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
+	case f.doubt != "":
+		return nil, "the topic can't be trusted: " + f.doubt, nil
+	case f.ledger.Others:
+		return nil, "the ledger has more than grants there: a refund, an archive or a quarantine", nil
+	case len(v.broken) > 0:
+		return nil, v.broken[0], nil
+	}
+	missing, held, why, err := r.missing(ctx, v, f.known())
+	if err != nil || why != "" {
+		return nil, why, err
+	}
+	kept, lost := restore.Merge(missing, restore.Claims{
+		Intact: v.Redis, Held: held,
+		Withheld: func(string, int64) bool { return false },
+		Missed:   func(*hongbao.Grant) bool { return false },
+		Limit:    func(id string) int64 { return v.here[id].limit },
+	})
+	if len(lost) > 0 {
+		return nil, "two grants contradict each other: " + nameOf(&lost[0].Grant), nil
+	}
+	if why := agree(kept, missing); why != "" {
+		return nil, why, nil
+	}
+	slices.SortFunc(kept, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
+	last := v.Redis + int64(len(kept))
+	if v.walks && last < v.Known() {
+		return nil, "events are missing, and a campaign over several shards is open: its users may have gone on to another", nil
+	}
+	return kept, "", nil
+}
+
+func nameOf(g *hongbao.Grant) string {
+	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
+}
+
+// agree compares what several know of a grant; it returns a contradiction, or "".
+func agree(kept, all []restore.Known) string {
+	type packet struct {
+		campaign string
+		number   int64
+	}
+	is := map[packet]*hongbao.Grant{}
+	for i := range kept {
+		g := &kept[i].Grant
+		if kept[i].Moved {
+			return "two grants have one seq: " + nameOf(g)
+		}
+		is[packet{g.Campaign, g.Packet}] = g
+	}
+	for i := range all {
+		g := &all[i].Grant
+		if o := is[packet{g.Campaign, g.Packet}]; o == nil || o.Seq != g.Seq || o.Amount != g.Amount {
+			return "two say different things about one grant: " + nameOf(g)
+		}
+	}
+	return ""
+}
+
+// missing returns the known grants that Redis does not have, and what their users hold.
+func (r *Recoverer) missing(ctx context.Context, v *Verdict, known []restore.Known) (
+	missing []restore.Known, held []hongbao.Grant, why string, err error) {
+	users := map[string][]string{}
+	for i := range known {
+		users[known[i].Campaign] = append(users[known[i].Campaign], known[i].User)
+	}
+	receipts := map[string]map[string][]hongbao.Receipt{}
+	for _, id := range slices.Sorted(maps.Keys(users)) {
+		if _, here := v.here[id]; !here && v.Lost() {
+			return nil, nil, "a grant is of campaign " + id + ", which Redis does not have", nil
+		} else if !here {
+			continue // it was refunded and has left
+		}
+		slices.Sort(users[id])
+		has, err := r.cfg.Store.Shard(v.Shard).ReceiptsOf(ctx, id, slices.Compact(users[id]))
+		if err != nil {
+			return nil, nil, "", err
+		}
+		receipts[id] = has
+		for user, list := range has {
+			for _, r := range list {
+				held = append(held, hongbao.Grant{Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Seq: r.Seq,
+					RequestID: r.RequestID})
+			}
+		}
+	}
+	for i := range known {
+		g := &known[i].Grant
+		if receipts[g.Campaign] == nil {
+			continue
+		}
+		has := slices.ContainsFunc(receipts[g.Campaign][g.User], func(r hongbao.Receipt) bool {
+			return r.Packet == g.Packet && r.Seq == g.Seq && r.Amount == g.Amount && r.RequestID == g.RequestID
+		})
+		switch {
+		case has:
+		case g.Seq <= v.Redis:
+			return nil, nil, "Redis has gone on without it: " + nameOf(g), nil
+		default:
+			missing = append(missing, known[i])
+		}
+	}
+	return missing, held, "", nil
+}
+
+// markTopic sets the done bits of what the topic has: Redis may have lost them, and the publisher would send it again.
+func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, last int64) error {
+	var events []stream.SeqRange
+	seqs := make([]int64, 0, len(f.topic))
+	for i := range f.topic {
+		if f.topic[i].Seq <= last {
+			seqs = append(seqs, f.topic[i].Seq)
+		}
+	}
+	slices.Sort(seqs)
+	for _, seq := range slices.Compact(seqs) {
+		events = store.AppendSeq(events, seq)
+	}
+	return k.Mark(ctx, f.attempt, r.cfg.TopicSink, events)
+}
+
+// mend restores what a shard has lost, if it can, and opens it. It returns why a person has to decide.
+func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
+	k := r.cfg.Store.Shard(v.Shard)
+	var done *restored
+	if v.Lost() {
+		if done, why, err = r.restore(ctx, v, f); err != nil || why != "" {
+			return why, err
+		}
+		z, err := k.Freeze(ctx)
+		if err != nil || !z.Frozen {
+			return "", errors.Join(err, store.ErrAttemptOver)
+		}
+		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
+		v.skip = restore.SkipTo(v.Known(), time.Since(f.before.Wrote))
+	}
+	if f != nil {
+		if _, _, why, err = r.missing(ctx, v, f.known()); err != nil || why != "" {
+			return why, err // a server that was promoted to and fro has granted something else under the same numbers
+		}
+		if err := r.markTopic(ctx, k, f, v.Redis); err != nil {
+			return "", err
+		}
+		v.attempt = f.attempt
+	}
+	if err := r.open(ctx, v, nil); err != nil {
+		return "", err
+	}
+	r.shards[v.Shard].facts = nil
+	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
+		zap.Duration("frozen for", v.For)}
+	if done == nil {
+		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", fields...)
+		return "", nil
+	}
+	r.cfg.Log.Warn("a frozen shard is open again: what Redis had lost was restored", append(fields,
+		zap.String("code", "redis_restored"), zap.Any("restored", done))...)
+	note, err := json.Marshal(done)
+	if err == nil {
+		err = r.cfg.Ledger.NoteOpening(ctx, v.Shard, f.attempt.Epoch, string(note))
+	}
+	if err != nil { // the shard is open all the same
+		r.cfg.Log.Warn("what was restored could not be noted in the ledger", zap.Int("shard", v.Shard), zap.Error(err))
+	}
+	return "", nil
+}

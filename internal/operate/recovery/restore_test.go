@@ -1,0 +1,350 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// told has users grab at a process, and returns their receipts by user.
+func (p *process) told(t *testing.T, n int) map[string]hongbao.Receipt {
+	t.Helper()
+	users := make([]string, n)
+	for i := range users {
+		p.w.user++
+		users[i] = fmt.Sprintf("u%d/r", p.w.user)
+	}
+	told := map[string]hongbao.Receipt{}
+	for i, a := range p.ask(t, users...) {
+		user, _, _ := strings.Cut(users[i], "/")
+		told[user] = a.Receipts[0]
+	}
+	return told
+}
+
+// ask has users grab; each must be granted. A caller believes for a moment that the shard is frozen.
+func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) {
+	t.Helper()
+	testkit.Eventually(t, 10*time.Second, func() (open bool) {
+		var err error
+		answers, err = p.w.store.Over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
+		require.NoError(t, err)
+		return answers[0].Outcome != hongbao.OutcomeFrozen
+	}, "the shard is open")
+	for i, a := range answers {
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome, users[i])
+	}
+	return answers
+}
+
+// patient is a recoverer that waits as long as it does in a worker.
+func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
+	return w.recoverer(func(c *recovery.Config) {
+		c.Gather, c.Settle = 5*time.Second, 200*time.Millisecond
+		for _, f := range change {
+			f(c)
+		}
+	})
+}
+
+// restores looks after the shard until it is open, and wants what users were told to be there still.
+func (w *world) restores(t *testing.T, r *recovery.Recoverer, told ...map[string]hongbao.Receipt) {
+	t.Helper()
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		require.NoError(t, r.Tend(t.Context(), 0))
+		_, err := w.shard().OpenHead(t.Context())
+		return err == nil
+	}, "the shard is open")
+	w.keeps(t, told...)
+}
+
+// keeps has the users ask again, with the request ids that they had.
+func (w *world) keeps(t *testing.T, told ...map[string]hongbao.Receipt) {
+	t.Helper()
+	if w.asker == nil {
+		w.asker = w.process(t)
+		w.asker.watch(t)
+	}
+	for _, all := range told {
+		for user, r := range all {
+			has := w.asker.ask(t, user+"/r")[0].Receipts[0]
+			require.Equal(t, []any{r.Packet, r.Amount, r.Seq}, []any{has.Packet, has.Amount, has.Seq}, user)
+		}
+	}
+}
+
+// settles pays all that is in the stream, and returns how many grants the ledger has.
+func (w *world) settles(t *testing.T) int64 {
+	t.Helper()
+	w.settle(t)
+	c, found, err := w.ledger.Campaign(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, found)
+	return c.Grants
+}
+
+// Redis loses its end, and each process that told users of it lives: the shard opens with all of it.
+func TestLostGrantsAreRestored(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, q := w.process(t), w.process(t)
+	p.watch(t)
+	q.watch(t)
+	early := p.told(t, 60)
+	old := w.older(t)
+	late, more := p.told(t, 40), q.told(t, 30)
+	w.restart(t, old)
+	w.restores(t, w.patient(), early, late, more)
+	require.EqualValues(t, 130, w.settles(t))
+	require.Len(t, q.told(t, 20), 20, "grabs go on")
+	require.EqualValues(t, 150, w.settles(t))
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+	done := w.logs.FilterMessageSnippet("was restored").All()
+	require.Len(t, done, 1)
+	require.Contains(t, fmt.Sprint(done[0].ContextMap()["restored"]), "70")
+	fences, err := w.ledger.Fences(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, fences, 1)
+	require.JSONEq(t, `{"ledger":0,"topic":0,"witnesses":70,"nobody":0,"first_seq":61,"last_seq":130}`, fences[0].Note)
+	require.False(t, fences[0].Opened.IsZero())
+	closed, err := w.shard().Close(t.Context(), id, true, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 150, closed.Close.Granted)
+	require.EqualValues(t, 850, closed.Close.Left)
+}
+
+// The ledger and the topic know grants whose process has forgotten them, or is no more.
+func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.told(t, 10)
+	old := w.older(t)
+	told := p.told(t, 30)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	lost := entries[1].Grants
+	require.NoError(t, errors.Join(w.settler(t).Handle(t.Context(), lost[:20])...))
+	w.topic.grants = lost[15:]
+	w.restart(t, old)
+	idle := w.process(t) // p watched before the lines that Redis has now: nobody waits for it
+	idle.watch(t)
+	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Witnesses()).Err())
+	w.restores(t, w.patient(), told)
+	require.EqualValues(t, 40, w.settles(t))
+	fences, err := w.ledger.Fences(t.Context(), 0)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"ledger":20,"topic":10,"witnesses":0,"nobody":0,"first_seq":11,"last_seq":40}`, fences[0].Note)
+	for _, g := range lost[15:] { // they are in the topic
+		done, err := w.rdb.GetBit(t.Context(), w.shard().Keys.Done("kafka", 0), g.Seq).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, done)
+	}
+	done, err := w.rdb.BitCount(t.Context(), w.shard().Keys.Done("kafka", 0), nil).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 15, done)
+}
+
+// What nobody was told of never happened: its packets are dealt again, and its seqs are passed over.
+func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	old := w.older(t)
+	first := p.told(t, 5)
+	unheard := w.process(t) // its answers are lost with it, and no line of it is left
+	var dealt []int64
+	for _, r := range unheard.told(t, 7) {
+		dealt = append(dealt, r.Packet)
+	}
+	second := p.told(t, 5)
+	unheard.told(t, 3)
+	w.restart(t, old)
+	w.restores(t, w.patient(), first, second)
+	fences, err := w.ledger.Fences(t.Context(), 0)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"ledger":0,"topic":0,"witnesses":10,"nobody":7,"first_seq":11,"last_seq":27}`, fences[0].Note)
+	var again []int64
+	for _, r := range p.told(t, 7) {
+		again = append(again, r.Packet)
+	}
+	require.ElementsMatch(t, dealt, again)
+	require.EqualValues(t, 27, w.settles(t))
+	skipped, err := w.shard().Skipped(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, stream.SeqRange{First: 16, Last: 22}, skipped[0])
+	require.EqualValues(t, 28, skipped[1].First)
+}
+
+// A process that told users and has not reported keeps the shard frozen: a person decides.
+func TestSilentWitnessLeavesTheLossToAPerson(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, silent := w.process(t), w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	silent.told(t, 1)
+	old := w.older(t)
+	p.told(t, 5)
+	silent.told(t, 5)
+	w.restart(t, old)
+	w.rec = w.recoverer(func(c *recovery.Config) { c.Gather = time.Second })
+	w.staysFrozen(t)
+	require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), "has not reported")
+}
+
+// What contradicts what Redis or the ledger has is for a person.
+func TestContradictionsAreForAPerson(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(w *world, lost []hongbao.Grant)
+		why    string
+	}{
+		"another user has the packet": {func(w *world, lost []hongbao.Grant) {
+			w.topic.grants = lost[:1]
+			w.topic.grants[0].User = "another"
+		}, "contradict"},
+		"another seq": {func(w *world, lost []hongbao.Grant) {
+			w.topic.grants = lost[:1]
+			w.topic.grants[0].Seq = 40
+		}, "different things"},
+		"a packet that was dealt before": {func(w *world, lost []hongbao.Grant) {
+			lost[0].Packet, lost[0].Seq, lost[0].RequestID, lost[0].User = lost[1].Packet, 77, "x", "x"
+			w.topic.grants = lost[:1]
+		}, "contradict"},
+		"a campaign that is gone": {func(w *world, lost []hongbao.Grant) {
+			lost[0].Campaign = "gone"
+			w.topic.grants = lost[:1]
+		}, "does not have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p := w.process(t)
+			p.watch(t)
+			p.told(t, 10)
+			old := w.older(t)
+			p.told(t, 5)
+			entries, err := w.shard().Entries(t.Context(), "-", "+")
+			require.NoError(t, err)
+			c.change(w, entries[1].Grants)
+			w.restart(t, old)
+			w.rec = w.patient()
+			t.Cleanup(func() {
+				if t.Failed() {
+					for _, l := range w.logs.All() {
+						t.Log(l.Message, l.ContextMap())
+					}
+					t.Log(w.rdb.HGetAll(context.Background(), w.shard().Keys.Witnesses()).Val(), w.rdb.HGetAll(context.Background(), w.shard().Keys.Meta()).Val())
+				}
+			})
+			w.staysFrozen(t)
+			require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), c.why)
+		})
+	}
+}
+
+// From a fence on the ledger takes no lost grant: a worker that slept brings it too late.
+func TestSleepingSettlerIsFenced(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, unheard := w.process(t), w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	old := w.older(t)
+	unheard.told(t, 5)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	lost := entries[1].Grants
+	w.restart(t, old)
+	w.restores(t, w.patient())
+	for _, err := range w.settler(t).Handle(t.Context(), lost) {
+		require.ErrorIs(t, err, ledger.ErrFenced)
+	}
+	require.Len(t, p.told(t, 5), 5, "the same packets")
+	require.EqualValues(t, 15, w.settles(t))
+}
+
+// breaks fails the command with that number, and those after it.
+type breaks struct {
+	at int64
+	n  atomic.Int64
+}
+
+var errBroken = errors.New("the test cut the connection")
+
+func (b *breaks) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (b *breaks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if b.n.Add(1) >= b.at {
+			cmd.SetErr(errBroken)
+			return errBroken
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (b *breaks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if b.n.Add(1) >= b.at {
+			for _, cmd := range cmds {
+				cmd.SetErr(errBroken)
+			}
+			return errBroken
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A recoverer dies at any of its commands, and another one goes on.
+func TestRecovererDiesAtEachStep(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	died := 0
+	for at := int64(1); ; at++ {
+		p.told(t, 2)
+		old := w.older(t)
+		told := []map[string]hongbao.Receipt{p.told(t, 2)}
+		w.process(t).told(t, 1) // its line is lost as well
+		told = append(told, p.told(t, 2))
+		w.restart(t, old)
+		client := w.server.Client(t)
+		hook := &breaks{at: at}
+		client.AddHook(hook)
+		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
+		err := dying.Tend(t.Context(), 0)
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), told...)
+		if err == nil && hook.n.Load() < at {
+			break
+		}
+		died++
+	}
+	t.Logf("the recoverer died at %d commands", died)
+	require.Greater(t, died, 15)
+}
