@@ -1,8 +1,8 @@
 -- mend: begins an attempt to restore a frozen shard. The ledger has its epoch already.
 --
 -- KEYS  1 meta  2 evidence
--- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor token history": its epoch, the last event that Redis
---       surely had, run and history of the server
+-- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor wrote token history": its epoch, the last event that
+--       Redis surely had, when it wrote last before the freeze in ms, run and history of the server
 -- Reply "ok"; or "changed": the shard is not as the caller found it, or a later attempt has begun
 -- Cost  O(evidence of the attempt before)
 -- First write HSET of a field. It runs when Redis is out of memory too.

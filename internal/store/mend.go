@@ -24,15 +24,16 @@ var (
 
 // Attempt is an attempt to restore a frozen shard.
 type Attempt struct {
-	// Epoch is the one that the ledger records for it. Floor is the last event that Redis surely had when it began.
-	Epoch, Floor int64
+	// Epoch is the one that the ledger records for it. Floor is the last event that Redis surely had when it began, and Wrote
+	// when Redis wrote the shard last before it froze, in ms: 0 if nobody knows. What an attempt writes says nothing about either.
+	Epoch, Floor, Wrote int64
 	// Token and History are those of the server.
 	Token, History string
 }
 
 // String returns the attempt as meta has it.
 func (a Attempt) String() string {
-	return fmt.Sprintf("%d %d %s %s", a.Epoch, a.Floor, word(a.Token), word(a.History))
+	return fmt.Sprintf("%d %d %d %s %s", a.Epoch, a.Floor, a.Wrote, word(a.Token), word(a.History))
 }
 
 // parseAttempt reads an attempt; its zero for an empty text.
@@ -41,14 +42,16 @@ func parseAttempt(text string) (a Attempt, err error) {
 		return a, nil
 	}
 	words := strings.Split(text, " ")
-	if len(words) != 4 {
-		return a, fmt.Errorf("attempt %.80q has %d words, want 4", text, len(words))
+	if len(words) != 5 {
+		return a, fmt.Errorf("attempt %.80q has %d words, want 5", text, len(words))
 	}
-	var err1, err2 error
-	a.Epoch, err1 = strconv.ParseInt(words[0], 10, 64)
-	a.Floor, err2 = strconv.ParseInt(words[1], 10, 64)
-	a.Token, a.History = strings.TrimPrefix(words[2], "-"), strings.TrimPrefix(words[3], "-")
-	return a, errors.Join(err1, err2)
+	for i, into := range []*int64{&a.Epoch, &a.Floor, &a.Wrote} {
+		if *into, err = strconv.ParseInt(words[i], 10, 64); err != nil {
+			return a, fmt.Errorf("attempt %.80q: %w", text, err)
+		}
+	}
+	a.Token, a.History = strings.TrimPrefix(words[3], "-"), strings.TrimPrefix(words[4], "-")
+	return a, nil
 }
 
 func (r *replyReader) attempt() Attempt {
@@ -163,7 +166,8 @@ type Before struct {
 	// Direct reports that one promotion lies between the shard's last opening and its server. Then Redis lost the end
 	// only, whatever it lost.
 	Direct bool
-	// Wrote is when Redis wrote the shard last, as far as an entry or a witness shows. Frozen is when it froze.
+	// Wrote is when Redis wrote the shard last, as far as an entry or a witness shows; the zero of Unix if the stream is gone.
+	// Frozen is when it froze.
 	Wrote, Frozen time.Time
 	// Sure is the last event at least some time before Wrote, or the last one that left the stream.
 	Sure int64
@@ -193,7 +197,10 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	if err != nil {
 		return b, err
 	}
-	if last.After(b.Wrote) {
+	switch {
+	case last.IsZero():
+		b.Wrote = time.UnixMilli(0)
+	case last.After(b.Wrote):
 		b.Wrote = last
 	}
 	until := strconv.FormatInt(max(b.Wrote.Add(-overlap).UnixMilli(), 0), 10)

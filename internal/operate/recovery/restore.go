@@ -36,6 +36,9 @@ type facts struct {
 	given    []stream.SeqRange // seqs whose loss a person has accepted
 }
 
+// wrote is when Redis wrote the shard last before it froze.
+func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
+
 // known are the grants behind the last event that Redis surely had.
 func (f *facts) known() (known []restore.Known) {
 	add := func(from restore.Source, grants []hongbao.Grant) {
@@ -117,12 +120,13 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if has.Epoch > 0 && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
 		return has, nil
 	}
-	a := store.Attempt{Epoch: max(z.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Token: z.Token, History: z.History}
+	a := store.Attempt{Epoch: max(z.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Wrote: before.Wrote.UnixMilli(),
+		Token: z.Token, History: z.History}
 	if !before.Direct {
 		a.Floor = min(a.Floor, before.Sure)
 	}
 	if has.Epoch > 0 { // what is behind it, an attempt has put back
-		a.Floor = min(a.Floor, has.Floor)
+		a.Floor, a.Wrote = min(a.Floor, has.Floor), min(a.Wrote, has.Wrote)
 	}
 	fences, err := r.cfg.Ledger.Fences(ctx, k.Index())
 	if err != nil {
@@ -146,13 +150,9 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 	if r.cfg.Topic == nil || f.fenced {
 		return nil
 	}
-	last, err := k.LastEntry(ctx)
-	if err != nil {
-		return err
-	}
 	var since time.Time
-	if !last.IsZero() {
-		since = r.cfg.Topic.FenceSince(last)
+	if f.attempt.Wrote > 0 {
+		since = r.cfg.Topic.FenceSince(f.wrote())
 	}
 	open, err := k.OpenClaims(ctx, r.cfg.TopicSink)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 
 // hear waits for the witnesses, up to Gather, and notes whether all that have to speak have sent all to the attempt.
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
-	unseen, least := f.before.Frozen.Sub(f.before.Wrote), r.cfg.Gather
+	unseen, least := f.before.Frozen.Sub(f.wrote()), r.cfg.Gather
 	if unseen < freshWrite {
 		least = r.cfg.Settle
 	}
@@ -187,7 +187,7 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 		}
 		e := restore.Evidence{
 			Ledger: true, Topic: true, // they answer, or the attempt fails
-			Silent: restore.Silent(said, f.before.Wrote), Patience: r.cfg.Gather, Waited: time.Since(f.began),
+			Silent: restore.Silent(said, f.wrote()), Patience: r.cfg.Gather, Waited: time.Since(f.began),
 			Lines: f.before.Direct || unseen < maxUnseen,
 		}
 		switch restore.Decide(e) {
@@ -430,7 +430,7 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 			return "", errors.Join(err, store.ErrAttemptOver)
 		}
 		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
-		v.skip = restore.SkipTo(v.Known(), time.Since(f.before.Wrote))
+		v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
 	}
 	if f != nil {
 		if _, _, why, err = r.missing(ctx, v, f.known()); err != nil || why != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -347,4 +348,47 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 	}
 	t.Logf("the recoverer died at %d commands", died)
 	require.Greater(t, died, 15)
+}
+
+// diesAfter lets recoverers die at later and later commands, until one has left what is wanted.
+func (w *world) diesAfter(t *testing.T, wanted func() bool) {
+	t.Helper()
+	for at := int64(1); !wanted(); at++ {
+		require.Less(t, at, int64(100))
+		client := w.server.Client(t)
+		client.AddHook(&breaks{at: at})
+		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.store.Over(client), 30*time.Millisecond })
+		_ = r.Tend(t.Context(), 0)
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+	}
+}
+
+// What an attempt writes is no write from before the freeze. A second attempt measures the age of the lines from the same
+// moment, so a witness that died between the two still has to speak.
+func TestSecondAttemptKeepsTheTimeOfTheLastWrite(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	told := []map[string]hongbao.Receipt{p.told(t, 5)}
+	old := w.older(t)
+	told = append(told, p.told(t, 5))
+	w.restart(t, old)
+	attempt := func() store.Attempt {
+		a, err := w.shard().Attempt(t.Context())
+		require.NoError(t, err)
+		return a
+	}
+	w.diesAfter(t, func() bool {
+		return attempt().Epoch > 0 && w.rdb.HGet(t.Context(), w.shard().Keys.Meta(), "seq").Val() == "10"
+	})
+	first := attempt()
+	before, err := w.shard().Before(t.Context(), time.Second)
+	require.NoError(t, err)
+	require.Greater(t, before.Wrote.UnixMilli(), first.Wrote, "the attempt has written since")
+	w.restart(t, "")
+	w.diesAfter(t, func() bool { return attempt().Epoch > first.Epoch })
+	require.Equal(t, first.Wrote, attempt().Wrote)
+	require.Equal(t, first.Floor, attempt().Floor)
+	w.restores(t, w.patient(), told...)
 }
