@@ -23,7 +23,7 @@
 //	replay, replayed                      what a named replay covers, and where it goes on
 //	lock                                  a named lock with one owner
 //	replicas                              the most replicas that a shard's primary has had
-//	witness, testify                      who watches a shard, and what they have told users of it
+//	witness, testify, leave               who watches a shard, and what they have told users of it
 //	mend, regrant, mark, revise           a frozen shard gets back what Redis has lost
 //	unskip                                repairs what openings by earlier builds have skipped
 //	guard                                 what stands in front of the scripts of a shard

@@ -1,5 +1,5 @@
--- mark: sets the done bits of events that a sink has, on a frozen shard that is being restored. An event of an open claim is left
--- to the one who ends that.
+-- mark: sets the done bits of events that a sink has, on a frozen shard that is being restored. It leaves the events
+-- of open claims to the worker that ends the claim.
 --
 -- KEYS  1 meta  2 claims  3... the chunks of the sink's done bitmap
 -- ARGV  1 the attempt, see mend.lua  2 the events "first-last,first-last"

@@ -1,22 +1,20 @@
 -- mend: begins an attempt to restore a frozen shard. The ledger has its epoch already.
 --
--- KEYS  1 meta  2 evidence
+-- KEYS  1 meta
 -- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor wrote token history": its epoch, the last event that
 --       Redis surely had, when it wrote last before the freeze in ms, run and history of the server
 -- Reply "ok"; or "changed": the shard is not as the caller found it, or a later attempt has begun
--- Cost  O(evidence of the attempt before)
+-- Cost  O(1)
 -- First write HSET of a field. It runs when Redis is out of memory too.
--- Repeat changes nothing.
+-- Repeat changes nothing. What witnesses have sent to the attempt before stays: it is true still, and they may be gone.
 
 local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen', 'mend')
-redis.call('LLEN', KEYS[2])
 if m[4] == ARGV[3] and m[3] then
 	return { 'ok' }
 end
-local last, mine = string.match(m[4] or '0', '^%d+'), string.match(ARGV[3], '^%d+')
+local last, mine = string.match(m[4] or '', '^%d+') or '0', string.match(ARGV[3], '^%d+')
 if not m[3] or m[1] ~= ARGV[1] or m[2] ~= ARGV[2] or tonumber(last) >= tonumber(mine) then
 	return { 'changed' }
 end
 redis.call('HSET', KEYS[1], 'mend', ARGV[3])
-redis.call('DEL', KEYS[2])
 return { 'ok' }

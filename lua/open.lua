@@ -8,7 +8,7 @@
 --       9 the late event that the caller found, 0 for none  10 1 if a person has accepted what is lost: the range is marked by a
 --       star, and so is the one with the late event
 --       11 what waits for the ledger: see Unrecorded in internal/store; "" if the ledger has been asked
---       12 number of sinks  13... for each campaign on how many shards it is; then fields and values that mark a shard without
+--       12 how many texts of evidence the caller has read  13 number of sinks  14... for each campaign on how many shards it is; then fields and values that mark a shard without
 --       meta as the deployment's, in turn
 -- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped, or one that is known
 --       would not be
@@ -19,9 +19,9 @@
 
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late')
+local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late', 'evidence')
 redis.call('XLEN', KEYS[2])
-local sinks = tonumber(ARGV[12])
+local sinks = tonumber(ARGV[13])
 for i = 3, #KEYS do
 	redis.call('HLEN', KEYS[i])
 end
@@ -29,7 +29,7 @@ if m[2] == ARGV[4] and m[3] == ARGV[1] and not m[4] then
 	return { 'open' }
 end
 if (m[1] or '') ~= ARGV[2] or (m[2] or '') ~= ARGV[3] or tonumber(m[6] or 0) > tonumber(ARGV[7]) or
-	tonumber(m[7] or 0) ~= tonumber(ARGV[9]) then
+	tonumber(m[7] or 0) ~= tonumber(ARGV[9]) or tonumber(m[8] or 0) > tonumber(ARGV[12]) then
 	return { 'changed' }
 end
 local first = string.format('%.0f', (m[1] or 0) + 1)
@@ -43,12 +43,12 @@ end
 for i = 3 + sinks, #KEYS do
 	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
-	if ARGV[10 + i - sinks] ~= '1' then
-		redis.call('HSET', KEYS[i], 'places', ARGV[10 + i - sinks]) -- the home's stub tells where the others are
+	if ARGV[11 + i - sinks] ~= '1' then
+		redis.call('HSET', KEYS[i], 'places', ARGV[11 + i - sinks]) -- the home's stub tells where the others are
 	end
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 11 + #KEYS - sinks))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 12 + #KEYS - sinks))
 end
 local skipped = {}
 for from, last, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)(%*?)') do
@@ -60,7 +60,7 @@ end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', table.concat(skipped, ','))
-redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend') -- of another primary, maybe
+redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'evidence') -- of another primary, maybe
 if ARGV[11] == '' then
 	redis.call('HDEL', KEYS[1], 'unrecorded')
 else

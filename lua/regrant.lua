@@ -7,7 +7,7 @@
 -- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;
 --       "state" and the campaign's state: none of it can be granted; "gone" and a packet that is not in the stock
 -- Cost  O(grants, and packets before them in the stock)
--- First write XADD: it grows memory. Everything is checked before it. It runs when Redis is out of memory too: a frozen shard makes
+-- First write XADD: it grows memory, but for an LREM and an LTRIM that change nothing. Everything is checked before it. It runs when Redis is out of memory too: a frozen shard makes
 --       no room.
 -- Repeat answers "ok" and changes nothing.
 
@@ -46,7 +46,15 @@ for i = 8, #ARGV, 5 do
 end
 local receipts = redis.call('HMGET', KEYS[4], unpack(users))
 for k = 5, #KEYS do
-	redis.call('LLEN', KEYS[k])
+	redis.call('LREM', KEYS[k], 1, '') -- removes nothing: a role without this right is refused before the first write
+	redis.call('LTRIM', KEYS[k], 0, -1)
+end
+for k = 6, #KEYS, 2 do
+	for _, mark in ipairs(redis.call('LRANGE', KEYS[k], 0, -1)) do
+		if not string.match(mark, '^%d+ %d+$') then
+			return redis.error_reply('HBDAMAGED the list ' .. KEYS[k] .. ' has an element that is no sum; nothing was changed now')
+		end
+	end
 end
 for i, user in ipairs(users) do
 	held[user] = receipts[i]
@@ -57,6 +65,9 @@ for i = 8, #ARGV, 5 do
 	for k = 5, #KEYS, 2 do
 		place = redis.call('LPOS', KEYS[k], packet)
 		if place then
+			if redis.call('LLEN', KEYS[k + 1]) == 0 then
+				return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' is empty; nothing was changed now')
+			end
 			from[#from + 1] = { k, packet }
 			break
 		end
@@ -84,7 +95,7 @@ for _, f in ipairs(from) do
 	if place > 0 then
 		local position = string.match(redis.call('LINDEX', KEYS[k + 1], -1), '^%d+') - redis.call('LLEN', KEYS[k]) + place + 1
 		while tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
-			redis.call('LPOP', KEYS[k + 1])
+			redis.call('LTRIM', KEYS[k + 1], 1, -1)
 		end
 	end
 	redis.call('LREM', KEYS[k], 1, packet)

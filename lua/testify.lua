@@ -5,7 +5,8 @@
 --       4... grants, each text as the value of an entry of the stream
 -- Reply "ok"; or "over": the shard is not frozen, or another attempt restores it
 -- Cost  O(texts)
--- First write RPUSH: it grows memory, and leaves after an hour. It runs when Redis is out of memory too: a frozen shard makes no room.
+-- First write RPUSH: it grows memory. The list leaves with the opening. It runs when Redis is out of memory too: a frozen shard
+--       makes no room.
 -- Repeat sends the grants once more, which says nothing new.
 
 local clock = redis.call('TIME')
@@ -17,7 +18,7 @@ if not m[1] or string.match(m[2] or '', '^%d+') ~= ARGV[2] then
 end
 if #ARGV > 3 then
 	redis.call('RPUSH', KEYS[3], unpack(ARGV, 4))
-	redis.call('PEXPIRE', KEYS[3], 3600000)
+	redis.call('HINCRBY', KEYS[1], 'evidence', #ARGV - 3)
 end
 if ARGV[3] == '1' then
 	redis.call('HSET', KEYS[2], ARGV[1], string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)) .. ' ' .. ARGV[2])

@@ -6,8 +6,8 @@
 --       every declared group has finished; the attempt to restore the shard, as mend.lua writes it, "" for none; the attempt to which
 --       the process has sent all that it knows, 0 for none; the most replicas that the primary has had
 -- Cost  O(1); O(witnesses) at the first call of a process
--- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. Fields older than a minute leave when a new
---       process comes.
+-- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. Fields older than a minute leave an open
+--       shard when a new process comes.
 -- Repeat changes the time only.
 
 local clock = redis.call('TIME')
@@ -20,12 +20,13 @@ end
 local text = string.format('%.0f', now)
 local sent = line and string.match(line, ' (%d+)$') or '0'
 if ARGV[2] == '1' then
-	redis.call('HSET', KEYS[2], ARGV[1], text .. ' ' .. sent)
+	local before = line and string.match(line, '^%d+') or '0'
+	redis.call('HSET', KEYS[2], ARGV[1], (tonumber(before) > now and before or text) .. ' ' .. sent)
 	if not m[3] then
 		redis.call('HSET', KEYS[1], 'watched', text)
 	end
 end
-if ARGV[2] == '1' and not line then
+if ARGV[2] == '1' and not line and not m[3] then -- a frozen shard waits for those that are silent
 	local all = redis.call('HGETALL', KEYS[2])
 	for i = 1, #all, 2 do
 		if tonumber(string.match(all[i + 1], '^%d+') or 0) < now - 60000 then

@@ -31,6 +31,7 @@ type Producer struct {
 	// campaigns is read by every grab, without a lock: whoever changes it, under mu, puts another map in its place.
 	campaigns atomic.Pointer[map[string]*campaign]
 	closed    atomic.Bool // set under mu
+	left      atomic.Bool
 
 	mu      sync.RWMutex
 	unknown map[string]time.Time // campaigns that are not there, and until when that holds
@@ -55,6 +56,7 @@ func New(cfg Config) (*Producer, error) {
 	if p.log == nil {
 		p.log = zap.NewNop()
 	}
+	st.Enter()
 	return p, nil
 }
 
@@ -82,7 +84,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.cancel()
 	<-done
 	p.watches.Wait()
-	if ctx.Err() == nil {
+	if p.left.CompareAndSwap(false, true) && ctx.Err() == nil {
 		_ = p.store.Leave(ctx) // a recoverer waits a few seconds for a line that stays
 	}
 	return err

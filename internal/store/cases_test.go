@@ -517,8 +517,13 @@ func mendCases() map[string]scriptCase {
 			prep: func(t *testing.T, b *bundle) { b.begin(t) },
 			call: func(ctx context.Context, b *bundle) error { return store.TestifyOf(ctx, b.k, attempt.Epoch) },
 		},
+		"leave": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Witnesses(), b.k.Keys.Meta()} },
+			prep: func(t *testing.T, b *bundle) { require.NoError(t, store.WitnessOf(t.Context(), b.k)) },
+			call: func(ctx context.Context, b *bundle) error { return b.store.Leave(ctx) },
+		},
 		"mend": {
-			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Evidence()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
 			prep: func(t *testing.T, b *bundle) { b.freeze(t) },
 			call: func(ctx context.Context, b *bundle) error {
 				return b.k.Begin(ctx, &store.Frozen{Seq: 0, Epoch: 1}, attempt)

@@ -44,6 +44,16 @@ func Forget(k *Shard, epoch, settled int64, now time.Time) (told int, dropped in
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forget(epoch, settled, now)
+	w.forget(k.store, epoch, settled, now)
 	return len(w.told), w.dropped
+}
+
+// LateOf is the event that a process has seen or told in an epoch before one, and that an opening has skipped.
+func LateOf(k *Shard, epoch int64, skipped string) int64 {
+	list, err := parseSkipped(skipped)
+	if err != nil {
+		panic(err)
+	}
+	seq, _ := k.state.late(epoch, list)
+	return seq
 }

@@ -195,6 +195,9 @@ func (k *Shard) Unskip(ctx context.Context) error {
 	return err
 }
 
+// AnyEvidence opens a shard whatever witnesses have sent.
+const AnyEvidence = 1<<53 - 1
+
 // Reopening is what Reopen writes.
 type Reopening struct {
 	// Was is how the shard was found; it is opened only if it still stands so.
@@ -208,6 +211,8 @@ type Reopening struct {
 	Accepted bool
 	// Unrecorded are the openings that the ledger does not know, with this one; empty if it knows this one.
 	Unrecorded []Unrecorded
+	// Evidence is how many texts of witnesses the caller has read. With more of them the shard does not open.
+	Evidence int64
 	// Sinks are those whose claims get new fences.
 	Sinks []string
 	// Campaigns stay frozen. Places is on how many shards each of them is, if it is not one.
@@ -248,7 +253,7 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 		return false, err
 	}
 	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
-		o.Was.Late, bit(o.Accepted), unrecorded, len(o.Sinks)}
+		o.Was.Late, bit(o.Accepted), unrecorded, o.Evidence, len(o.Sinks)}
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))
 	}
@@ -259,6 +264,9 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 		return false, err
 	}
 	k.state.frozen.Store(0)
+	if reply[0] == "open" {
+		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // what is true of older events is no harm to a later attempt
+	}
 	if server.Replicas > 0 {
 		// A failover before they have it opens the shard once more, in a later epoch: nothing depends on the answer.
 		_ = conn.Wait(ctx, server.Replicas, time.Second).Err()

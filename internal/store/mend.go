@@ -70,8 +70,8 @@ func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 		return Attempt{}, fmt.Errorf("read who restores %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	a, err := parseAttempt(text)
-	if err != nil {
-		return a, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: %w", k.Keys.Meta(), mendField, err)
+	if err != nil { // of another build, or changed by hand: the next one has a later epoch
+		return Attempt{}, nil //nolint:nilerr // see above
 	}
 	return a, nil
 }
@@ -80,7 +80,7 @@ const mendField = "mend"
 
 // Begin notes an attempt, so that witnesses send what they know to it. was is how the shard was found.
 func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
-	return k.mend(ctx, mendScript, []string{k.Keys.Meta(), k.Keys.Evidence()}, was.Seq, was.Epoch, a.String())
+	return k.mend(ctx, mendScript, []string{k.Keys.Meta()}, was.Seq, was.Epoch, a.String())
 }
 
 // mend calls a script of an attempt on the server of that.
@@ -98,21 +98,29 @@ func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any)
 	return nil
 }
 
-// Evidence returns what witnesses have sent to the shard's attempt.
-func (k *Shard) Evidence(ctx context.Context) ([]hongbao.Grant, error) {
-	texts, err := k.rdb.LRange(ctx, k.Keys.Evidence(), 0, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
+// Evidence is what witnesses have sent to the shard's attempts. Texts counts their texts, Broken those that can't be read.
+type Evidence struct {
+	Grants        []hongbao.Grant
+	Texts, Broken int64
+}
+
+// Evidence returns what witnesses have sent.
+func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
+	pipe := k.rdb.Pipeline() // first the count: what comes in between keeps the shard from opening
+	count, texts := pipe.HGet(ctx, k.Keys.Meta(), "evidence"), pipe.LRange(ctx, k.Keys.Evidence(), 0, -1)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := texts.Err(); err != nil {
+		return e, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
 	}
-	var grants []hongbao.Grant
-	for _, text := range texts {
-		e, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, text})
+	e.Texts, _ = count.Int64() // absent: 0
+	for _, text := range texts.Val() {
+		entry, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, text})
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", k.Keys.Evidence(), err)
+			e.Broken++
 		}
-		grants = append(grants, e.Grants...)
+		e.Grants = append(e.Grants, entry.Grants...)
 	}
-	return grants, nil
+	return e, nil
 }
 
 // grantVersion is that of an entry of grants.
@@ -203,6 +211,12 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	case last.After(b.Wrote):
 		b.Wrote = last
 	}
+	// A server that began from a file may name the history of that file, too.
+	now, err := conn.Time(ctx).Result()
+	if err != nil {
+		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
+	}
+	b.Direct = b.Direct && server.Uptime > now.Sub(b.Wrote)
 	until := strconv.FormatInt(max(b.Wrote.Add(-overlap).UnixMilli(), 0), 10)
 	e, found, err := k.firstEntry(conn.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
 	if err != nil || found {

@@ -119,6 +119,9 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 		}
 		return true
 	})
+	if s, in := st.witness.lateTold(epoch, skipped); s > seq {
+		seq, seenIn = s, in
+	}
 	return seq, seenIn
 }
 

@@ -19,6 +19,10 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 	for i, g := range grabs {
 		args[i] = &g.User // a text in an interface would be a new object each
 	}
+	epoch, err := k.lineEpoch(ctx) // before the reply, which names none
+	if err != nil {
+		return nil, err
+	}
 	reply, err := k.run(ctx, receiptsScript, []string{k.Keys.Campaign(campaign), k.Keys.Receipts(campaign)}, args)
 	if errors.Is(err, ErrFrozen) {
 		return allFrozen(len(grabs), answers), nil
@@ -51,5 +55,5 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 		}
 		answers = append(answers, a)
 	}
-	return answers, k.answer(ctx, &GrabCall{Campaign: campaign, Grabs: grabs}, answers, 0)
+	return answers, k.answer(ctx, &GrabCall{Campaign: campaign, Grabs: grabs}, answers, epoch)
 }

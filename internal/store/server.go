@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,6 +28,7 @@ type Server struct {
 	// RunID is another one after each start. ReplID names the history of writes that the server is at, and ReplID2 the one
 	// that it went on from when it was promoted, all zeros for none.
 	RunID, ReplID, ReplID2 string
+	Uptime                 time.Duration
 	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
 	Memory, MaxMemory int64
 	// MachineMemory is what the machine has, whatever a container may use of it; 0 if the server does not tell.
@@ -140,6 +142,8 @@ func parseInfo(text string) Server {
 		RunID: info["run_id"], ReplID: info["master_replid"], ReplID2: info["master_replid2"],
 	}
 	s.Replicas = onlineReplicas(info)
+	uptime, _ := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
+	s.Uptime = time.Duration(uptime) * time.Second
 	s.Memory, _ = strconv.ParseInt(info["used_memory"], 10, 64)
 	s.MaxMemory, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
 	s.MachineMemory, _ = strconv.ParseInt(info["total_system_memory"], 10, 64)

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,8 +21,10 @@ type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space
 	shards []*Shard
-	// process names this Store among those that watch the deployment.
-	process string
+	// process names this Store among those that watch the deployment. answering counts who answers users by it, and told what
+	// it remembers of that, in bytes.
+	process         string
+	answering, told atomic.Int64
 }
 
 // stores has the Store of each client and space. The parts of a process that share a client (producers, workers, the

@@ -90,6 +90,21 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
+// hurries lets the watch look more often for a while, if a shard of the server is frozen that was not at the look before.
+func (w *Watch) hurries(now *sight) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for shard, head := range now.heads {
+		before := w.before[shard]
+		if head.Frozen && (before == nil || !before.heads[shard].Frozen) {
+			w.hurry.Store(time.Now().Add(hurryTime).UnixNano())
+		}
+	}
+}
+
+// hurryTime is how long a watch looks more often after a freeze.
+const hurryTime = 15 * time.Second
+
 // frozenLooks is how much more often a watch looks while a shard is frozen: a recoverer waits for what it has seen.
 const frozenLooks = 4
 
@@ -123,16 +138,17 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 		}
 		return
 	}
-	if w.freeze(ctx, now) {
-		w.hurry.Store(time.Now().Add(2 * time.Second).UnixNano())
-	}
-	for _, i := range list {
+	w.freeze(ctx, now)
+	w.hurries(now)
+	_ = Each(len(list), AllAtOnce, func(at int) error {
+		i := list[at]
 		// A frozen shard refuses the first, and an outage is met again: the next look tries once more.
 		if n := now.server.Replicas; n > now.replicas[i] {
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
 		_ = w.Store.Shard(i).witness(ctx, false)
-	}
+		return nil
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.Alarm != nil {
@@ -144,8 +160,8 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 }
 
 // freeze freezes the shards that are not open for the server as it is, and those that lack what this process has seen.
-// It reports what it has seen to shards that are frozen already or gone, too. It reports whether any is frozen.
-func (w *Watch) freeze(ctx context.Context, now *sight) (frozen bool) {
+// It reports what it has seen to shards that are frozen already or gone, too.
+func (w *Watch) freeze(ctx context.Context, now *sight) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
 			late := now.late[shard]
@@ -154,12 +170,10 @@ func (w *Watch) freeze(ctx context.Context, now *sight) (frozen bool) {
 				continue // it is looked at again
 			}
 		}
-		frozen = true
 		if w.Frozen != nil {
 			w.Frozen(shard)
 		}
 	}
-	return frozen
 }
 
 // nodes are the servers, each with the shards that it has now.

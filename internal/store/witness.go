@@ -15,25 +15,27 @@ import (
 
 var (
 	witnessScript = newDrainScript("witness").with(unguarded)
+	leaveScript   = newDrainScript("leave")
 	testifyScript = newDrainScript("testify").with(unguarded)
 )
 
 const (
 	// toldFor is how long a grant is remembered at least, and toldMost how long if it is not settled.
 	toldFor, toldMost = 10 * time.Second, time.Minute
-	// maxTold bounds what a process remembers of one shard, in bytes.
+	// maxTold bounds what a process remembers of a deployment, in bytes.
 	maxTold = 64 << 20
-	// testifyTexts is how many texts one call of a script sends.
-	testifyTexts = 100
+	// testifyTexts and testifyBytes are how much one call of a script sends.
+	testifyTexts, testifyBytes = 1000, 1 << 20
 )
 
 // witness is what this process has told users of a shard, and what allows it to.
 type witness struct {
+	renewal sync.Mutex // of the line, by callers
+
 	mu sync.Mutex
 	// answers: this process has answered a user, so it has a line.
 	answers bool
 	told    []told // in the order of the answers
-	bytes   int
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
 	dropped  int64
 	line     ownLine
@@ -45,10 +47,10 @@ type witness struct {
 
 // told are grants of one event or several, as an entry of the stream has them.
 type told struct {
-	entry string
-	epoch int64
-	last  int64 // seq
-	at    time.Time
+	entry       string
+	epoch       int64
+	first, last int64 // seqs
+	at          time.Time
 }
 
 // ownLine is the line of this process: a time before it was written, and the epoch of the shard.
@@ -64,37 +66,59 @@ func (l *ownLine) young(epoch int64, now time.Time) bool {
 	return l.epoch == epoch && age < stream.WitnessAge
 }
 
-// answer remembers what a call is about to tell users, in the epoch of its reply, or 0 if the reply names none. It refuses
-// answers that a recoverer may have decided without: then the callers ask again.
+// answer remembers what a call is about to tell users, in the epoch of its reply. It refuses answers that a recoverer may
+// have decided without: then the callers ask again.
 func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
+	if may, late := k.remember(call, answers, epoch); may {
+		return nil
+	} else if late {
+		return k.refuseAnswer(epoch)
+	}
 	w := &k.state.witness
-	for range 2 {
-		w.mu.Lock()
-		of := epoch
-		if of == 0 {
-			of = w.line.epoch
-		}
-		young, late := w.line.young(of, time.Now()), of < w.least
-		may := young && !late && w.copied
-		if may {
-			w.remember(k.Index(), call, answers, of)
-		}
-		w.mu.Unlock()
-		switch {
-		case may:
-			return nil
-		case late:
-			return k.refuseAnswer(epoch)
-		}
-		err := k.witness(ctx, true)
-		if err == nil {
-			err = k.copyLine(ctx)
-		}
-		if err != nil {
-			return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
-		}
+	w.renewal.Lock()
+	defer w.renewal.Unlock()
+	if may, _ := k.remember(call, answers, epoch); may { // another caller has renewed the line
+		return nil
+	}
+	err := k.witness(ctx, true)
+	if err == nil {
+		err = k.copyLine(ctx)
+	}
+	if err != nil {
+		return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
+	}
+	if may, _ := k.remember(call, answers, epoch); may {
+		return nil
 	}
 	return k.refuseAnswer(epoch)
+}
+
+// remember remembers answers if they may be told: this process has a line that is young enough, in their epoch. late says
+// that it has sent all that it knew of that epoch.
+func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
+	w := &k.state.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	late = epoch < w.least
+	if may = w.line.young(epoch, time.Now()) && !late && w.copied; may {
+		w.remember(k, call, answers, epoch)
+	}
+	return may, late
+}
+
+// lineEpoch returns the epoch of this process's line. It writes the line if there is none.
+func (k *Shard) lineEpoch(ctx context.Context) (int64, error) {
+	w := &k.state.witness
+	epoch := func() int64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.line.epoch
+	}
+	if e := epoch(); e > 0 {
+		return e, nil
+	}
+	err := k.witness(ctx, true)
+	return epoch(), err
 }
 
 func (k *Shard) refuseAnswer(epoch int64) error {
@@ -134,12 +158,12 @@ func (k *Shard) copyLine(ctx context.Context) error {
 }
 
 // remember keeps the receipts of answers: those of this call together, others each by itself.
-func (w *witness) remember(shard int, call *GrabCall, answers []hongbao.Answer, epoch int64) {
+func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, epoch int64) {
 	now := time.Now()
-	b, last := w.text[:0], int64(0)
+	b, first, last := w.text[:0], int64(0), int64(0)
 	flush := func() {
 		if len(b) > 0 {
-			w.add(told{entry: string(b), epoch: epoch, last: last, at: now})
+			w.add(k.store, told{entry: string(b), epoch: epoch, first: first, last: last, at: now})
 			b = b[:0]
 		}
 	}
@@ -147,12 +171,13 @@ func (w *witness) remember(shard int, call *GrabCall, answers []hongbao.Answer, 
 		a := &answers[i]
 		for j := range a.Receipts {
 			r := &a.Receipts[j]
-			if r.Shard != shard || a.Time.Sub(r.Time) > toldMost {
-				continue // every copy of Redis has it, or none remembers
+			if r.Shard != k.Index() || a.Time.Sub(r.Time) > toldMost {
+				continue // who told the user first has remembered it for as long
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
 			if !fresh || last == 0 || r.Seq != last+1 {
 				flush()
+				first = r.Seq
 				b = append(b, "grant "...)
 				b = append(append(b, call.Campaign...), ' ')
 				b = append(strconv.AppendInt(b, r.Seq, 10), ' ')
@@ -185,32 +210,38 @@ func word(text string) string {
 	return text
 }
 
-func (w *witness) add(t told) {
+func (w *witness) add(s *Store, t told) {
 	w.told = append(w.told, t)
-	w.bytes += len(t.entry)
-	for w.bytes > maxTold {
-		w.drop()
+	total := s.told.Add(int64(len(t.entry)))
+	for total > maxTold && len(w.told) > 0 { // a shard that tells less keeps what it has
+		total = w.drop(s)
 	}
 }
 
-// drop forgets the oldest grants although they may not be settled.
-func (w *witness) drop() {
+// drop forgets the oldest grants although they may not be settled. It returns what the process remembers still.
+func (w *witness) drop(s *Store) int64 {
 	w.dropped = max(w.dropped, w.told[0].last)
-	w.bytes -= len(w.told[0].entry)
+	return w.pass(s)
+}
+
+// pass takes the oldest grants out.
+func (w *witness) pass(s *Store) int64 {
+	total := s.told.Add(-int64(len(w.told[0].entry)))
+	w.told[0] = told{}
 	w.told = w.told[1:]
+	return total
 }
 
 // forget forgets what is settled and old. What the ledger and the topic have says nothing about a grant of an earlier
 // epoch: its seq may be another grant's by now.
-func (w *witness) forget(epoch, settled int64, now time.Time) {
+func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
 	for len(w.told) > 0 {
 		t := &w.told[0]
 		switch age := now.Sub(t.at); {
 		case age > toldFor && t.last <= settled && t.epoch == epoch:
-			w.bytes -= len(t.entry)
-			w.told = w.told[1:]
+			w.pass(s)
 		case age > toldMost:
-			w.drop()
+			w.drop(s)
 		default:
 			return
 		}
@@ -249,7 +280,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 		if answers { // else nothing was written
 			w.line = ownLine{at: now, epoch: epoch}
 		}
-		w.forget(epoch, settled, now)
+		w.forget(k.store, epoch, settled, now)
 		w.mu.Unlock()
 		return nil
 	}
@@ -278,8 +309,13 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 // testify sends texts to an attempt. all: that is all that the process knows.
 func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool) error {
 	for first := true; first || len(texts) > 0; first = false {
-		some := texts[:min(len(texts), testifyTexts)]
-		texts = texts[len(some):]
+		n, bytes := 0, 0
+		for n < min(len(texts), testifyTexts) && bytes < testifyBytes {
+			bytes += len(texts[n].(string)) //nolint:forcetypeassert // witness made them
+			n++
+		}
+		some := texts[:n]
+		texts = texts[n:]
 		args := append([]any{k.store.process, epoch, bit(all && len(texts) == 0)}, some...)
 		reply, err := testifyScript.runPlain(ctx, k.rdb, []string{k.Keys.Meta(), k.Keys.Witnesses(), k.Keys.Evidence()}, args)
 		if err != nil {
@@ -295,21 +331,53 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 	return nil
 }
 
-// Leave takes the line of this process from each shard: it answers no user any more, so no recoverer has to wait for it. One
-// that answers again writes it again.
+// Enter counts one more who answers users by this Store. Leave counts one less, and the last one takes the line of this process
+// from each shard: no recoverer has to wait for it. Who answers again writes it again.
+func (s *Store) Enter() { s.answering.Add(1) }
+
+// Leave is the end of Enter. The line stays on a shard that is frozen or was lost.
 func (s *Store) Leave(ctx context.Context) error {
+	if s.answering.Add(-1) > 0 {
+		return nil
+	}
 	return errors.Join(Each(s.Len(), AllAtOnce, func(i int) error {
 		k := s.shards[i]
 		w := &k.state.witness
+		w.renewal.Lock()
+		defer w.renewal.Unlock()
 		w.mu.Lock()
-		answers := w.answers
-		w.answers, w.copied, w.line = false, false, ownLine{}
+		has := w.answers
 		w.mu.Unlock()
-		if !answers {
+		if !has {
 			return nil
 		}
-		return Classify(k.rdb.HDel(ctx, k.Keys.Witnesses(), s.process).Err())
+		if _, err := k.run(ctx, leaveScript, []string{k.Keys.Witnesses()}, []any{s.process}); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.answers, w.copied, w.line = false, false, ownLine{}
+		return nil
 	})...)
+}
+
+// lateTold returns a seq that this process has told a user of in an epoch before the present one, and that an opening has skipped
+// without hearing the process; 0 for none.
+func (w *witness) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.least >= epoch {
+		return 0, 0
+	}
+	for i := range w.told {
+		t := &w.told[i]
+		for _, r := range skipped {
+			if t.epoch < epoch && !r.accepted && t.first <= r.Last && r.First <= t.last && t.last > seq {
+				seq, seenIn = min(t.last, r.Last), t.epoch
+			}
+		}
+	}
+	return seq, seenIn
 }
 
 // WitnessLine is the line of a process: when it was written, and the epoch of the last attempt to which the process has

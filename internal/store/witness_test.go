@@ -116,8 +116,10 @@ func TestGrantsComeBack(t *testing.T) {
 // evidence is what the shard's attempt was sent, each grant once, by seq.
 func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
 	t.Helper()
-	grants, err := b.k.Evidence(t.Context())
+	evidence, err := b.k.Evidence(t.Context())
 	require.NoError(t, err)
+	require.Zero(t, evidence.Broken)
+	grants := evidence.Grants
 	slices.SortFunc(grants, func(a, b hongbao.Grant) int { return int(a.Seq - b.Seq) })
 	return slices.CompactFunc(grants, func(a, b hongbao.Grant) bool { return a.Seq == b.Seq })
 }
@@ -253,6 +255,87 @@ func TestLineOfOnesThatAnswer(t *testing.T) {
 	require.Zero(t, lines())
 	b.grab(t, "rain", "u2/r2")
 	require.EqualValues(t, 1, lines(), "another producer of the process goes on")
+}
+
+// A producer that is closed leaves its line on a shard that is frozen: it may have told users of what Redis has lost.
+func TestLineStaysOnAFrozenShard(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1")
+	b.freeze(t)
+	require.ErrorIs(t, b.store.Leave(t.Context()), store.ErrFrozen)
+	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val())
+}
+
+// Two producers of a process have one line; the last of them takes it away.
+func TestLineOfTwoProducers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.store.Enter()
+	b.store.Enter()
+	b.grab(t, "rain", "u1/r1")
+	for _, left := range []int64{1, 0} {
+		require.NoError(t, b.store.Leave(t.Context()))
+		require.Equal(t, left, b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val())
+	}
+}
+
+// A line of long ago stays on a frozen shard, where it is waited for, and leaves an open one.
+func TestOldLines(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	lines := func() int64 { return b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val() }
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Witnesses(), "dead", "1700000000000 0").Err())
+	b.freeze(t)
+	require.NoError(t, store.WitnessOf(t.Context(), b.k))
+	require.EqualValues(t, 2, lines())
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
+	other, err := store.Of(b.rdb.WithTimeout(time.Minute), b.store.Space())
+	require.NoError(t, err)
+	require.NoError(t, store.WitnessOf(t.Context(), other.Shard(0)))
+	require.EqualValues(t, 2, lines(), "the two that live")
+}
+
+// What witnesses send while a recoverer judges keeps the shard from opening.
+func TestNoOpeningWithoutAllEvidence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.begin(t)
+	z, err := b.k.Freeze(t.Context())
+	require.NoError(t, err)
+	e, err := b.k.Evidence(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, store.TestifyOf(t.Context(), b.k, attempt.Epoch))
+	again := &store.Reopening{Was: z, Epoch: attempt.Epoch, Last: 100, Evidence: e.Texts}
+	opened, err := b.k.Reopen(t.Context(), again)
+	require.NoError(t, err)
+	require.False(t, opened)
+	if e, err = b.k.Evidence(t.Context()); err == nil {
+		again.Evidence = e.Texts
+		opened, err = b.k.Reopen(t.Context(), again)
+	}
+	require.NoError(t, err)
+	require.True(t, opened)
+	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Keys.Evidence()).Val())
+}
+
+// A process that has told users of grants that an opening passed over, and was not heard, freezes the shard again: also where
+// it has seen later events of that epoch.
+func TestToldAndPassedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1", "u2/r2")
+	b.grab(t, "rain", "u3/r3")
+	for skipped, want := range map[string]int64{"2-2": 2, "1-1": 1, "2-2*": 0, "4-9": 0} {
+		require.Equal(t, want, store.LateOf(b.k, 2, skipped), skipped)
+	}
+	b.begin(t)
+	require.NoError(t, store.WitnessOf(t.Context(), b.k))
+	require.Zero(t, store.LateOf(b.k, 2, "2-2"), "it was heard")
 }
 
 // A grant is remembered for ten seconds and until it is settled, and for a minute at most.
