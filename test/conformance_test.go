@@ -132,8 +132,11 @@ func (l *life) grab(program testkit.RedisProgram) {
 	t := l.t
 	p := l.site.producer()
 	for class, id := range l.classes {
-		before := l.waits()
 		home := l.homeOf(id)
+		_, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user(0), RequestID: "r",
+			Facts: map[string]string{"device": "d0"}}) // the first answer waits until the replicas have the process's line
+		require.NoError(t, err)
+		before := l.waits()
 		for i := range lifePeople {
 			g := &hongbao.Grab{Campaign: id, User: user(i), RequestID: "r",
 				Facts: map[string]string{"device": fmt.Sprint("d", i%2)}}

@@ -44,25 +44,68 @@ func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	for name, lose := range map[string]func(p *past){
-		"FLUSHALL":                  func(p *past) { require.NoError(t, p.rdb.FlushAll(t.Context()).Err()) },
-		"an older append-only file": (*past).goBack,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPast(t)
-			p.runs(3000)
-			lose(p)
-			p.alarms()
-			p.users.join()
-			verdicts := p.diagnosed()
-			p.users.isToldFrozen(50)
-			p.accepted(verdicts)
-			p.users.join()
-			p.users.isToldFrozen(50)
-			p.goesOn(verdicts)
-		})
+	p := newPast(t)
+	p.runs(3000)
+	require.NoError(t, p.rdb.FlushAll(t.Context()).Err())
+	p.alarms()
+	p.users.join()
+	verdicts := p.diagnosed()
+	p.users.isToldFrozen(50)
+	p.accepted(verdicts)
+	p.users.join()
+	p.users.isToldFrozen(50)
+	p.goesOn(verdicts)
+}
+
+// Redis comes back from its append-only file as it was seconds ago, while users grab and workers work, and all processes
+// live. The shards open by themselves, with all that users were told, and each grant is paid and published once.
+func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
 	}
+	p := newPast(t)
+	p.keep()
+	p.runs(500)
+	p.goBack()
+	lost := 0
+	for at := range p.users.toldOf("rain-") {
+		seq, err := p.rdb.HGet(t.Context(), p.store.Shard(at.shard).Keys.Meta(), "seq").Int64()
+		require.NoError(t, err)
+		if at.seq > seq {
+			lost++
+		}
+	}
+	require.Positive(t, lost, "the fault fired")
+	p.alarms()
+	began := time.Now()
+	for i := range p.store.Len() {
+		testkit.Eventually(t, time.Minute, func() bool {
+			head, err := p.store.Shard(i).OpenHead(t.Context())
+			return err == nil && head.Epoch > 1
+		}, "shard %d opens by itself", i)
+	}
+	t.Logf("%d grants that users were told of were lost; the shards were open after %s", lost,
+		time.Since(began).Round(time.Millisecond))
+	p.runs(1000)
+	p.users.stop()
+	require.Empty(t, p.users.wrong, "users were told what is not true")
+	require.Contains(t, p.ok("audit", "--wait", "40s"), "agrees")
+	for _, w := range p.workers {
+		w.stop(syscall.SIGTERM)
+	}
+	p.paidOnce()
+	has := map[eventAt]string{}
+	for _, m := range p.records() {
+		at, grant := p.published(m)
+		require.NotContains(t, has, at, "published twice")
+		has[at] = grant
+	}
+	for at, grant := range p.users.toldOf("rain-") {
+		require.Equal(t, grant, has[at], "the topic has what a user was told")
+	}
+	require.EqualValues(t, len(has), p.count(`SELECT count(*) FROM grants`))
+	require.Contains(t, p.ok("recover"), "that Redis had lost")
 }
 
 // newPast makes the deployment, with two shards and a campaign on each, and keeps the files of Redis as they are under

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
 func recoverCmd() *cobra.Command {
@@ -23,11 +24,11 @@ func recoverCmd() *cobra.Command {
 		Use: "recover", Short: "Show what a Redis that went back in time has lost, and open a shard if a person accepts the loss",
 		Long: "A shard is frozen when Redis was restarted, another server took over, or Redis went back in time: grabs get " +
 			"frozen, and\n" +
-			"workers wait. Workers open it within seconds if nothing was lost. If something was lost, this command shows what " +
-			"Redis, the\n" +
-			"ledger, the topic and the callers know: the campaigns that stay frozen, their money, and the grants that were " +
-			"announced and are\n" +
-			"not paid. It changes nothing without --accept-loss.\n\n" +
+			"workers wait. Workers open it within seconds if nothing was lost, or if all that users were told is known: then they " +
+			"put it\n" +
+			"back. Else this command shows what Redis, the ledger, the topic and the callers know: the campaigns that stay " +
+			"frozen,\n" +
+			"their money, and the grants that were announced and are not paid. It changes nothing without --accept-loss.\n\n" +
 			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest of what was shown. New " +
 			"grants get event\n" +
 			"numbers behind everything known. Campaigns that Redis has lost, or that others know more about, and all open ones if " +
@@ -54,7 +55,8 @@ func recoverCmd() *cobra.Command {
 					return err
 				}
 				failed := printAnswer(cmd, r, func(w io.Writer) error {
-					return errors.Join(writeShards(w, r.Shards, strings.Join(without, ",")), writeAccepted(w, r.Accepted))
+					return errors.Join(writeShards(w, r.Shards, strings.Join(without, ",")), writeAccepted(w, r.Accepted),
+						writeRestored(w, r.Restored))
 				})
 				if failed != nil { // exit code 3 promises an answer
 					return failed
@@ -110,6 +112,20 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d goes on in epoch %d: %s (%s)\n",
 			word.At.Format(time.RFC3339), word.By, word.Shard,
 			word.Epoch, word.Why, word.Lost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRestored tells what workers have put back.
+func writeRestored(w io.Writer, list []recovery.Restored) error {
+	for i := range list {
+		r := &list[i]
+		if _, err := fmt.Fprintf(w, "%s: shard %d went on in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
+			"known from the ledger, %d from the topic, %d from producers; %d events were nobody's\n", r.At.Format(time.RFC3339),
+			r.Shard, r.Epoch, r.Ledger+r.Topic+r.Witnesses, r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,
+			r.Nobody); err != nil {
 			return err
 		}
 	}

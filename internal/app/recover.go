@@ -87,6 +87,8 @@ type Recovery struct {
 	Shards []*ShardLoss `json:"shards"`
 	// Accepted are the last losses that persons have accepted.
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
+	// Restored are the last openings that put back what Redis had lost.
+	Restored []recovery.Restored `json:"restored,omitempty"`
 }
 
 // ShardLoss is the state of a shard, and what it costs to open it if it has lost something.
@@ -159,6 +161,9 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	if out.Accepted, err = r.Accepted(ctx); err != nil {
 		return nil, err
 	}
+	if out.Restored, err = r.Restored(ctx); err != nil {
+		return nil, err
+	}
 	if lost > 0 && opts.Accept == nil && opts.WithoutLedger {
 		return out, Found("%d shards stay frozen while the ledger is down. A shard that has lost nothing can be opened without "+
 			"it: `hongbao recover --without ledger --accept-loss --shard N --expect DIGEST --by NAME --why TEXT`", lost)
@@ -218,14 +223,14 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opt
 }
 
 // loss is what a person accepts. The money of campaigns and those that can be loaded again are shown only: other shards
-// go on granting, and others create campaigns.
+// go on granting, and others create campaigns. The epoch rises whenever a worker tries to restore the shard.
 func (s *ShardLoss) loss() any {
 	return struct {
-		Shard                                         int
-		Redis, Ledger, Topic, Seen, Late, Epoch, More int64
-		Campaigns                                     []recovery.Doubt
-		Unpaid                                        []Unpaid
-	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Epoch, s.Unknown, s.Campaigns, s.Unpaid}
+		Shard                                  int
+		Redis, Ledger, Topic, Seen, Late, More int64
+		Campaigns                              []recovery.Doubt
+		Unpaid                                 []Unpaid
+	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Unknown, s.Campaigns, s.Unpaid}
 }
 
 // accept opens the shard that a person names, if it is as they were shown it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -60,9 +61,13 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
 	if a.hasLedger() == nil {
+		// A ledger that does not answer holds no other sink up: only a worker that is beside an old primary as well, with a
+		// session from after the fence, could send then what was restored elsewhere.
 		pc.Epoch = func(ctx context.Context, shard int) (int64, error) {
-			state, err := a.ledger.Shard(ctx, shard)
-			return state.Epoch, err
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			state, _ := a.ledger.Shard(ctx, shard)
+			return state.Epoch, nil
 		}
 	}
 	p, err := publish.New(pc, claims, entries)

@@ -52,7 +52,8 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decisio
 	list := append(slices.Clone(v.Unrecorded), store.Unrecorded{Epoch: epoch, Seq: v.Redis, Last: v.skipTo(),
 		Decision: by, Lost: fmt.Sprintf("%s; opened without the ledger in epoch %d", v, epoch), At: now.UTC()})
 	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, &store.Reopening{
-		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks})
+		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks,
+		Evidence: store.AnyEvidence})
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: look again", v.Shard)
 	}

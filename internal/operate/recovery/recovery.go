@@ -316,7 +316,35 @@ func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	if r.cfg.Ledger == nil {
 		return r.openBlind(ctx, now, by)
 	}
+	if err := r.keepTopic(ctx, now); err != nil {
+		return err
+	}
+	now.evidence = store.AnyEvidence
 	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
+}
+
+// keepTopic keeps what the topic has of a shard from being sent again after an accepted loss, unless it contradicts Redis. It
+// fences the topic, and waits for witnesses meanwhile: one that reports no more than the person was shown changes nothing.
+func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
+	f, err := r.ask(ctx, v.Shard)
+	if err != nil || f == nil {
+		return err
+	}
+	k := r.cfg.Store.Shard(v.Shard)
+	z, err := k.Freeze(ctx)
+	if err != nil {
+		return err
+	}
+	if z.Seen <= v.Known() {
+		v.state.Seen = z.Seen
+	}
+	if f.doubt != "" {
+		return nil
+	}
+	if _, _, why, err := r.missing(ctx, v, f.known()); err != nil || why != "" {
+		return err
+	}
+	return r.markTopic(ctx, k, f, v.Redis)
 }
 
 // maxAccepted is how many losses Accepted lists.
@@ -379,8 +407,8 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		}
 	}
 	again := &store.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Accepted: word != nil,
-		Sinks:    r.cfg.Sinks, Places: map[string]int{}}
+		Accepted: word != nil, Evidence: v.evidence,
+		Sinks: r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 		again.Places[c.Campaign] = c.places

@@ -31,8 +31,9 @@ type facts struct {
 	ledger   ledger.Lost
 	fenced   bool            // the topic was asked
 	doubt    string          // about the topic
+	high     int64           // the last event that the topic has, if it can't be fenced
 	topic    []hongbao.Grant // also some that Redis has
-	told     []hongbao.Grant
+	told     store.Evidence
 	given    []stream.SeqRange // seqs whose loss a person has accepted
 }
 
@@ -51,12 +52,13 @@ func (f *facts) known() (known []restore.Known) {
 	}
 	add(restore.Ledger, f.ledger.Grants)
 	add(restore.Topic, f.topic)
-	add(restore.Witness, f.told)
+	add(restore.Witness, f.told.Grants)
 	return known
 }
 
 // highest is the last event that the topic has.
-func (f *facts) highest() (seq int64) {
+func (f *facts) highest() int64 {
+	seq := f.high
 	for i := range f.topic {
 		seq = max(seq, f.topic[i].Seq)
 	}
@@ -163,6 +165,11 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 		claims[i] = open[i].Claim
 	}
 	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
+	if err != nil && ctx.Err() == nil { // it can be read, maybe: then a shard that has lost nothing opens
+		f.doubt = fmt.Sprintf("it can't be fenced: %v", err)
+		f.high, err = r.cfg.Topic.HighestSeq(ctx, k.Index(), since)
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("fence the topic: %w", err)
 	}
@@ -173,7 +180,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 // hear waits for the witnesses, up to Gather, and notes whether all that have to speak have sent all to the attempt.
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 	unseen, least := f.before.Frozen.Sub(f.wrote()), r.cfg.Gather
-	if unseen < freshWrite {
+	if unseen >= 0 && unseen < freshWrite {
 		least = r.cfg.Settle
 	}
 	for f.complete = false; ; {
@@ -216,25 +223,54 @@ const (
 	maxUnseen = 10 * time.Second
 )
 
-// restored is what a restore did, for the ledger and the log.
-type restored struct {
+// Counts are what came back with a restore, by who knew of it first, and how many events nobody knew.
+type Counts struct {
 	Ledger    int   `json:"ledger"`
 	Topic     int   `json:"topic"`
 	Witnesses int   `json:"witnesses"`
 	Nobody    int64 `json:"nobody"`
-	First     int64 `json:"first_seq"`
-	Last      int64 `json:"last_seq"`
+	// First and Last are the lost events.
+	First int64 `json:"first_seq"`
+	Last  int64 `json:"last_seq"`
+}
+
+// Restored is an opening that put back what Redis had lost.
+type Restored struct {
+	Shard int       `json:"shard"`
+	Epoch int64     `json:"epoch"`
+	At    time.Time `json:"at"`
+	Counts
+}
+
+// Restored lists the last openings that put something back, by shard, the newest first. There are none without the ledger.
+func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
+	for shard := range r.cfg.Store.Len() {
+		if r.cfg.Ledger == nil {
+			break
+		}
+		fences, err := r.cfg.Ledger.Fences(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range fences {
+			one := Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
+			if f.Note != "" && json.Unmarshal([]byte(f.Note), &one.Counts) == nil {
+				list = append(list, one)
+			}
+		}
+	}
+	return list, nil
 }
 
 // restore puts back what Redis has lost, if everybody who was told is known and nothing contradicts. Else it returns why not,
 // and the shard stays frozen for a person.
-func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts) (done *restored, why string, err error) {
+func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts) (done *Counts, why string, err error) {
 	kept, why, err := r.judge(ctx, v, f)
 	if err != nil || why != "" {
 		return nil, why, err
 	}
 	k := r.cfg.Store.Shard(v.Shard)
-	done = &restored{First: v.Redis + 1}
+	done = &Counts{First: v.Redis + 1}
 	next := v.Redis + 1
 	for rest := kept; len(rest) > 0; {
 		run := runOf(rest)
@@ -299,6 +335,8 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 		return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
 	case f.doubt != "":
 		return nil, "the topic can't be trusted: " + f.doubt, nil
+	case f.told.Broken > 0:
+		return nil, "what a process has sent can't be read", nil
 	case f.ledger.Others:
 		return nil, "the ledger has more than grants there: a refund, an archive or a quarantine", nil
 	case len(v.broken) > 0:
@@ -307,6 +345,11 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	missing, held, why, err := r.missing(ctx, v, f.known())
 	if err != nil || why != "" {
 		return nil, why, err
+	}
+	for i := range missing {
+		if _, here := v.here[missing[i].Campaign]; !here {
+			return nil, "a grant is of a campaign that Redis does not have: " + nameOf(&missing[i].Grant), nil
+		}
 	}
 	kept, lost := restore.Merge(missing, restore.Claims{
 		Intact: v.Redis, Held: held,
@@ -364,10 +407,8 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, known []restore.Kno
 	}
 	receipts := map[string]map[string][]hongbao.Receipt{}
 	for _, id := range slices.Sorted(maps.Keys(users)) {
-		if _, here := v.here[id]; !here && v.Lost() {
-			return nil, nil, "a grant is of campaign " + id + ", which Redis does not have", nil
-		} else if !here {
-			continue // it was refunded and has left
+		if _, here := v.here[id]; !here {
+			continue
 		}
 		slices.Sort(users[id])
 		has, err := r.cfg.Store.Shard(v.Shard).ReceiptsOf(ctx, id, slices.Compact(users[id]))
@@ -384,13 +425,15 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, known []restore.Kno
 	}
 	for i := range known {
 		g := &known[i].Grant
-		if receipts[g.Campaign] == nil {
-			continue
+		if receipts[g.Campaign] == nil && g.Seq <= v.Redis {
+			continue // its campaign was refunded and has left
 		}
 		has := slices.ContainsFunc(receipts[g.Campaign][g.User], func(r hongbao.Receipt) bool {
 			return r.Packet == g.Packet && r.Seq == g.Seq && r.Amount == g.Amount && r.RequestID == g.RequestID
 		})
 		switch {
+		case has && g.Seq > v.Redis:
+			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
 		case has:
 		case g.Seq <= v.Redis:
 			return nil, nil, "Redis has gone on without it: " + nameOf(g), nil
@@ -420,7 +463,11 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 // mend restores what a shard has lost, if it can, and opens it. It returns why a person has to decide.
 func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
 	k := r.cfg.Store.Shard(v.Shard)
-	var done *restored
+	v.evidence = store.AnyEvidence
+	if f != nil {
+		v.evidence = f.told.Texts
+	}
+	var done *Counts
 	if v.Lost() {
 		if done, why, err = r.restore(ctx, v, f); err != nil || why != "" {
 			return why, err
@@ -446,7 +493,7 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 	}
 	r.shards[v.Shard].facts = nil
 	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
-		zap.Duration("frozen for", v.For)}
+		zap.Duration("frozen for", v.For), zap.Bool("every process has reported", f != nil && f.complete)}
 	if done == nil {
 		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", fields...)
 		return "", nil

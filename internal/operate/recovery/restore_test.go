@@ -122,7 +122,10 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, fences, 1)
 	require.JSONEq(t, `{"ledger":0,"topic":0,"witnesses":70,"nobody":0,"first_seq":61,"last_seq":130}`, fences[0].Note)
-	require.False(t, fences[0].Opened.IsZero())
+	list, err := w.rec.Restored(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []recovery.Restored{{Epoch: 2, At: fences[0].Opened, Counts: recovery.Counts{Witnesses: 70, First: 61,
+		Last: 130}}}, list)
 	closed, err := w.shard().Close(t.Context(), id, true, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 150, closed.Close.Granted)

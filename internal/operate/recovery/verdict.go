@@ -44,6 +44,8 @@ type Verdict struct {
 	attempt store.Attempt // in which the shard is restored; its zero if it is not
 	skip    int64         // the last seq that an opening skips at least
 	opened  int64         // the epoch of the opening
+	// evidence is how many texts of witnesses were judged: with more of them the shard does not open.
+	evidence int64
 
 	state  store.Frozen
 	events ledger.Events    // what the ledger knows of the events that Redis has lost
