@@ -223,14 +223,15 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opt
 }
 
 // loss is what a person accepts. The money of campaigns and those that can be loaded again are shown only: other shards
-// go on granting, and others create campaigns. The epoch rises whenever a worker tries to restore the shard.
+// go on granting, and others create campaigns. The ledger's epoch rises when a worker tries to
+// restore the shard; that of Redis when it is opened.
 func (s *ShardLoss) loss() any {
 	return struct {
-		Shard                                  int
-		Redis, Ledger, Topic, Seen, Late, More int64
-		Campaigns                              []recovery.Doubt
-		Unpaid                                 []Unpaid
-	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Unknown, s.Campaigns, s.Unpaid}
+		Shard                                          int
+		Redis, Ledger, Topic, Seen, Late, Opened, More int64
+		Campaigns                                      []recovery.Doubt
+		Unpaid                                         []Unpaid
+	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Opening, s.Unknown, s.Campaigns, s.Unpaid}
 }
 
 // accept opens the shard that a person names, if it is as they were shown it.

@@ -25,6 +25,7 @@ func TestDigestOfALoss(t *testing.T) {
 	shown := digest(func(*ShardLoss) {})
 	for name, change := range map[string]func(*ShardLoss){
 		"another shard pays": func(s *ShardLoss) { s.Effects[0].Paid++ },
+		"a worker tries":     func(s *ShardLoss) { s.Epoch++ },
 		"a campaign comes":   func(s *ShardLoss) { s.Unloaded = []string{"snow"} },
 	} {
 		require.Equal(t, shown, digest(change), name)
@@ -36,7 +37,7 @@ func TestDigestOfALoss(t *testing.T) {
 		"another campaign":    func(s *ShardLoss) { s.Campaigns[0].Campaign = "snow" },
 		"another announced":   func(s *ShardLoss) { s.Unpaid[0].Grants++ },
 		"more is not known":   func(s *ShardLoss) { s.Unknown++ },
-		"another opening":     func(s *ShardLoss) { s.Epoch++ },
+		"another opening":     func(s *ShardLoss) { s.Opening++ },
 		"the ledger is ahead": func(s *ShardLoss) { s.Ledger++ },
 	} {
 		require.NotEqual(t, shown, digest(change), name)

@@ -27,8 +27,9 @@ type Verdict struct {
 	Late int64 `json:"late,omitempty"`
 	// Refused says why no shard may open on its server as that is configured; empty if one may.
 	Refused string `json:"refused,omitempty"`
-	// Epoch is the highest one that Redis or the ledger knows.
-	Epoch int64 `json:"epoch"`
+	// Epoch is the highest one that Redis or the ledger knows, and Opening the one in which Redis was opened.
+	Epoch   int64 `json:"epoch"`
+	Opening int64 `json:"-"`
 	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
 	Campaigns []Doubt `json:"campaigns,omitempty"`
 	// Unloaded are those that Redis does not have, and of which nobody can have been granted anything.
@@ -83,7 +84,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict,
 		return nil, err
 	}
 	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
-		Epoch: max(z.Epoch, 0), state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
+		Epoch: max(z.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
 	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
 		return v, err
 	}
