@@ -24,10 +24,10 @@ func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment
 }
 
 // Statement gives a page of an account's credits in one currency, in the order in which they were booked. Who reads
-// on behind the last line that he has read misses none: a line is numbered under the lock of its account, so it is
-// there before those behind it.
+// on behind the last line that he has read misses none: a line is numbered under the lock of its account. MariaDB may show
+// a line for a moment before the one in front of it, so the page ends where a number is missing.
 func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
-	return question[payment.StatementLine]{"read the statement of account " + page.Account,
+	list, err := question[payment.StatementLine]{"read the statement of account " + page.Account,
 		`SELECT ` + creditColumns + `, line_no FROM credit
 			WHERE account = $1 AND currency = $2 AND line_no > $3 ORDER BY line_no LIMIT $4`,
 		[]any{page.Account, page.Currency, page.After, int64(page.Limit)},
@@ -35,6 +35,12 @@ func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]p
 			line.Credit, err = scanCredit(s, &line.Number)
 			return line, err
 		}}.all(ctx, l)
+	for i := range list {
+		if list[i].Number != page.After+int64(i)+1 {
+			return list[:i], err
+		}
+	}
+	return list, err
 }
 
 // Credits gives a page of a client's credits in the order of their references. Pages that are read one behind the
