@@ -2,8 +2,8 @@
 -- of open claims to the worker that ends the claim.
 --
 -- KEYS  1 meta  2 claims  3... the chunks of the sink's done bitmap
--- ARGV  1 the attempt, see mend.lua  2 the events "first-last,first-last"
---       3... the events as marks: number of the key, first bit, last bit, seq of bit 0
+-- ARGV  1 the attempt, see mend.lua
+--       2... the events as marks: number of the key, first bit, last bit, seq of bit 0
 -- Reply "ok"; or "changed": another attempt restores the shard
 -- Cost  O(events + claims)
 -- First write the bits: they may grow memory. The types are checked before. It runs when Redis is out of memory too.
@@ -23,7 +23,7 @@ for i = 1, #all, 2 do
 		claimed[#claimed + 1] = r
 	end
 end
-for i = 3, #ARGV, 4 do
+for i = 2, #ARGV, 4 do
 	local base = tonumber(ARGV[i + 3])
 	local next, last = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
 	if #claimed == 0 then

@@ -3,12 +3,12 @@
 -- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5... stock and sums of each generation, in turn
 -- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one
 --       for seqs that nobody knows no more; for grants of one campaign and one time: 4 campaign  5 currency, "-" for none
---       6 their time in ms  7 number of grants; for each: packet, amount, user, request id ("" for none), traceparent ("-" for none)
+--       6 their time in ms  7... for each grant: packet, amount, user, request id ("" for none), traceparent ("-" for none)
 -- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;
 --       "state" and the campaign's state: none of it can be granted; "gone" and a packet that is not in the stock
 -- Cost  O(grants, and packets before them in the stock)
--- First write XADD: it grows memory, but for an LREM and an LTRIM that change nothing. Everything is checked before it. It runs when Redis is out of memory too: a frozen shard makes
---       no room.
+-- First write XADD: it grows memory. Everything is checked before it, rights too: by an LREM and an LTRIM that change nothing.
+--       It runs when Redis is out of memory too: a frozen shard makes no room.
 -- Repeat answers "ok" and changes nothing.
 
 local m = redis.call('HMGET', KEYS[1], 'seq', 'frozen', 'mend', 'skipped')
@@ -41,7 +41,7 @@ end
 local dt = string.format('%.0f', ARGV[6] - camp[2])
 local lines, fields, held, from = {}, {}, {}, {}
 local users = {}
-for i = 8, #ARGV, 5 do
+for i = 7, #ARGV, 5 do
 	users[#users + 1] = ARGV[i + 2]
 end
 local receipts = redis.call('HMGET', KEYS[4], unpack(users))
@@ -59,7 +59,7 @@ end
 for i, user in ipairs(users) do
 	held[user] = receipts[i]
 end
-for i = 8, #ARGV, 5 do
+for i = 7, #ARGV, 5 do
 	local packet, request = ARGV[i] .. ' ' .. ARGV[i + 1], ARGV[i + 3]
 	local place
 	for k = 5, #KEYS, 2 do

@@ -13,8 +13,8 @@
 --       events are done in each; then for every group that exists: name, the event up to which all is finished, the event up
 --       to which all was delivered, ms since its oldest unfinished entry (0 for none)
 -- Cost  O(groups + bitmaps + entries deleted or looked at), and some 40 looks into the stream while it has more events than are kept
--- First write HSET finished and settled: it may grow memory, by two numbers at most. Nothing is deleted while a declared group is missing.
---       It runs when Redis is out of memory too: see newDrainScript.
+-- First write HSET finished and settled: it may grow memory, by two numbers at most. Nothing is deleted while a declared group is
+--       missing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
 local last = redis.call('HGET', KEYS[2], 'seq')

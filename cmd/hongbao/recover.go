@@ -118,7 +118,7 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	return nil
 }
 
-// writeRestored tells what workers have put back.
+// writeRestored lists what workers have put back.
 func writeRestored(w io.Writer, list []recovery.Restored) error {
 	for i := range list {
 		r := &list[i]

@@ -24,7 +24,7 @@ func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment
 }
 
 // Statement gives a page of an account's credits in one currency, in the order in which they were booked. Who reads
-// on behind the last line that he has read misses none: a line is numbered under the lock of its account. MariaDB may show
+// on behind the last line of a page misses none: a line is numbered under the lock of its account. MariaDB may show
 // a line for a moment before the one in front of it, so the page ends where a number is missing.
 func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
 	list, err := question[payment.StatementLine]{"read the statement of account " + page.Account,

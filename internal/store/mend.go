@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Attempt struct {
 
 // String returns the attempt as meta has it.
 func (a Attempt) String() string {
-	return fmt.Sprintf("%d %d %d %s %s", a.Epoch, a.Floor, a.Wrote, word(a.Token), word(a.History))
+	return fmt.Sprintf("%d %d %d %s %s", a.Epoch, a.Floor, a.Wrote, cmp.Or(a.Token, "-"), cmp.Or(a.History, "-"))
 }
 
 // parseAttempt reads an attempt; its zero for an empty text.
@@ -132,11 +133,10 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, grants []hongbao.Grant, 
 	g := &grants[0]
 	keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign)},
 		k.Keys.Stocks(g.Campaign, generations)...)
-	args := []any{a.String(), g.Seq, grants[len(grants)-1].Seq, g.Campaign, word(g.Currency), g.Time.UnixMilli(),
-		len(grants)}
+	args := []any{a.String(), g.Seq, grants[len(grants)-1].Seq, g.Campaign, cmp.Or(g.Currency, "-"), g.Time.UnixMilli()}
 	for i := range grants {
 		g := &grants[i]
-		args = append(args, g.Packet, int64(g.Amount), g.User, g.RequestID, word(g.Trace))
+		args = append(args, g.Packet, int64(g.Amount), g.User, g.RequestID, cmp.Or(g.Trace, "-"))
 	}
 	return k.mend(ctx, regrantScript, keys, args...)
 }
@@ -153,7 +153,7 @@ const markRuns = 500
 func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []stream.SeqRange) error {
 	for some := range slices.Chunk(events, markRuns) {
 		m := newMarks(k.Keys, sink, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
-		args := []any{a.String(), formatRanges(some)}
+		args := []any{a.String()}
 		for _, p := range m.pieces {
 			args = append(args, p.key, p.first, p.last, p.base)
 		}

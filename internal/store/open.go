@@ -37,8 +37,8 @@ type state struct {
 
 	last   atomic.Pointer[epochSeen] // of the newest epoch
 	epochs sync.Map                  // epoch to *epochSeen
-	// least is the epoch of the last attempt to which this process has sent all that it knew. What it hears of earlier ones
-	// says nothing.
+	// least is the epoch of the last attempt that this process has answered. What it hears of earlier epochs is ignored: that
+	// attempt may have decided without it. It rises under witness.mu.
 	least   atomic.Int64
 	witness witness
 }
@@ -119,7 +119,7 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 		}
 		return true
 	})
-	if s, in := st.witness.lateTold(epoch, skipped); s > seq {
+	if s, in := st.lateTold(epoch, skipped); s > seq {
 		seq, seenIn = s, in
 	}
 	return seq, seenIn

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,6 @@ type witness struct {
 	line     ownLine
 	copied   bool   // the replicas have the first line
 	replicas int64  // the most that the primary has had
-	least    int64  // an answer of an epoch before this one does not count: this process has sent all that it knew
 	text     []byte // where a text is made
 }
 
@@ -99,7 +99,7 @@ func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) 
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	late = epoch < w.least
+	late = epoch < k.state.least.Load()
 	if may = w.line.young(epoch, time.Now()) && !late && w.copied; may {
 		w.remember(k, call, answers, epoch)
 	}
@@ -183,15 +183,15 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 				b = append(strconv.AppendInt(b, r.Seq, 10), ' ')
 				b = append(strconv.AppendInt(b, epoch, 10), ' ')
 				b = append(strconv.AppendInt(b, r.Time.UnixMilli(), 10), ' ')
-				b = append(b, word(call.Currency)...)
+				b = append(b, cmp.Or(call.Currency, "-")...)
 			}
 			g := call.Grabs[i]
 			b = strconv.AppendInt(append(b, '\n'), r.Packet, 10)
 			b = append(strconv.AppendInt(append(b, ' '), int64(r.Amount), 10), ' ')
 			b = append(append(b, g.User...), ' ')
-			b = append(append(b, word(r.RequestID)...), ' ')
+			b = append(append(b, cmp.Or(r.RequestID, "-")...), ' ')
 			if last = r.Seq; fresh {
-				b = append(b, word(g.Trace)...)
+				b = append(b, cmp.Or(g.Trace, "-")...)
 			} else {
 				b = append(b, '-')
 				flush()
@@ -201,13 +201,6 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 	}
 	flush()
 	w.text = b
-}
-
-func word(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func (w *witness) add(s *Store, t told) {
@@ -289,8 +282,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 		w.mu.Unlock()
 		return nil
 	}
-	w.least = max(w.least, attempt.Epoch)
-	k.state.least.Store(w.least)
+	raise(&k.state.least, attempt.Epoch)
 	all := w.dropped <= attempt.Floor
 	var texts []any
 	for i := range w.told {
@@ -363,10 +355,11 @@ func (s *Store) Leave(ctx context.Context) error {
 
 // lateTold returns a seq that this process has told a user of in an epoch before the present one, and that an opening has skipped
 // without hearing the process; 0 for none.
-func (w *witness) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+func (st *state) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+	w := &st.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.least >= epoch {
+	if st.least.Load() >= epoch {
 		return 0, 0
 	}
 	for i := range w.told {

@@ -153,20 +153,14 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 		if err := r.checkServer(ctx, v); err != nil {
 			return err
 		}
-		if v.Refused != "" { // the ledger and the topic need not be asked
-			t.next = time.Now().Add(settingsPause)
-			r.alarmSettings(v)
-			return nil
-		}
-		f, err := r.ask(ctx, shard)
-		if err != nil {
-			return err
-		}
-		if f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
-			return nil
-		}
-		if v, err = r.verdict(ctx, shard, f); err != nil || !v.Frozen {
-			return err
+		var f *facts
+		if v.Refused == "" { // else the ledger and the topic need not be asked
+			if f, err = r.ask(ctx, shard); err != nil || f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
+				return err
+			}
+			if v, err = r.verdict(ctx, shard, f); err != nil || !v.Frozen {
+				return err
+			}
 		}
 		if v.Refused != "" {
 			t.next = time.Now().Add(settingsPause)

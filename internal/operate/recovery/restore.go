@@ -244,10 +244,10 @@ type Restored struct {
 
 // Restored lists the last openings that put something back, by shard, the newest first. There are none without the ledger.
 func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
+	if r.cfg.Ledger == nil {
+		return nil, nil
+	}
 	for shard := range r.cfg.Store.Len() {
-		if r.cfg.Ledger == nil {
-			break
-		}
 		fences, err := r.cfg.Ledger.Fences(ctx, shard)
 		if err != nil {
 			return nil, err
@@ -478,11 +478,12 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 		}
 		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
 		v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
-	}
-	if f != nil {
+	} else if f != nil {
 		if _, _, why, err = r.missing(ctx, v, f.known()); err != nil || why != "" {
 			return why, err // a server that was promoted to and fro has granted something else under the same numbers
 		}
+	}
+	if f != nil {
 		if err := r.markTopic(ctx, k, f, v.Redis); err != nil {
 			return "", err
 		}
