@@ -6,8 +6,9 @@
 --       6 their time in ms  7... for each grant: packet, amount, user, request id ("" for none), traceparent ("-" for none)
 -- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;
 --       "state" and the campaign's state: none of it can be granted; "gone" and a packet that is not in the stock
--- Cost  O(grants, and packets before them in the stock)
+-- Cost  O(grants, and packets before them in the stock); if a packet before them stays also O(chunks that were loaded)
 -- First write XADD: it grows memory. Everything is checked before it, rights too: by an LREM and an LTRIM that change nothing.
+--       A stock is long, so the LREM is on its sums.
 --       It runs when Redis is out of memory too: a frozen shard makes no room.
 -- Repeat answers "ok" and changes nothing.
 
@@ -39,22 +40,17 @@ if camp[1] ~= 'open' and camp[1] ~= 'paused' then
 	return { 'state', camp[1] or '' }
 end
 local dt = string.format('%.0f', ARGV[6] - camp[2])
-local lines, fields, held, from = {}, {}, {}, {}
+local lines, fields, held, taken = {}, {}, {}, {}
 local users = {}
 for i = 7, #ARGV, 5 do
 	users[#users + 1] = ARGV[i + 2]
 end
 local receipts = redis.call('HMGET', KEYS[4], unpack(users))
-for k = 5, #KEYS do
-	redis.call('LREM', KEYS[k], 1, '') -- removes nothing: a role without this right is refused before the first write
+for k = 5, #KEYS, 2 do
 	redis.call('LTRIM', KEYS[k], 0, -1)
-end
-for k = 6, #KEYS, 2 do
-	for _, mark in ipairs(redis.call('LRANGE', KEYS[k], 0, -1)) do
-		if not string.match(mark, '^%d+ %d+$') then
-			return redis.error_reply('HBDAMAGED the list ' .. KEYS[k] .. ' has an element that is no sum; nothing was changed now')
-		end
-	end
+	redis.call('LREM', KEYS[k + 1], 1, '') -- removes nothing: a role without this right is refused before the first write
+	redis.call('LTRIM', KEYS[k + 1], 0, -1)
+	taken[k] = { last = -1, trim = 0 }
 end
 for i, user in ipairs(users) do
 	held[user] = receipts[i]
@@ -65,10 +61,8 @@ for i = 7, #ARGV, 5 do
 	for k = 5, #KEYS, 2 do
 		place = redis.call('LPOS', KEYS[k], packet)
 		if place then
-			if redis.call('LLEN', KEYS[k + 1]) == 0 then
-				return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' is empty; nothing was changed now')
-			end
-			from[#from + 1] = { k, packet }
+			table.insert(taken[k], packet)
+			taken[k].last = math.max(taken[k].last, place)
 			break
 		end
 	end
@@ -80,6 +74,25 @@ for i = 7, #ARGV, 5 do
 	held[user] = held[user] and held[user] .. '\n' .. receipt or receipt
 	lines[#lines + 1] = packet .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. ARGV[i + 4]
 end
+-- What a stock has is told by the sums from the chunk on that is being granted (left.lua). If a packet before one of these stays,
+-- all chunks before the last one's end with its own.
+for k, t in pairs(taken) do
+	local marks = t.last < 0 and {} or redis.call('LRANGE', KEYS[k + 1], t.last >= #t and 0 or -1, -1)
+	if t.last >= 0 and #marks == 0 then
+		return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' is empty; nothing was changed now')
+	end
+	for _, mark in ipairs(marks) do
+		if not string.match(mark, '^%d+ %d+$') then
+			return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' has an element that is no sum; nothing was changed now')
+		end
+	end
+	if t.last >= #t then
+		local position = string.match(marks[#marks], '^%d+') - redis.call('LLEN', KEYS[k]) + t.last + 1
+		while tonumber(string.match(marks[t.trim + 1], '^%d+')) < position do
+			t.trim = t.trim + 1
+		end
+	end
+end
 redis.call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[4] .. ' ' .. ARGV[2] .. ' ' .. epoch .. ' ' .. ARGV[6] .. ' ' .. ARGV[5] ..
 	'\n' .. table.concat(lines, '\n'))
 for user, text in pairs(held) do
@@ -87,18 +100,15 @@ for user, text in pairs(held) do
 	fields[#fields + 1] = text
 end
 redis.call('HSET', KEYS[4], unpack(fields))
--- What a stock has is told by the sums from the chunk on that is being granted (left.lua). If a packet before this one stays, all
--- chunks before this one's end with its own.
-for _, f in ipairs(from) do
-	local k, packet = f[1], f[2]
-	local place = redis.call('LPOS', KEYS[k], packet)
-	if place > 0 then
-		local position = string.match(redis.call('LINDEX', KEYS[k + 1], -1), '^%d+') - redis.call('LLEN', KEYS[k]) + place + 1
-		while tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
-			redis.call('LTRIM', KEYS[k + 1], 1, -1)
+for k, t in pairs(taken) do
+	if t.last == #t - 1 then
+		redis.call('LTRIM', KEYS[k], #t, -1)
+	else
+		for _, packet in ipairs(t) do
+			redis.call('LREM', KEYS[k], 1, packet)
 		end
+		redis.call('LTRIM', KEYS[k + 1], t.trim, -1)
 	end
-	redis.call('LREM', KEYS[k], 1, packet)
 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[3])
 return { 'ok' }

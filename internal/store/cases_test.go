@@ -547,7 +547,7 @@ func mendCases() map[string]scriptCase {
 				if _, err := fmt.Sscan(first, &g.Packet, &g.Amount); err != nil {
 					return err
 				}
-				return b.k.Regrant(ctx, attempt, []hongbao.Grant{g}, 1)
+				return b.k.Regrant(ctx, attempt, run(g))
 			},
 		},
 		"revise": {

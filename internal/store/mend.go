@@ -87,16 +87,21 @@ func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
 // mend calls a script of an attempt on the server of that.
 func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any) error {
 	reply, err := s.runPlain(ctx, k.rdb, keys, args)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case reply[0] == "changed":
-		return fmt.Errorf("script %s: %w", s.name, ErrAttemptOver)
-	case reply[0] != "ok":
-		return hongbao.Errorf(hongbao.ClassConflict, "script %s: a grant can't be restored: %s", s.name,
-			strings.Join(reply, " "))
 	}
-	return nil
+	return s.mended(reply)
+}
+
+// mended returns what a script of an attempt answered, if not "ok".
+func (s *script) mended(reply []string) error {
+	switch reply[0] {
+	case "ok":
+		return nil
+	case "changed":
+		return fmt.Errorf("script %s: %w", s.name, ErrAttemptOver)
+	}
+	return hongbao.Errorf(hongbao.ClassConflict, "script %s: a grant can't be restored: %s", s.name, strings.Join(reply, " "))
 }
 
 // Evidence is what witnesses have sent to the shard's attempts. Texts counts their texts, Broken those that can't be read.
@@ -105,45 +110,97 @@ type Evidence struct {
 	Texts, Broken int64
 }
 
+// evidencePage is how many texts are read at once.
+const evidencePage = 10_000
+
 // Evidence returns what witnesses have sent.
 func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
-	pipe := k.rdb.Pipeline() // first the count: what comes in between keeps the shard from opening
-	count, texts := pipe.HGet(ctx, k.Keys.Meta(), "evidence"), pipe.LRange(ctx, k.Keys.Evidence(), 0, -1)
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	if err := texts.Err(); err != nil {
+	count := k.rdb.HGet(ctx, k.Keys.Meta(), "evidence") // first: what comes in between keeps the shard from opening
+	if err := count.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return e, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	e.Texts, _ = count.Int64() // absent: 0
-	for _, text := range texts.Val() {
-		entry, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, text})
+	for first := int64(0); ; first += evidencePage {
+		texts, err := k.rdb.LRange(ctx, k.Keys.Evidence(), first, first+evidencePage-1).Result()
 		if err != nil {
-			e.Broken++
+			return e, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
 		}
-		e.Grants = append(e.Grants, entry.Grants...)
+		for _, text := range texts {
+			entry, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, text})
+			if err != nil {
+				e.Broken++
+			}
+			e.Grants = append(e.Grants, entry.Grants...)
+		}
+		if len(texts) < evidencePage {
+			return e, nil
+		}
 	}
-	return e, nil
 }
 
 // grantVersion is that of an entry of grants.
 const grantVersion = "3"
 
-// Regrant puts grants of one campaign and one time back, with seqs one after the other. generations is how many the
-// campaign has. An error of class Conflict says that one of them can't be granted, and nothing was changed.
-func (k *Shard) Regrant(ctx context.Context, a Attempt, grants []hongbao.Grant, generations int64) error {
-	g := &grants[0]
-	keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign)},
-		k.Keys.Stocks(g.Campaign, generations)...)
-	args := []any{a.String(), g.Seq, grants[len(grants)-1].Seq, g.Campaign, cmp.Or(g.Currency, "-"), g.Time.UnixMilli()}
-	for i := range grants {
-		g := &grants[i]
-		args = append(args, g.Packet, int64(g.Amount), g.User, g.RequestID, cmp.Or(g.Trace, "-"))
-	}
-	return k.mend(ctx, regrantScript, keys, args...)
+// Run is what Regrant puts back at once: grants of one campaign and one time, with seqs one after the other, or seqs that are
+// no grants.
+type Run struct {
+	Grants      []hongbao.Grant
+	Generations int64           // that the campaign has
+	Nobody      stream.SeqRange // if there are no grants
 }
 
-// PassOver gives seqs that are no grants to an entry of kind epoch.
-func (k *Shard) PassOver(ctx context.Context, a Attempt, seqs stream.SeqRange) error {
-	return k.mend(ctx, regrantScript, []string{k.Keys.Meta(), k.Keys.Events()}, a.String(), seqs.First, seqs.Last)
+func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
+	keys = []string{k.Keys.Meta(), k.Keys.Events()}
+	if len(r.Grants) == 0 {
+		return keys, []any{a.String(), r.Nobody.First, r.Nobody.Last}
+	}
+	g, last := &r.Grants[0], &r.Grants[len(r.Grants)-1]
+	keys = append(append(keys, k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign)),
+		k.Keys.Stocks(g.Campaign, r.Generations)...)
+	args = []any{a.String(), g.Seq, last.Seq, g.Campaign, cmp.Or(g.Currency, "-"), g.Time.UnixMilli()}
+	for i := range r.Grants {
+		g := &r.Grants[i]
+		args = append(args, g.Packet, int64(g.Amount), g.User, g.RequestID, cmp.Or(g.Trace, "-"))
+	}
+	return keys, args
+}
+
+// regrantsAtOnce is how many runs are on their way at once: at most 8,192 grants.
+const regrantsAtOnce = 64
+
+// Regrant puts runs back, in the order of their seqs. A run that comes before its turn, or once more, changes nothing. An
+// error of class Conflict says that a grant can't be granted; nothing of its run was changed, nor of those after it.
+func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	keys, args := runs[0].call(k, a)
+	if err := k.mend(ctx, regrantScript, keys, args...); err != nil { // the server has the script then
+		return err
+	}
+	sha := textsFor("", false).sha[regrantScript]
+	for some := range slices.Chunk(runs[1:], regrantsAtOnce) {
+		pipe := k.rdb.Pipeline()
+		for i := range some {
+			keys, args := some[i].call(k, a)
+			pipe.EvalSha(ctx, sha, keys, args...)
+		}
+		cmds, _ := pipe.Exec(ctx) // each command has its own error
+		for _, cmd := range cmds {
+			v, err := cmd.(*redis.Cmd).Result() //nolint:forcetypeassert // each is an EVALSHA
+			if err != nil {
+				return fmt.Errorf("script regrant on %s: %w", k.Keys.Meta(), classifyCall(k.rdb, err))
+			}
+			reply, err := flatten(regrantScript.name, v)
+			if err == nil {
+				err = regrantScript.mended(reply)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // markRuns is how many runs of events one call marks.

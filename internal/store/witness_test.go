@@ -100,18 +100,21 @@ func TestGrantsComeBack(t *testing.T) {
 	evidence := b.evidence(t)
 	require.Len(t, evidence, 6)
 	for _, g := range evidence { // the entries say when each was granted
-		require.NoError(t, b.k.Regrant(t.Context(), at, []hongbao.Grant{g}, 1), "%+v", g)
+		require.NoError(t, b.k.Regrant(t.Context(), at, run(g)), "%+v", g)
 	}
 	again, stockAgain, grantsAgain := rows()
 	require.Equal(t, receipts, again)
 	require.Equal(t, stock, stockAgain)
 	require.Equal(t, grants, grantsAgain)
-	require.NoError(t, b.k.Regrant(t.Context(), at, evidence[:1], 1), "a repeat")
+	require.NoError(t, b.k.Regrant(t.Context(), at, run(evidence[0])), "a repeat")
 	repeated, _, _ := rows()
 	require.Equal(t, receipts, repeated)
 	at.Epoch++
-	require.ErrorIs(t, b.k.Regrant(t.Context(), at, evidence[:1], 1), store.ErrAttemptOver)
+	require.ErrorIs(t, b.k.Regrant(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
+
+// run is a run of one grant, of a campaign of one generation.
+func run(g hongbao.Grant) store.Run { return store.Run{Grants: []hongbao.Grant{g}, Generations: 1} }
 
 // evidence is what the shard's attempt was sent, each grant once, by seq.
 func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
@@ -144,16 +147,22 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	evidence := b.evidence(t)
 	require.Len(t, evidence, 1300)
 	var granted, lost int64
+	var runs []store.Run
 	for i := range evidence {
 		g := &evidence[i]
-		if i%3 == 1 || i == 998 {
-			require.NoError(t, b.k.PassOver(t.Context(), attempt, stream.SeqRange{First: g.Seq, Last: g.Seq}))
+		if i%7 < 2 || i == 998 {
+			runs = append(runs, store.Run{Nobody: stream.SeqRange{First: g.Seq, Last: g.Seq}})
 			lost++
 			continue
 		}
-		require.NoError(t, b.k.Regrant(t.Context(), attempt, evidence[i:i+1], 1))
+		if last := len(runs) - 1; len(runs[last].Grants) > 0 && g.Time.Equal(evidence[i-1].Time) {
+			runs[last].Grants = append(runs[last].Grants, *g)
+		} else {
+			runs = append(runs, run(*g))
+		}
 		granted += int64(g.Amount)
 	}
+	require.NoError(t, b.k.Regrant(t.Context(), attempt, runs...))
 	skipped, err := b.k.Skipped(t.Context())
 	require.NoError(t, err)
 	require.Len(t, skipped, int(lost))
@@ -182,15 +191,15 @@ func TestGrantThatCannotComeBack(t *testing.T) {
 	b.begin(t)
 	g := hongbao.Grant{Campaign: "rain", User: "u1", Seq: 1, Packet: 11, Amount: 1, Time: time.Now()}
 	before := b.dump(t)
-	err := b.k.Regrant(t.Context(), attempt, []hongbao.Grant{g}, 1)
+	err := b.k.Regrant(t.Context(), attempt, run(g))
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "closed").Err())
-	err = b.k.Regrant(t.Context(), attempt, []hongbao.Grant{g}, 1)
+	err = b.k.Regrant(t.Context(), attempt, run(g))
 	require.ErrorContains(t, err, "state closed")
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "state", "open").Err())
 	require.Empty(t, differ(before, b.dump(t)))
 	g.Seq = 3
-	require.ErrorIs(t, b.k.Regrant(t.Context(), attempt, []hongbao.Grant{g}, 1), store.ErrAttemptOver)
+	require.ErrorIs(t, b.k.Regrant(t.Context(), attempt, run(g)), store.ErrAttemptOver)
 }
 
 // Once a process has sent all that it knows, what it hears of an earlier epoch is not told to a user: a primary that was

@@ -272,22 +272,22 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts) (done *Co
 	k := r.cfg.Store.Shard(v.Shard)
 	done = &Counts{First: v.Redis + 1}
 	next := v.Redis + 1
+	var runs []store.Run
 	for rest := kept; len(rest) > 0; {
 		run := runOf(rest)
 		rest = rest[len(run):]
 		if first := run[0].Seq; first > next {
-			if err := k.PassOver(ctx, f.attempt, stream.SeqRange{First: next, Last: first - 1}); err != nil {
-				return nil, "", err
-			}
+			runs = append(runs, store.Run{Nobody: stream.SeqRange{First: next, Last: first - 1}})
 			done.Nobody += first - next
 		}
 		next = run[len(run)-1].Seq + 1
-		if err := k.Regrant(ctx, f.attempt, run, v.here[run[0].Campaign].dealt); err != nil {
-			if hongbao.ClassOf(err) == hongbao.ClassConflict {
-				return nil, err.Error(), nil
-			}
-			return nil, "", err
+		runs = append(runs, store.Run{Grants: run, Generations: v.here[run[0].Campaign].dealt})
+	}
+	if err := k.Regrant(ctx, f.attempt, runs...); err != nil {
+		if hongbao.ClassOf(err) == hongbao.ClassConflict {
+			return nil, err.Error(), nil
 		}
+		return nil, "", err
 	}
 	for i := range kept {
 		switch kept[i].From {
