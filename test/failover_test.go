@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -136,9 +138,14 @@ func (s *site) lossOf(shard int) recovery.Verdict {
 // refundLost ends a campaign that Redis has lost.
 func (s *site) refundLost(id string) {
 	s.t.Helper()
-	_, text := s.run("campaign", "refund-lost", id)
-	m := regexp.MustCompile(`--amount (\d+) --expect ([0-9a-f]+)`).FindStringSubmatch(text)
-	require.NotNil(s.t, m, text)
+	var m []string
+	testkit.EventuallyOK(s.t, startTime, func() error {
+		_, text := s.run("campaign", "refund-lost", id)
+		if m = regexp.MustCompile(`--amount (\d+) --expect ([0-9a-f]+)`).FindStringSubmatch(text); m == nil {
+			return errors.New(text)
+		}
+		return nil
+	}, "the refund of %s can be decided", id)
 	s.says([]string{"campaign", "refund-lost", id, "--amount", m[1], "--expect", m[2], "--by", "ann", "--why", "a test"},
 		"by ann")
 }
@@ -242,7 +249,12 @@ type killed struct {
 // goneProducer makes a producer that ends without a word.
 func (s *site) goneProducer() killed {
 	s.t.Helper()
-	rdb := s.cfg.RedisClient()
+	return s.goneProducerOn(s.cfg.RedisClient())
+}
+
+// goneProducerOn is goneProducer with a client, which it closes.
+func (s *site) goneProducerOn(rdb redis.UniversalClient) killed {
+	s.t.Helper()
 	p := s.producerOn(rdb)
 	return killed{p, sync.OnceFunc(func() {
 		ended, cancel := context.WithCancel(context.Background())

@@ -33,6 +33,7 @@ type redisAt struct {
 	cluster   *testkit.RedisCluster
 	sentinels *testkit.RedisSentinels
 	primaries []*testkit.RedisServer
+	hand      *byHand
 }
 
 // atRedis starts a Redis by a program. The class replica has a replica in every topology.
@@ -89,7 +90,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	require.NoError(t, err)
 	s.rdb = s.cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, s.rdb.Close()) })
-	s.store, err = store.Of(s.rdb, hongbao.Space{Prefix: s.prefix, Shards: siteShards})
+	s.store, err = store.Of(s.rdb, hongbao.Space{Prefix: s.prefix, Shards: s.cfg.Deployment.Shards})
 	require.NoError(t, err)
 	return s
 }
@@ -194,20 +195,25 @@ func (s *site) published(campaign string) int {
 	return len(seen)
 }
 
+// grabber answers grabs: a producer, or one behind HTTP.
+type grabber interface {
+	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
+}
+
 // people grab from a campaign by request ids, which they repeat until they have a final answer.
 type people struct {
-	p        *producer.Producer
+	p        grabber
 	campaign string
 
 	mu        sync.Mutex
-	granted   map[string]map[int64]bool // the packets that each was told of, by all his answers
-	undecided int                       // answers
-	failed    error                     // the last error that is no outage
-	last      string                    // the last answer without a packet, or its error
+	granted   map[string]map[int64]hongbao.Receipt // the packets that each was told of, by all his answers
+	undecided int                                  // answers
+	failed    error                                // the last error that is no outage
+	last      string                               // the last answer without a packet, or its error
 }
 
-func (s *site) people(p *producer.Producer, campaign string) *people {
-	return &people{p: p, campaign: campaign, granted: map[string]map[int64]bool{}}
+func (s *site) people(p grabber, campaign string) *people {
+	return &people{p: p, campaign: campaign, granted: map[string]map[int64]hongbao.Receipt{}}
 }
 
 // grab lets people from first to last-1 grab, so many at once, until each has a final answer.
@@ -249,9 +255,9 @@ func (c *people) once(ctx context.Context, user string) (final bool) {
 	}
 	if a.Outcome == hongbao.OutcomeGranted {
 		if c.granted[user] == nil {
-			c.granted[user] = map[int64]bool{}
+			c.granted[user] = map[int64]hongbao.Receipt{}
 		}
-		c.granted[user][a.Receipts[0].Packet] = true
+		c.granted[user][a.Receipts[0].Packet] = a.Receipts[0]
 	}
 	return true
 }

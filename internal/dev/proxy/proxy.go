@@ -23,8 +23,7 @@ type Faults struct {
 // Proxy passes TCP connections on to a server and does them harm when told. Its methods are safe for concurrent use.
 type Proxy struct {
 	// Addr is host:port, where clients connect to.
-	Addr   string
-	target string
+	Addr string
 
 	listener net.Listener
 	ctx      context.Context
@@ -32,6 +31,7 @@ type Proxy struct {
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex
+	target string
 	links  map[*link]struct{}
 	refuse bool
 	delay  time.Duration
@@ -77,6 +77,7 @@ func (o *order) giveBack(kind string) {
 // link is one client's connection and the one to the server that belongs to it.
 type link struct {
 	client, server net.Conn
+	target         string
 
 	// Guarded by Proxy.mu.
 	order   *order // the server's next bytes are an answer that it drops
@@ -110,7 +111,7 @@ func (p *Proxy) Close() error {
 	p.closeLinks()
 	p.wg.Wait()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("close the proxy of %s: %w", p.target, err)
+		return fmt.Errorf("close the proxy of %s: %w", p.pointsTo(), err)
 	}
 	return nil
 }
@@ -139,6 +140,20 @@ func (p *Proxy) closeLinks() int {
 	n := len(p.links)
 	clear(p.links)
 	return n
+}
+
+// Point has new connections go to another server, and closes those that there are: an address moves.
+func (p *Proxy) Point(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.CutAll()
+}
+
+func (p *Proxy) pointsTo() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 // Refuse has new connections reset as soon as they are made, until it is turned off. Those that exist go on, until CutAll.
@@ -215,12 +230,13 @@ func (p *Proxy) serve(c net.Conn) {
 		return
 	}
 	var d net.Dialer
-	s, err := d.DialContext(p.ctx, "tcp", p.target)
+	target := p.pointsTo()
+	s, err := d.DialContext(p.ctx, "tcp", target)
 	if err != nil {
 		reset(c) // nobody is there: the client sees the connection fail
 		return
 	}
-	l := &link{client: c, server: s}
+	l := &link{client: c, server: s, target: target}
 	if !p.add(l) {
 		reset(c)
 		_ = s.Close() // it has said nothing yet
@@ -249,14 +265,14 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// add notes a link, unless all were cut off while it was made.
+// add notes a link, unless all were cut off, or the address has moved, while it was made.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refuse {
 		p.faults.Refused++
 	}
-	if p.refuse || p.ctx.Err() != nil {
+	if p.refuse || p.ctx.Err() != nil || l.target != p.target {
 		return false
 	}
 	p.links[l] = struct{}{}
