@@ -186,6 +186,7 @@ type losing struct {
 	side    *proxy.Proxy
 	halt    func()
 
+	cutAt    int64     // the last seq of a primary when another one was promoted
 	since    time.Time // from when on a server without some writes answers
 	reported map[int][]stream.SeqRange
 	result
@@ -459,6 +460,9 @@ func (l *losing) decide() {
 				return fmt.Errorf("%s", text)
 			}
 			l.holes += s.Unknown
+			for _, u := range s.Unpaid {
+				l.holes += u.Grants
+			}
 			l.reported[i] = append(l.reported[i], stream.SeqRange{First: max(s.Redis, 0) + 1, Last: s.Known()})
 			for _, m := range regexp.MustCompile(`campaign (\S+) stays frozen`).FindAllStringSubmatch(text, -1) {
 				ended[m[1]] = true
@@ -471,6 +475,14 @@ func (l *losing) decide() {
 			l.run("campaign", "close", id, "--early")
 		}
 		l.refundLost(id)
+	}
+}
+
+// announceMissing sends to the topic what the ledger has paid and the topic lacks, as the audit says after an accepted loss.
+func (l *losing) announceMissing() {
+	l.t.Helper()
+	if _, text := l.run("audit", "--wait", "40s"); strings.Contains(text, "missing_in_topic") {
+		l.ok("replay", "missing", "--to", "kafka", "--missing")
 	}
 }
 
@@ -497,6 +509,9 @@ func (l *losing) judge() {
 		require.NoError(l.t, c.failed)
 	}
 	require.NoError(l.t, ctx.Err(), "everybody gets a final answer; the last other one: %s", l.busy[0].lastAnswer())
+	if l.person {
+		l.announceMissing()
+	}
 	l.nobodyLost()
 	for _, w := range l.workers {
 		if !w.Ended() {

@@ -33,7 +33,8 @@ type loss struct {
 	wide    bool // the campaign is on all of them
 	stops   bool // the row stops the ledger, Kafka or both
 	// fault has Redis lose writes. It returns when a server without them answers.
-	fault func(l *losing)
+	fault  func(l *losing)
+	before func(l *losing)
 	// after is what goes on once the shards are open. nil: the rain.
 	after    func(l *losing)
 	patience time.Duration // until a person comes; 0 for 25 s
@@ -66,10 +67,28 @@ func losses() []loss {
 		{name: "FLUSHALL", redis: withReplicas(0), fault: flushed, empties: true},
 		{name: "a primary that is cut off answers some clients for 4 s, while another one is promoted",
 			redis: withReplicas(1), fault: twoPrimaries, two: true},
+		{name: "the same, until the other one is open and 3 s more", redis: withReplicas(1), fault: cutOff, after: joinsLater,
+			two: true},
 		{name: "a primary is demoted and promoted again", redis: withReplicas(1), fault: demotedAndPromoted},
 		{name: "one shard of four loses", redis: byCluster, shards: 4, fault: promotedByCluster},
 		{name: "a campaign over eight shards, some of them lose", redis: byCluster, shards: 8, wide: true,
 			fault: promotedByCluster},
+		{name: "all processes that answered users are killed, too", redis: withReplicas(1), killed: true,
+			fault: byHandWhile(killCallers), after: newCallers},
+		{name: "a worker is stopped before, and goes on once the shard is open", redis: withReplicas(1),
+			fault: byHandWhile(stopWorker), after: resumeWorker},
+		{name: "two failovers within 5 s", redis: withReplicas(2), fault: twice(later)},
+		{name: "a second loss while a worker restores the first", redis: withReplicas(2), fault: twice((*losing).mends)},
+		{name: "the ledger is down until 8 s after it", redis: withReplicas(1), stops: true, fault: down(true, false)},
+		{name: "Kafka is down until 8 s after it", redis: withReplicas(1), stops: true, fault: down(false, true)},
+		{name: "the ledger and Kafka are down until 8 s after it", redis: withReplicas(1), stops: true,
+			fault: down(true, true)},
+		{name: "a top-up is lost", redis: withReplicas(1), fault: byHandWhile(topUp)},
+		{name: "an early close is lost", redis: withReplicas(1), fault: byHandWhile(closeEarly), after: closeEarly},
+		{name: "a refund is lost", redis: withReplicas(1), before: closeOther, fault: byHandWhile(refundOther)},
+		{name: "a pause is lost", redis: withReplicas(1), fault: byHandWhile(pause), after: resume},
+		{name: "the new primary is full until 8 s after it", redis: withReplicas(1), fault: full},
+		{name: "the worker that restores is killed", redis: withReplicas(1), fault: killRecoverer, patience: 80 * time.Second},
 	}
 }
 
@@ -114,6 +133,9 @@ func TestLosses(t *testing.T) {
 
 func (row *loss) run(t *testing.T, class hongbao.Durability) {
 	l := newLosing(t, row, class)
+	if row.before != nil {
+		row.before(l)
+	}
 	row.fault(l)
 	l.opens()
 	switch {
@@ -132,6 +154,9 @@ func (row *loss) run(t *testing.T, class hongbao.Durability) {
 	if !row.two {
 		require.Zero(t, l.seqsTwice, "seqs of two grants")
 		require.Zero(t, l.unreported, "lost, and in no report: %.500s", fmt.Sprint(l.lostOf))
+	}
+	if row.empties {
+		require.LessOrEqual(t, int64(l.lost), l.holes, "each loss is named")
 	}
 	switch {
 	case class == replica:
@@ -259,14 +284,22 @@ func promotedByCluster(l *losing) {
 	require.NoError(l.t, primary.Restart()) // class replica needs one
 }
 
-func promotedByHand(l *losing) {
-	h := l.at.hand
-	h.cut(1)
-	l.ahead(h.servers[0])
-	last := l.dies(h.servers[0])
-	l.lacks(last, h.promote(l.t, 1))
-	require.NoError(l.t, h.servers[0].Restart()) // class replica needs one
-	follow(l.t, h.servers[0], h.servers[1])
+func promotedByHand(l *losing) { byHandWhile(func(*losing) {})(l) }
+
+// byHandWhile promotes a replica that lags by hand. More happens just before the primary dies.
+func byHandWhile(more func(l *losing)) func(l *losing) {
+	return func(l *losing) {
+		h := l.at.hand
+		h.cut(1)
+		l.ahead(h.servers[0])
+		more(l)
+		last := l.dies(h.servers[0])
+		l.lacks(last, h.promote(l.t, 1))
+		if l.class == replica { // it needs one
+			require.NoError(l.t, h.servers[0].Restart())
+			follow(l.t, h.servers[0], h.servers[1])
+		}
+	}
 }
 
 // fsyncs writes marks to the append-only file, and gives the last one that was on the disk, until the test ends.
@@ -370,17 +403,28 @@ func flushed(l *losing) {
 	server.Order(l.t, "FLUSHALL")
 }
 
-// twoPrimaries: one process goes on with the old primary, which can't be reached from the others.
+// twoPrimaries: one process goes on with the old primary, which the others do not reach.
 func twoPrimaries(l *losing) {
+	cutOff(l)
+	<-time.After(4 * time.Second)
+	l.joins()
+}
+
+// cutOff leaves the first server to one process, and promotes another one.
+func cutOff(l *losing) {
 	h := l.at.hand
 	h.cut(1)
 	l.ahead(h.servers[0])
-	last := l.lastOf(h.servers[0])
-	l.lacks(last, h.promote(l.t, 1))
-	<-time.After(4 * time.Second)
-	require.Greater(l.t, l.lastOf(h.servers[0]), last, "the fault fired: the old primary has granted more")
+	l.cutAt = l.lastOf(h.servers[0])
+	l.lacks(l.cutAt, h.promote(l.t, 1))
+}
+
+// joins ends the old primary, which has granted more. Its process goes on with the new one.
+func (l *losing) joins() {
+	h := l.at.hand
+	last := l.dies(h.servers[0])
+	require.Greater(l.t, last, l.cutAt, "the fault fired: the old primary has granted more")
 	l.side.Point(h.servers[1].Addr)
-	require.NoError(l.t, h.servers[0].Kill())
 }
 
 // demotedAndPromoted: the server that is promoted again has the run_id that the shard was opened for.
@@ -395,4 +439,140 @@ func demotedAndPromoted(l *losing) {
 	l.lacks(last, h.servers[0])
 }
 
-var _ = syscall.SIGSTOP
+func joinsLater(l *losing) {
+	<-time.After(3 * time.Second)
+	l.joins()
+	if !l.person {
+		l.pours("the rain goes on")
+	}
+}
+
+func killCallers(l *losing) {
+	for _, c := range append(l.busy[:len(l.busy):len(l.busy)], l.idle) {
+		c.kill()
+	}
+}
+
+// newCallers are users of a new process.
+func newCallers(l *losing) {
+	c := &callers{people: l.people(l.producer(), l.id), first: 9_000_000}
+	l.busy = append(l.busy, c)
+	c.some(l.t.Context(), lossRate)
+	if n, _ := c.count(); !l.person {
+		require.Equal(l.t, lossRate, n)
+	}
+}
+
+// stopWorker stops a worker that settles and publishes, wherever it is.
+func stopWorker(l *losing) { l.workers[0].Signal(syscall.SIGSTOP) }
+
+func resumeWorker(l *losing) {
+	l.workers[0].Signal(syscall.SIGCONT)
+	if !l.person {
+		l.pours("the rain goes on")
+	}
+}
+
+// twice loses two times: the second replica lags more than the first, which dies after a while.
+func twice(while func(l *losing, first *testkit.RedisServer)) func(l *losing) {
+	return func(l *losing) {
+		h := l.at.hand
+		h.cut(2)
+		l.ahead(h.servers[0])
+		h.cut(1)
+		l.ahead(h.servers[0])
+		last := l.dies(h.servers[0])
+		first := h.promote(l.t, 1)
+		l.lacks(last, first)
+		while(l, first)
+		last = l.dies(first)
+		l.lacks(last, h.promote(l.t, 2))
+	}
+}
+
+func later(*losing, *testkit.RedisServer) { <-time.After(3500 * time.Millisecond) }
+
+// outage is how long the ledger or Kafka are down after the loss.
+const outage = 8 * time.Second
+
+func down(ledger, kafka bool) func(l *losing) {
+	return func(l *losing) {
+		byHandWhile(func(l *losing) {
+			if ledger {
+				require.NoError(l.t, l.pg.Kill())
+			}
+			if kafka {
+				require.NoError(l.t, l.kafka.Kill())
+			}
+		})(l)
+		<-time.After(outage)
+		require.False(l.t, ledger && l.allOpen(), "no worker can restore it yet")
+		if ledger {
+			require.NoError(l.t, l.pg.Restart())
+		}
+		if kafka {
+			require.NoError(l.t, l.kafka.Restart())
+		}
+	}
+}
+
+func topUp(l *losing) {
+	l.ok("campaign", "top-up", l.id, "--packets", "600", "--total", "120000", "--expect", fmt.Sprint(200*lossPackets),
+		"--id", "more", "--by", "ann", "--why", "a test")
+}
+
+func closeEarly(l *losing) {
+	if !l.person {
+		l.ok("campaign", "close", l.id, "--early")
+	}
+}
+
+// other is another campaign of the shard.
+func (l *losing) other() string { return l.on(0, "other") }
+
+func closeOther(l *losing) {
+	l.create(l.other(), 10, l.class, oneEach)
+	c := &callers{people: l.people(l.producer(), l.other()), first: 8_000_000}
+	l.near = append(l.near, c)
+	c.some(l.t.Context(), 5)
+	l.ok("campaign", "close", l.other(), "--early")
+}
+
+func refundOther(l *losing) {
+	_, text := l.run("campaign", "refund", l.other())
+	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
+	require.NotNil(l.t, amount, text)
+	l.says([]string{"campaign", "refund", l.other(), "--amount", amount[1], "--wait", "30s"}, "refunded")
+}
+
+func pause(l *losing) { l.ok("campaign", "pause", l.id, "--why", "a test") }
+
+func resume(l *losing) {
+	if !l.person {
+		l.says([]string{"campaign", "show", l.id}, "paused")
+		l.ok("campaign", "resume", l.id, "--why", "a test")
+		l.pours("the rain goes on")
+	}
+}
+
+// full has the new primary refuse whatever grows memory.
+func full(l *losing) {
+	to := l.at.hand.servers[1]
+	byHandWhile(func(l *losing) {
+		to.Order(l.t, "CONFIG SET maxmemory 1")
+	})(l)
+	require.ErrorContains(l.t, to.Client(l.t).Set(l.t.Context(), "x", "1", 0).Err(), "OOM", "the fault fired")
+	<-time.After(outage)
+	to.Order(l.t, "CONFIG SET maxmemory 0")
+}
+
+// killRecoverer kills all workers while one of them restores the shard. Another one begins.
+func killRecoverer(l *losing) {
+	promotedByHand(l)
+	l.mends(l.at.hand.servers[1])
+	for _, w := range l.workers {
+		w.Kill()
+	}
+	require.False(l.t, l.allOpen(), "the fault fired: the shard is not open")
+	l.hire()
+}
