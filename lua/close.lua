@@ -1,7 +1,7 @@
 -- close: ends a campaign on one place for ever. From this step on grabs answer ended, and one close entry with the final
 -- counts stands behind the last grant.
 --
--- KEYS  1 meta  2 events  3 campaign  4 receipts  5... stock and sums of each generation
+-- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld  6... stock and sums of each generation
 -- ARGV  1 "early" to close it before its window is over, else ""
 --       2 packets of the whole campaign by the ledger: the place must know of all, and have its own; 0 to close it with what it
 --         has, as the campaign is lost on another place
@@ -20,16 +20,17 @@ local c, damage = whole(KEYS[3], 'state', 'to', 'loaded', 'loaded_amount', 'user
 local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoch', 'granted', 'granted_amount')
 redis.call('XLEN', KEYS[2])
 local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt', 'packets')
+local withheld, withheld_amount = withheld_of(KEYS[3], KEYS[5])
 local holders = redis.call('HLEN', KEYS[4])
-local left, left_amount, fits = 0, 0, true
-for i = 5, #KEYS, 2 do
+local left, left_amount, fits = withheld or 0, withheld_amount, true
+for i = 6, #KEYS, 2 do
 	local n, sum = left_of(KEYS[i], KEYS[i + 1])
 	fits = fits and n
 	left, left_amount = left + (n or 0), left_amount + (sum or 0)
 end
 
-if damage or half_closed then
-	return damage or half_closed
+if damage or half_closed or not withheld then
+	return damage or half_closed or withheld_amount
 end
 local function answer(seq, at, epoch, granted, amount)
 	return { 'closed', c[1], seq, at, epoch, granted, amount, string.format('%.0f', c[3] - granted),
@@ -47,7 +48,7 @@ end
 if c[1] ~= 'open' and c[1] ~= 'paused' then
 	return redis.error_reply('HBSTATE the campaign is ' .. c[1] .. ' and has no close')
 end
-if #KEYS - 4 ~= 2 * (walk[1] or 1) then
+if #KEYS - 5 ~= 2 * (walk[1] or 1) then
 	return { 'generations', walk[1] or '1' }
 end
 if not fits or c[3] - left < 0 or c[4] - left_amount < 0 then

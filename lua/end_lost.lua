@@ -1,8 +1,8 @@
 -- end_lost: ends a campaign of which Redis has lost something, once the ledger has refunded it. From this step on grabs
 -- answer ended, and its grace runs. It has no close entry: nobody can say what it would tell. A stub is put where it is missing.
 --
--- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3... stock and sums of each
---       generation
+-- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3 withheld  4... stock and sums of
+--       each generation
 -- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total; then what is told of this shard, so that all
 --       shards together tell what the ledger does: 4 packets  5 their amount  6 packets granted  7 their amount
 -- Reply "ok"; or "refused" and the state: it is as it should be, so close and refund are its end

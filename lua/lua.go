@@ -25,10 +25,11 @@
 //	replicas                              the most replicas that a shard's primary has had
 //	witness, testify, leave               who watches a shard, and what they have told users of it
 //	mend, regrant, mark, revise           a frozen shard gets back what Redis has lost
+//	withhold, grant_withheld, release_withheld  packets that nobody can name whether they are granted
 //	unskip                                repairs what openings by earlier builds have skipped
 //	guard                                 what stands in front of the scripts of a shard
 //	restore, kept                         the decisions about campaigns and sinks that the ledger has too
-//	bits, control, fields, left, parking, stub     what others include
+//	bits, control, fields, left, parking, stub, withheld   what others include
 package lua
 
 import "embed"

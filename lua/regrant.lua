@@ -1,8 +1,11 @@
--- regrant: puts grants that Redis has lost back into a frozen shard, in the order of their seqs, or passes over seqs that nobody knows.
+-- regrant: puts grants that Redis has lost back into a frozen shard, in the order of their seqs, or passes over seqs that nobody
+-- knows. A packet comes from the stock, or from what an attempt has withheld before somebody named it.
 --
--- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5... stock and sums of each generation, in turn
+-- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5 withheld  6... stock and sums of each
+--       generation, in turn
 -- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one
---       for seqs that nobody knows no more; for grants of one campaign and one time: 4 campaign  5 currency, "-" for none
+--       for seqs that nobody knows: 4 "*" if somebody may have been told of them, which late news does not change;
+--       for grants of one campaign and one time: 4 campaign  5 currency, "-" for none
 --       6 their time in ms  7... for each grant: packet, amount, user, request id ("" for none), traceparent ("-" for none)
 -- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;
 --       "state" and the campaign's state: none of it can be granted; "gone" and a packet that is not in the stock
@@ -24,18 +27,20 @@ end
 if tonumber(m[1]) ~= ARGV[2] - 1 then
 	return { 'changed' }
 end
-if #ARGV == 3 then
+if #ARGV == 4 then
 	local clock = redis.call('TIME')
 	redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. ARGV[2] .. ' ' .. epoch .. ' ' ..
 		string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)) .. '\n' .. ARGV[3] .. ' ' .. ARGV[3])
-	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3])
+	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3] .. ARGV[4])
 	return { 'ok' }
 end
 
 local camp, damage = whole(KEYS[3], 'state', 'from')
-if damage then
-	return damage
+local withheld, amount, by = withheld_of(KEYS[3], KEYS[5])
+if damage or not withheld then
+	return damage or amount
 end
+local named = {}
 if camp[1] ~= 'open' and camp[1] ~= 'paused' then
 	return { 'state', camp[1] or '' }
 end
@@ -46,7 +51,8 @@ for i = 7, #ARGV, 5 do
 	users[#users + 1] = ARGV[i + 2]
 end
 local receipts = redis.call('HMGET', KEYS[4], unpack(users))
-for k = 5, #KEYS, 2 do
+redis.call('LTRIM', KEYS[5], 0, -1)
+for k = 6, #KEYS, 2 do
 	redis.call('LTRIM', KEYS[k], 0, -1)
 	redis.call('LREM', KEYS[k + 1], 1, '') -- removes nothing: a role without this right is refused before the first write
 	redis.call('LTRIM', KEYS[k + 1], 0, -1)
@@ -58,13 +64,18 @@ end
 for i = 7, #ARGV, 5 do
 	local packet, request = ARGV[i] .. ' ' .. ARGV[i + 1], ARGV[i + 3]
 	local place
-	for k = 5, #KEYS, 2 do
+	for k = 6, #KEYS, 2 do
 		place = redis.call('LPOS', KEYS[k], packet)
 		if place then
 			table.insert(taken[k], packet)
 			taken[k].last = math.max(taken[k].last, place)
 			break
 		end
+	end
+	if not place and redis.call('LPOS', KEYS[5], packet) then
+		place = 0
+		named[#named + 1] = packet
+		amount = amount - ARGV[i + 1]
 	end
 	if not place then
 		return { 'gone', ARGV[i] }
@@ -109,6 +120,12 @@ for k, t in pairs(taken) do
 		end
 		redis.call('LTRIM', KEYS[k + 1], t.trim, -1)
 	end
+end
+for _, packet in ipairs(named) do
+	redis.call('LREM', KEYS[5], 1, packet)
+end
+if #named > 0 then
+	set_withheld(KEYS[3], withheld - #named, amount, by)
 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[3])
 return { 'ok' }

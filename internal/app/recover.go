@@ -20,7 +20,7 @@ import (
 
 // recoverer opens the ledger and the topic, unless they are left out. The caller calls stop.
 func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (r *recovery.Recoverer, stop func(), err error) {
-	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log,
+	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log, Margin: a.Config.Work.RestoreMargin,
 		Check: func(s *store.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
 	if !withoutLedger {
 		if err := a.ledger.Ready(ctx); err != nil {

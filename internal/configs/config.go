@@ -185,6 +185,11 @@ type Work struct {
 	//
 	// It is empty by default since several workers may run on one machine.
 	OpsListen string `knob:"work.ops_listen,common" form:"ops"`
+	// What is withheld when Redis has lost grants and a process that may have told users of some is silent: beyond the packets that
+	// somebody has seen, as many of each campaign on the shard as the shard granted in this time. 0s leaves such a loss to a person.
+	//
+	// The shard opens by itself then; `hongbao hole` shows and grants what is withheld.
+	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`
 }
 
 // Ops is what the ops listeners of serve, work and balance have in common.

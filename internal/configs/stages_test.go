@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,7 +177,7 @@ func TestBeyondTheBounds(t *testing.T) {
 			got := (&input{args: []string{"--" + k.Name + "=" + text}}).problems(t)
 			require.Contains(t, got[0], "flag --"+k.Name+": "+k.Name+": ")
 			require.Contains(t, got[0], ": want ")
-			if k.Section() == "redis" || k.Section() == "ops" || k.Section() == "tracing" {
+			if slices.Contains([]string{"redis", "ops", "tracing", "work"}, k.Section()) {
 				continue // no stage has these
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)

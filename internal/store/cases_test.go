@@ -303,8 +303,8 @@ func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Stock("rain"),
-					b.k.Keys.Sums("rain", 1)}
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Withheld("rain"),
+					b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
@@ -325,7 +325,8 @@ func endCases() map[string]scriptCase {
 		},
 		"end_lost": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded(), b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
+				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Refunded(), b.k.Keys.Withheld("rain"),
+					b.k.Keys.Stock("rain"), b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 5))
@@ -339,7 +340,8 @@ func endCases() map[string]scriptCase {
 		"purge_campaign": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Campaign("rain"), b.k.Keys.Stock("rain"), b.k.Keys.Receipts("rain"), b.k.Keys.Counters("rain", "c"),
-					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Sums("rain", 1)}
+					b.k.Keys.Codes("rain"), b.k.Keys.Refunded(), b.k.Keys.Filter("rain"), b.k.Keys.Withheld("rain"),
+					b.k.Keys.Sums("rain", 1)}
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.closed(t, "rain", 5, 2)
@@ -531,8 +533,8 @@ func mendCases() map[string]scriptCase {
 		},
 		"regrant": {
 			keys: func(b *bundle) []string {
-				return append([]string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain")},
-					b.k.Keys.Stocks("rain", 1)...)
+				return append([]string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"),
+					b.k.Keys.Withheld("rain")}, b.k.Keys.Stocks("rain", 1)...)
 			},
 			prep: func(t *testing.T, b *bundle) {
 				b.load(t, spec("rain", 10))
@@ -548,6 +550,41 @@ func mendCases() map[string]scriptCase {
 					return err
 				}
 				return b.k.Regrant(ctx, attempt, run(g))
+			},
+		},
+		"withhold": {
+			keys: func(b *bundle) []string {
+				return append([]string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Withheld("rain")},
+					b.k.Keys.Stocks("rain", 1)...)
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 10))
+				b.begin(t)
+			},
+			call: func(ctx context.Context, b *bundle) error { return b.k.Withhold(ctx, attempt, "rain", []int{3}, nil) },
+		},
+		"grant_withheld": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"),
+					b.k.Keys.Withheld("rain"), b.k.Keys.Filter("rain")}
+			},
+			grows: true,
+			prep:  withheldThree,
+			call: func(ctx context.Context, b *bundle) error {
+				_, err := b.k.GrantWithheld(ctx, &hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r1", Packet: firstWithheld.Number,
+					Amount: firstWithheld.Amount}, 0)
+				return err
+			},
+		},
+		"release_withheld": {
+			keys: func(b *bundle) []string {
+				return append([]string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Withheld("rain"), b.k.Keys.Filter("rain")},
+					b.k.Keys.Stocks("rain", 1)...)
+			},
+			prep: withheldThree,
+			call: func(ctx context.Context, b *bundle) error {
+				_, _, err := b.k.ReleaseWithheld(ctx, "rain")
+				return err
 			},
 		},
 		"revise": {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	closeScript         = newDrainScript("close", "fields", "left")
+	closeScript         = newDrainScript("close", "fields", "left", "withheld")
 	refundedScript      = newDrainScript("refunded")
 	purgeCampaignScript = newDrainScript("purge_campaign")
 )
@@ -39,8 +39,8 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets 
 		how = "early"
 	}
 	for generations := int64(1); ; {
-		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Receipts(campaign)},
-			k.Keys.Stocks(campaign, generations)...)
+		keys := append([]string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(campaign), k.Keys.Receipts(campaign),
+			k.Keys.Withheld(campaign)}, k.Keys.Stocks(campaign, generations)...)
 		reply, err := k.run(ctx, closeScript, keys, []any{how, packets})
 		if err != nil {
 			return stream.Entry{}, err
@@ -180,7 +180,8 @@ func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.D
 	}
 	stocks := k.Keys.Stocks(campaign, generations)
 	keys := append([]string{k.Keys.Campaign(campaign), stocks[0], k.Keys.Receipts(campaign),
-		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded(), k.Keys.Filter(campaign)}, stocks[1:]...)
+		k.Keys.Counters(campaign, "c"), k.Keys.Codes(campaign), k.Keys.Refunded(), k.Keys.Filter(campaign),
+		k.Keys.Withheld(campaign)}, stocks[1:]...)
 	reply, err := k.run(ctx, purgeCampaignScript, keys, []any{campaign, grace.Milliseconds()})
 	if err != nil {
 		return 0, err

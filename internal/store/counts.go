@@ -36,8 +36,10 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		if newest := fields["generation"]; newest != "" && newest != strconv.FormatInt(generations, 10) {
 			continue // a top-up was announced meanwhile
 		}
-		var left int64
-		var amount hongbao.Amount
+		left, amount, err := withheld(fields)
+		if err != nil {
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: %w", campaign, err)
+		}
 		for i := range stocks {
 			n, sum, err := stocks[i].left()
 			if err != nil {
@@ -58,6 +60,19 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		fields[grantedAmountField] = strconv.FormatInt(got-int64(amount), 10)
 		return fields, nil
 	}
+}
+
+// withheld is what a restore has withheld of a campaign, by its hash. It counts as left.
+func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, err error) {
+	if fields["withheld"] == "" {
+		return 0, 0, nil
+	}
+	counts := fields["withheld"][:max(0, strings.LastIndexByte(fields["withheld"], ' '))]
+	packets, sum, err := twoNumbers(counts)
+	if err != nil {
+		return 0, 0, fmt.Errorf("field withheld: %w", err)
+	}
+	return packets, hongbao.Amount(sum), nil
 }
 
 // checkHolders compares what the stock lacks with how many users have receipts, as lua/close.lua does. What a frozen

@@ -57,3 +57,8 @@ func LateOf(k *Shard, epoch int64, skipped string) int64 {
 	seq, _ := k.state.late(epoch, list)
 	return seq
 }
+
+// ReleaseSome is ReleaseWithheld for up to some packets.
+func ReleaseSome(ctx context.Context, k *Shard, campaign string, most int) (still int64, why Refusal, err error) {
+	return k.releaseWithheld(ctx, campaign, most)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -24,9 +25,12 @@ var (
 	ErrOvertaken = errors.New("somebody else builds the same filter")
 )
 
+// restored is the end of a revision that says that packets may have come back to the stock: see lua/revise.lua.
+var restored = regexp.MustCompile(`\.r\d+$`)
+
 // generationOf is the newest generation by a campaign's revision, see Terms.Revision.
 func generationOf(revision string) (int64, error) {
-	_, text, later := strings.Cut(revision, ".")
+	_, text, later := strings.Cut(restored.ReplaceAllString(revision, ""), ".")
 	if !later {
 		return 1, nil
 	}

@@ -139,6 +139,10 @@ func (k Keys) Stocks(id string, generations int64) (keys []string) {
 	return keys
 }
 
+// Withheld is a list: packets that a restore took out of the stock, since a process may have told users of them that nobody can
+// name. the field withheld of the campaign's hash counts them.
+func (k Keys) Withheld(id string) string { return k.tag + "c:" + id + ":withheld" }
+
 // Receipts is a hash: user to his grants in the campaign.
 func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }
 

@@ -45,7 +45,8 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	if err != nil {
 		return err
 	}
-	keys := append([]string{k.Keys.Campaign(c.ID), k.Keys.Refunded()}, k.Keys.Stocks(c.ID, generations)...)
+	keys := append([]string{k.Keys.Campaign(c.ID), k.Keys.Refunded(), k.Keys.Withheld(c.ID)},
+		k.Keys.Stocks(c.ID, generations)...)
 	reply, err := k.run(ctx, endLostScript, keys,
 		[]any{c.ID, c.Packets, int64(c.Total), c.Loaded, int64(c.LoadedAmount), c.Granted, int64(c.GrantedAmount)})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 var (
 	mendScript    = newDrainScript("mend").with(unguarded)
-	regrantScript = newDrainScript("regrant", "fields").with(unguarded)
+	regrantScript = newDrainScript("regrant", "fields", "withheld").with(unguarded)
 	markScript    = newDrainScript("mark", "bits").with(unguarded)
 	reviseScript  = newDrainScript("revise").with(unguarded)
 )
@@ -147,15 +147,21 @@ type Run struct {
 	Grants      []hongbao.Grant
 	Generations int64           // that the campaign has
 	Nobody      stream.SeqRange // if there are no grants
+	// Told: a process that is silent may have told users of some of Nobody. Then late news of one does not freeze the shard again.
+	Told bool
 }
 
 func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
 	keys = []string{k.Keys.Meta(), k.Keys.Events()}
 	if len(r.Grants) == 0 {
-		return keys, []any{a.String(), r.Nobody.First, r.Nobody.Last}
+		star := ""
+		if r.Told {
+			star = "*"
+		}
+		return keys, []any{a.String(), r.Nobody.First, r.Nobody.Last, star}
 	}
 	g, last := &r.Grants[0], &r.Grants[len(r.Grants)-1]
-	keys = append(append(keys, k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign)),
+	keys = append(append(keys, k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign), k.Keys.Withheld(g.Campaign)),
 		k.Keys.Stocks(g.Campaign, r.Generations)...)
 	args = []any{a.String(), g.Seq, last.Seq, g.Campaign, cmp.Or(g.Currency, "-"), g.Time.UnixMilli()}
 	for i := range r.Grants {
@@ -274,17 +280,22 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
 	}
 	b.Direct = b.Direct && server.Uptime > now.Sub(b.Wrote)
-	until := strconv.FormatInt(max(b.Wrote.Add(-overlap).UnixMilli(), 0), 10)
-	e, found, err := k.firstEntry(conn.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
-	if err != nil || found {
-		b.Sure = e.Last()
-		return b, err
-	}
-	e, found, err = k.firstEntry(conn.XRangeN(ctx, k.Keys.Events(), "-", "+", someEntries))
-	if b.Sure = e.Seq - 1; err == nil && !found {
-		b.Sure, err = k.LastSeq(ctx)
-	}
+	b.Sure, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
 	return b, err
+}
+
+// LastBefore returns the last event up to a time, or the last one that left the stream if that is later.
+func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
+	until := strconv.FormatInt(max(at.UnixMilli(), 0), 10)
+	e, found, err := k.firstEntry(k.rdb.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
+	if err != nil || found {
+		return e.Last(), err
+	}
+	e, found, err = k.firstEntry(k.rdb.XRangeN(ctx, k.Keys.Events(), "-", "+", someEntries))
+	if err == nil && !found {
+		return k.LastSeq(ctx)
+	}
+	return e.Seq - 1, err
 }
 
 // someEntries is how many entries firstEntry looks at.

@@ -140,6 +140,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	}
 	w.freeze(ctx, now)
 	w.hurries(now)
+	gone := make([][]LateGrant, len(list))
 	_ = Each(len(list), AllAtOnce, func(at int) error {
 		i := list[at]
 		// A frozen shard refuses the first, and an outage is met again: the next look tries once more.
@@ -147,12 +148,14 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
 		_ = w.Store.Shard(i).witness(ctx, false)
+		gone[at], _ = w.Store.Shard(i).tellLate(ctx)
 		return nil
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.Alarm != nil {
 		w.judge(now)
+		w.judgeLate(slices.Concat(gone...))
 	}
 	for _, i := range list {
 		w.before[i] = now
@@ -226,6 +229,17 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 		}
 	}
 	return s, nil
+}
+
+// judgeLate raises an alarm for grants that users were told of and that can't come back.
+func (w *Watch) judgeLate(lost []LateGrant) {
+	if len(lost) == 0 {
+		return
+	}
+	l := &lost[0]
+	w.Alarm(LostData, hongbao.Errorf(hongbao.ClassBroken, "shard %d was opened without %d grants that this process told users of, "+
+		"and they can't come back by themselves; the first one is packet %d of campaign %s, event %d, of user %.80q (%s); "+
+		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
 // was is how far a shard was at the look before. At the first look it is what the process knew: its grabs may have been

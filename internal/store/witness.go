@@ -38,11 +38,13 @@ type witness struct {
 	answers bool
 	told    []told // in the order of the answers
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
-	dropped  int64
-	line     ownLine
-	copied   bool   // the replicas have the first line
-	replicas int64  // the most that the primary has had
-	text     []byte // where a text is made
+	dropped int64
+	line    ownLine
+	copied  bool // the replicas have the first line
+	// sent is the attempt to which this process has sent all, and looked the epoch in which it has looked for what it told earlier.
+	sent, looked int64
+	replicas     int64  // the most that the primary has had
+	text         []byte // where a text is made
 }
 
 // told are grants of one event or several, as an entry of the stream has them.
@@ -268,7 +270,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 		return err
 	}
 	w.mu.Lock()
-	w.replicas = replicas
+	w.replicas, w.sent = replicas, sent
 	if open {
 		if answers { // else nothing was written
 			w.line = ownLine{at: now, epoch: epoch}

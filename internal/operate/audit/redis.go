@@ -238,12 +238,13 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	var fields *redis.MapStringStringCmd
 	var seq *redis.StringCmd
 	var stocked, receipts *redis.IntCmd
-	var later []*redis.IntCmd // the stocks of top-ups
+	var later []*redis.IntCmd // the stocks of top-ups, and what a restore has withheld
 	for dealt := 1; ; {
 		later = nil
 		_, err = r.Store.Redis().TxPipelined(ctx, func(p redis.Pipeliner) error {
 			fields, stocked = p.HGetAll(ctx, s.Keys.Campaign(id)), p.LLen(ctx, s.Keys.Stock(id))
 			receipts, seq = p.HLen(ctx, s.Keys.Receipts(id)), p.HGet(ctx, s.Keys.Meta(), "seq")
+			later = append(later, p.LLen(ctx, s.Keys.Withheld(id)))
 			for g := 2; g <= dealt; g++ {
 				later = append(later, p.LLen(ctx, s.Keys.StockOf(id, int64(g))))
 			}
@@ -278,20 +279,20 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	return snap, "", nil
 }
 
-// readStock reads the stocks of all generations that are dealt.
+// readStock reads the stocks of all generations that are dealt, and what a restore has withheld.
 func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
 	for g := int64(1); g <= snap.dealt; g++ {
-		if err := r.readGeneration(ctx, s, c, snap, g); err != nil {
+		if err := r.readPackets(ctx, s.Keys.StockOf(c.id, g), c, snap); err != nil {
 			return err
 		}
 	}
-	return nil
+	return r.readPackets(ctx, s.Keys.Withheld(c.id), c, snap)
 }
 
-// readGeneration reads a stock from its end: grabs take from its head, so what is not read yet keeps its place.
-func (r *run) readGeneration(ctx context.Context, s *shard, c *campaign, snap *snapshot, generation int64) error {
+// readPackets reads a stock from its end: grabs take from its head, so what is not read yet keeps its place.
+func (r *run) readPackets(ctx context.Context, stock string, c *campaign, snap *snapshot) error {
 	for last := int64(-1); ; last -= stockPackets {
-		page, err := r.Store.Redis().LRange(ctx, s.Keys.StockOf(c.id, generation), last-stockPackets+1, last).Result()
+		page, err := r.Store.Redis().LRange(ctx, stock, last-stockPackets+1, last).Result()
 		if err != nil {
 			return fmt.Errorf("stock: %w", store.Classify(err))
 		}

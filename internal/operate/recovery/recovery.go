@@ -65,6 +65,9 @@ type Config struct {
 	// Settle is how long it waits at least, if Redis was written just before the freeze: a process whose line is lost sends
 	// what it knows within a look of its watch. 0 for 1.5 seconds.
 	Settle time.Duration
+	// Margin is for a process that is silent and may have told users of grants that nobody has seen. As many packets of each
+	// campaign are withheld as the shard granted in the last Margin. 0 leaves such a loss to a person.
+	Margin time.Duration
 	// Lease is how long a shard is kept for a recoverer that died. 0 for a minute.
 	Lease time.Duration
 }
@@ -335,7 +338,7 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 	if f.doubt != "" {
 		return nil
 	}
-	if _, _, why, err := r.missing(ctx, v, f.known()); err != nil || why != "" {
+	if _, _, why, err := r.missing(ctx, v, f); err != nil || why != "" {
 		return err
 	}
 	return r.markTopic(ctx, k, f, v.Redis)
@@ -401,7 +404,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		}
 	}
 	again := &store.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Accepted: word != nil, Evidence: v.evidence,
+		Accepted: word != nil || v.guarded, Evidence: v.evidence,
 		Sinks: r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)

@@ -44,8 +44,7 @@ func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 func (f *facts) known() (known []restore.Known) {
 	add := func(from restore.Source, grants []hongbao.Grant) {
 		for i := range grants {
-			given := slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(grants[i].Seq) })
-			if grants[i].Seq > f.attempt.Floor && !given {
+			if grants[i].Seq > f.attempt.Floor {
 				known = append(known, restore.Known{Grant: grants[i], From: from})
 			}
 		}
@@ -223,15 +222,21 @@ const (
 	maxUnseen = 10 * time.Second
 )
 
-// Counts are what came back with a restore, by who knew of it first, and how many events nobody knew.
+// Counts are what came back with a restore, by who knew of it first, how many events nobody knew, and what was withheld for these.
 type Counts struct {
 	Ledger    int   `json:"ledger"`
 	Topic     int   `json:"topic"`
 	Witnesses int   `json:"witnesses"`
 	Nobody    int64 `json:"nobody"`
+	// Silent: a process was silent that may have told users of grants that nobody can name. Withheld are the packets that are
+	// withheld for them.
+	Silent   bool  `json:"silent,omitempty"`
+	Withheld int64 `json:"withheld,omitempty"`
 	// First and Last are the lost events.
 	First int64 `json:"first_seq"`
 	Last  int64 `json:"last_seq"`
+	// Planned: the shard was not open yet when this was noted.
+	Planned bool `json:"planned,omitempty"`
 }
 
 // Restored is an opening that put back what Redis had lost.
@@ -252,9 +257,13 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 		if err != nil {
 			return nil, err
 		}
+		head, err := r.cfg.Store.Shard(shard).Head(ctx)
+		if err != nil && !errors.Is(err, store.ErrFrozen) {
+			return nil, err
+		}
 		for _, f := range fences {
 			one := Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
-			if f.Note != "" && json.Unmarshal([]byte(f.Note), &one.Counts) == nil {
+			if f.Note != "" && json.Unmarshal([]byte(f.Note), &one.Counts) == nil && (!one.Planned || f.Epoch == head.Epoch) {
 				list = append(list, one)
 			}
 		}
@@ -262,35 +271,64 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	return list, nil
 }
 
-// restore puts back what Redis has lost, if everybody who was told is known and nothing contradicts. Else it returns why not,
-// and the shard stays frozen for a person.
-func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts) (done *Counts, why string, err error) {
+// restore puts back what Redis has lost. It returns why a person has to decide, if one has: then nothing is changed.
+// begun is what an earlier run at this attempt has planned, nil for none.
+func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Counts) (done *Counts, why string, err error) {
 	kept, why, err := r.judge(ctx, v, f)
 	if err != nil || why != "" {
 		return nil, why, err
 	}
-	k := r.cfg.Store.Shard(v.Shard)
-	done = &Counts{First: v.Redis + 1}
-	next := v.Redis + 1
-	var runs []store.Run
-	for rest := kept; len(rest) > 0; {
-		run := runOf(rest)
-		rest = rest[len(run):]
-		if first := run[0].Seq; first > next {
-			runs = append(runs, store.Run{Nobody: stream.SeqRange{First: next, Last: first - 1}})
-			done.Nobody += first - next
+	v.attempt = f.attempt
+	done = planned(v, f, begun)
+	if v.guarded = done.Silent; v.guarded {
+		if why, err := r.lostWithheld(ctx, v); err != nil || why != "" {
+			return nil, why, err
 		}
-		next = run[len(run)-1].Seq + 1
-		runs = append(runs, store.Run{Grants: run, Generations: v.here[run[0].Campaign].dealt})
 	}
-	if err := k.Regrant(ctx, f.attempt, runs...); err != nil {
+	if err := r.note(ctx, v, done); err != nil { // before anything is changed: another recoverer may go on
+		return nil, "", err
+	}
+	if v.guarded {
+		if err := r.withhold(ctx, v, f, kept); err != nil {
+			return nil, "", err
+		}
+	}
+	k := r.cfg.Store.Shard(v.Shard)
+	if err := k.Regrant(ctx, f.attempt, runsOf(v, kept)...); err != nil {
 		if hongbao.ClassOf(err) == hongbao.ClassConflict {
 			return nil, err.Error(), nil
 		}
 		return nil, "", err
 	}
-	for i := range kept {
-		switch kept[i].From {
+	for id := range v.here {
+		if done.Nobody == 0 {
+			break
+		}
+		if err := k.Revise(ctx, f.attempt, id); err != nil {
+			return nil, "", err
+		}
+	}
+	done.Withheld, err = r.countWithheld(ctx, v)
+	return done, "", err
+}
+
+// planned counts what a restore puts back, with what an earlier run at the attempt has put back.
+func planned(v *Verdict, f *facts, begun *Counts) *Counts {
+	done := &Counts{First: v.Redis + 1, Last: v.Known()}
+	if begun != nil {
+		done = &Counts{First: begun.First, Last: begun.Last, Silent: begun.Silent}
+	}
+	done.Silent = done.Silent || v.guarded
+	done.Planned = true
+	sources := map[int64]restore.Source{}
+	for _, g := range f.known() {
+		if from, has := sources[g.Seq]; g.Seq >= done.First && (!has || g.From < from) {
+			sources[g.Seq] = g.From
+			done.Last = max(done.Last, g.Seq)
+		}
+	}
+	for _, from := range sources {
+		switch from {
 		case restore.Ledger:
 			done.Ledger++
 		case restore.Topic:
@@ -299,16 +337,23 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts) (done *Co
 			done.Witnesses++
 		}
 	}
-	done.Last = max(next-1, v.Known())
-	done.Nobody += done.Last - (next - 1)
-	if done.Nobody > 0 {
-		for id := range v.here {
-			if err := k.Revise(ctx, f.attempt, id); err != nil {
-				return nil, "", err
-			}
+	done.Nobody = done.Last - done.First + 1 - int64(len(sources))
+	return done
+}
+
+// runsOf returns the grants to put back, and the seqs between them that nobody knows, as calls to Regrant.
+func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
+	next := v.Redis + 1
+	for rest := kept; len(rest) > 0; {
+		run := runOf(rest)
+		rest = rest[len(run):]
+		if first := run[0].Seq; first > next {
+			runs = append(runs, store.Run{Nobody: stream.SeqRange{First: next, Last: first - 1}, Told: v.guarded})
 		}
+		next = run[len(run)-1].Seq + 1
+		runs = append(runs, store.Run{Grants: run, Generations: v.here[run[0].Campaign].dealt})
 	}
-	return done, "", nil
+	return runs
 }
 
 // runOf returns the grants at the front that are of one campaign and one time, with seqs one after the other.
@@ -331,8 +376,6 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 		return nil, "the shard is gone, or its server hides its run_id, or the ledger was not asked", nil
 	case v.Late > 0:
 		return nil, "an opening went without an event that was seen", nil
-	case !f.complete:
-		return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
 	case f.doubt != "":
 		return nil, "the topic can't be trusted: " + f.doubt, nil
 	case f.told.Broken > 0:
@@ -342,7 +385,10 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	case len(v.broken) > 0:
 		return nil, v.broken[0], nil
 	}
-	missing, held, why, err := r.missing(ctx, v, f.known())
+	if err := r.readWithheld(ctx, v); err != nil {
+		return nil, "", err
+	}
+	missing, held, why, err := r.missing(ctx, v, f)
 	if err != nil || why != "" {
 		return nil, why, err
 	}
@@ -353,30 +399,55 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	}
 	kept, lost := restore.Merge(missing, restore.Claims{
 		Intact: v.Redis, Held: held,
-		Withheld: func(string, int64) bool { return false },
+		Withheld: func(campaign string, number int64) bool { return v.withheld[campaign][number] },
 		Missed:   func(*hongbao.Grant) bool { return false },
 		Limit:    func(id string) int64 { return v.here[id].limit },
 	})
 	if len(lost) > 0 {
 		return nil, "two grants contradict each other: " + nameOf(&lost[0].Grant), nil
 	}
-	if why := agree(kept, missing); why != "" {
+	if why := agree(kept, missing, v.Redis); why != "" {
 		return nil, why, nil
 	}
 	slices.SortFunc(kept, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
-	last := v.Redis + int64(len(kept))
-	if v.walks && last < v.Known() {
+	kept = moveBehind(kept, v.Known())
+	walks := false
+	for _, c := range v.here {
+		walks = walks || c.places > 1 && c.grants
+	}
+	walks = walks && v.Redis+int64(len(kept)) < v.Known()
+	v.guarded = !f.complete || walks
+	switch {
+	case !v.guarded || r.cfg.Margin > 0:
+		return kept, "", nil
+	case walks:
 		return nil, "events are missing, and a campaign over several shards is open: its users may have gone on to another", nil
 	}
-	return kept, "", nil
+	return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
+}
+
+// moveBehind gives the grants that were named after their seqs were passed over new ones, behind all others.
+func moveBehind(kept []restore.Known, known int64) []restore.Known {
+	var moved []restore.Known
+	for _, g := range kept {
+		known = max(known, g.Seq)
+		if g.Moved {
+			moved = append(moved, g)
+		}
+	}
+	kept = slices.DeleteFunc(kept, func(g restore.Known) bool { return g.Moved })
+	for i := range moved {
+		moved[i].Seq = known + 1 + int64(i)
+	}
+	return append(kept, moved...)
 }
 
 func nameOf(g *hongbao.Grant) string {
 	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
 }
 
-// agree compares what several know of a grant; it returns a contradiction, or "".
-func agree(kept, all []restore.Known) string {
+// agree compares what several know of a grant; it returns a contradiction, or "". redis is the last event of Redis.
+func agree(kept, all []restore.Known, redis int64) string {
 	type packet struct {
 		campaign string
 		number   int64
@@ -384,7 +455,7 @@ func agree(kept, all []restore.Known) string {
 	is := map[packet]*hongbao.Grant{}
 	for i := range kept {
 		g := &kept[i].Grant
-		if kept[i].Moved {
+		if kept[i].Moved && g.Seq > redis {
 			return "two grants have one seq: " + nameOf(g)
 		}
 		is[packet{g.Campaign, g.Packet}] = g
@@ -399,8 +470,9 @@ func agree(kept, all []restore.Known) string {
 }
 
 // missing returns the known grants that Redis does not have, and what their users hold.
-func (r *Recoverer) missing(ctx context.Context, v *Verdict, known []restore.Known) (
+func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 	missing []restore.Known, held []hongbao.Grant, why string, err error) {
+	known := f.known()
 	users := map[string][]string{}
 	for i := range known {
 		users[known[i].Campaign] = append(users[known[i].Campaign], known[i].User)
@@ -435,6 +507,9 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, known []restore.Kno
 		case has && g.Seq > v.Redis:
 			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
 		case has:
+		case g.Seq <= v.Redis && v.withheld[g.Campaign][g.Packet]:
+			missing = append(missing, known[i]) // it was named after its seq was passed over
+		case slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(g.Seq) }):
 		case g.Seq <= v.Redis:
 			return nil, nil, "Redis has gone on without it: " + nameOf(g), nil
 		default:
@@ -460,6 +535,35 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	return k.Mark(ctx, f.attempt, r.cfg.TopicSink, events)
 }
 
+// lost reports whether something is to be put back. begun is what a recoverer that died has planned at this attempt. why says that
+// only a person can decide.
+func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, begun *Counts, why string, err error) {
+	if f == nil {
+		return v.Lost(), nil, "", nil
+	}
+	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
+	if err != nil {
+		return false, nil, "", err
+	}
+	for _, x := range fences {
+		if x.Epoch == f.attempt.Epoch && x.Note != "" {
+			begun = &Counts{}
+			if err := json.Unmarshal([]byte(x.Note), begun); err != nil {
+				return false, nil, "", fmt.Errorf("the ledger's note of epoch %d of shard %d: %w", x.Epoch, v.Shard, err)
+			}
+		}
+	}
+	if v.Lost() || begun != nil {
+		return true, begun, "", nil
+	}
+	if err := r.readWithheld(ctx, v); err != nil {
+		return false, nil, "", err
+	}
+	// A server that was promoted to and fro may have granted something else under the same numbers.
+	missing, _, why, err := r.missing(ctx, v, f)
+	return len(missing) > 0, nil, why, err
+}
+
 // mend restores what a shard has lost, if it can, and opens it. It returns why a person has to decide.
 func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
 	k := r.cfg.Store.Shard(v.Shard)
@@ -468,8 +572,12 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 		v.evidence = f.told.Texts
 	}
 	var done *Counts
-	if v.Lost() {
-		if done, why, err = r.restore(ctx, v, f); err != nil || why != "" {
+	lost, begun, why, err := r.lost(ctx, v, f)
+	if err != nil || why != "" {
+		return why, err
+	}
+	if lost {
+		if done, why, err = r.restore(ctx, v, f, begun); err != nil || why != "" {
 			return why, err
 		}
 		z, err := k.Freeze(ctx)
@@ -478,10 +586,6 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 		}
 		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
 		v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
-	} else if f != nil {
-		if _, _, why, err = r.missing(ctx, v, f.known()); err != nil || why != "" {
-			return why, err // a server that was promoted to and fro has granted something else under the same numbers
-		}
 	}
 	if f != nil {
 		if err := r.markTopic(ctx, k, f, v.Redis); err != nil {
@@ -501,11 +605,8 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 	}
 	r.cfg.Log.Warn("a frozen shard is open again: what Redis had lost was restored", append(fields,
 		zap.String("code", "redis_restored"), zap.Any("restored", done))...)
-	note, err := json.Marshal(done)
-	if err == nil {
-		err = r.cfg.Ledger.NoteOpening(ctx, v.Shard, f.attempt.Epoch, string(note))
-	}
-	if err != nil { // the shard is open all the same
+	done.Planned = false
+	if err := r.note(ctx, v, done); err != nil { // the shard is open all the same
 		r.cfg.Log.Warn("what was restored could not be noted in the ledger", zap.Int("shard", v.Shard), zap.Error(err))
 	}
 	return "", nil

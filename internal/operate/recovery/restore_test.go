@@ -44,6 +44,9 @@ func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) 
 	testkit.Eventually(t, 10*time.Second, func() (open bool) {
 		var err error
 		answers, err = p.w.store.Over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
+		if hongbao.IsOutage(err) { // its client still believes what it met while the server was away
+			return false
+		}
 		require.NoError(t, err)
 		return answers[0].Outcome != hongbao.OutcomeFrozen
 	}, "the shard is open")
@@ -320,6 +323,13 @@ func (b *breaks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
+// finishes says that the sinks have finished all: each opening skips events that count as a backlog else.
+func (w *world) finishes(t *testing.T) {
+	t.Helper()
+	meta := w.shard().Keys.Meta()
+	require.NoError(t, w.rdb.HSet(t.Context(), meta, "finished", w.rdb.HGet(t.Context(), meta, "seq").Val()).Err())
+}
+
 // A recoverer dies at any of its commands, and another one goes on.
 func TestRecovererDiesAtEachStep(t *testing.T) {
 	t.Parallel()
@@ -331,6 +341,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 	p.watch(t)
 	died := 0
 	for at := int64(1); ; at++ {
+		w.finishes(t)
 		p.told(t, 2)
 		old := w.older(t)
 		told := []map[string]hongbao.Receipt{p.told(t, 2)}

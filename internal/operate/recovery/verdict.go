@@ -39,12 +39,15 @@ type Verdict struct {
 	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
 	here   map[string]here // campaigns of the ledger that Redis has
-	walks  bool            // one over several shards is not over
 	broken []string        // why a campaign can't go on, whatever events come back
 
 	attempt store.Attempt // in which the shard is restored; its zero if it is not
-	skip    int64         // the last seq that an opening skips at least
-	opened  int64         // the epoch of the opening
+	// guarded: a silent process may have told users of grants that nobody can name, so packets are withheld.
+	guarded bool
+	// withheld are the packets that restores have withheld, by campaign.
+	withheld map[string]map[int64]bool
+	skip     int64 // the last seq that an opening skips at least
+	opened   int64 // the epoch of the opening
 	// evidence is how many texts of witnesses were judged: with more of them the shard does not open.
 	evidence int64
 
@@ -54,8 +57,13 @@ type Verdict struct {
 	silent map[int]bool     // shards that did not answer
 }
 
-// here is a campaign on the shard: the newest generation that Redis has of it, and how many packets a user may have.
-type here struct{ dealt, limit int64 }
+// here is a campaign on the shard: the newest generation that Redis has of it, how many packets a user may have, on how many
+// shards it is, and whether users may have been told of its packets: it is neither over nor still to begin.
+type here struct {
+	dealt, limit int64
+	places       int
+	grants       bool
+}
 
 // Doubt is a campaign that is not as the ledger says.
 type Doubt struct {
@@ -215,9 +223,9 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 		}
 	}
 	if !missing {
-		v.here[id] = here{dealt: max(dealt, 1), limit: c.Spec.UserHold()}
-		over := state == store.StateClosed || state == store.StateRefunded
-		v.walks = v.walks || c.Spec.Places() > 1 && !over
+		begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
+		v.here[id] = here{dealt: max(dealt, 1), limit: c.Spec.UserHold(), places: c.Spec.Places(),
+			grants: begun && (state == store.StateOpen || state == store.StatePaused)}
 	}
 	whole := *v
 	whole.events = ledger.Events{}

@@ -1,0 +1,153 @@
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// readWithheld reads which packets restores have withheld of the shard's campaigns.
+func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
+	v.withheld = map[string]map[int64]bool{}
+	for id := range v.here {
+		packets, err := r.cfg.Store.Shard(v.Shard).Withheld(ctx, id)
+		if err != nil {
+			return err
+		}
+		v.withheld[id] = map[int64]bool{}
+		for _, p := range packets {
+			v.withheld[id][p.Number] = true
+		}
+	}
+	return nil
+}
+
+// withhold takes the packets out of the stocks that a silent process may have told users of, and that nobody can name. It comes
+// before anything is granted again, since it goes by the order of the stocks. An attempt takes them once.
+func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) error {
+	margin, err := r.margin(ctx, v, f, kept)
+	if err != nil {
+		return err
+	}
+	span := restore.Span{Seqs: stream.SeqRange{First: v.Redis + 1, Last: v.Known()}}
+	seqs, known := make([]int64, len(kept)), map[string]map[int64]restore.Known{}
+	for i, g := range kept {
+		seqs[i] = g.Seq
+		if known[g.Campaign] == nil {
+			known[g.Campaign] = map[int64]restore.Known{}
+		}
+		known[g.Campaign][g.Packet] = g
+	}
+	span.Holes = restore.Holes([]stream.SeqRange{span.Seqs}, seqs)
+	for _, id := range slices.Sorted(maps.Keys(v.here)) {
+		if !v.here[id].grants {
+			continue
+		}
+		place := restore.Place{Known: known[id], Spans: []restore.Span{span}, Margin: margin}
+		if err := r.withholdOf(ctx, v, f.attempt, id, place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withholdOf is withhold for one campaign.
+func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt, id string, place restore.Place) error {
+	k, c := r.cfg.Store.Shard(v.Shard), v.here[id]
+	most := place.Spans[0].Seqs.Last - v.Redis + place.Margin // more can't have been granted
+	if c.places > 1 {
+		most = 0 // to the end: users who found this place empty may have gone on to another
+	}
+	fronts, err := k.Front(ctx, id, c.dealt, most)
+	if err != nil {
+		return err
+	}
+	packets := slices.Concat(fronts...) // no generation begins before the one before it is empty
+	for _, p := range packets {
+		place.Packets = append(place.Packets, p.Number)
+	}
+	if c.places > 1 {
+		place.Margin = int64(len(packets))
+	}
+	steps := restore.Plan(place)
+	var stay []store.Packet
+	for i, step := range steps {
+		if step.Grant != nil {
+			stay = append(stay, packets[i])
+		}
+	}
+	front, rest := make([]int, len(fronts)), len(steps)
+	for g := range fronts {
+		front[g] = min(rest, len(fronts[g]))
+		rest -= front[g]
+	}
+	return k.Withhold(ctx, a, id, front, stay)
+}
+
+// margin is how many packets of a campaign may have been granted beyond what anybody has seen: as many as the shard granted in
+// the last Margin of which something is known.
+func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
+	last := f.wrote()
+	for i := range kept {
+		if kept[i].Time.After(last) {
+			last = kept[i].Time
+		}
+	}
+	since := last.Add(-r.cfg.Margin)
+	for i := range kept {
+		if kept[i].Time.After(since) {
+			n++
+		}
+	}
+	k := r.cfg.Store.Shard(v.Shard)
+	before, err := k.LastBefore(ctx, since)
+	if err != nil {
+		return 0, err
+	}
+	skipped, err := k.Skipped(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n += max(0, v.Redis-before)
+	for _, s := range skipped {
+		n -= max(0, min(s.Last, v.Redis)-max(s.First, before+1)+1)
+	}
+	return n, nil
+}
+
+// lostWithheld reports whether Redis has lost an opening that withheld packets: then nobody can say which.
+func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, err error) {
+	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
+	for _, f := range fences {
+		var did Counts
+		if f.Epoch > v.Opening && f.Epoch != v.attempt.Epoch && f.Note != "" &&
+			json.Unmarshal([]byte(f.Note), &did) == nil && did.Silent {
+			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", f.Epoch), nil
+		}
+	}
+	return "", err
+}
+
+// countWithheld counts the packets that are withheld on the shard.
+func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err error) {
+	err = r.readWithheld(ctx, v)
+	for _, packets := range v.withheld {
+		n += int64(len(packets))
+	}
+	return n, err
+}
+
+// note notes in the ledger what an opening puts back.
+func (r *Recoverer) note(ctx context.Context, v *Verdict, done *Counts) error {
+	text, err := json.Marshal(done)
+	if err != nil {
+		return err
+	}
+	return r.cfg.Ledger.NoteOpening(ctx, v.Shard, v.attempt.Epoch, string(text))
+}

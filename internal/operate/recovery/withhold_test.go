@@ -1,0 +1,291 @@
+package recovery_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// guarded is a recoverer that withholds packets for processes that are silent.
+func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
+	return w.recoverer(func(c *recovery.Config) {
+		c.Gather, c.Settle, c.Margin = time.Second, 30*time.Millisecond, 2*time.Second
+		for _, f := range change {
+			f(c)
+		}
+	})
+}
+
+// withheld are the packets that nobody gets, by number.
+func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
+	t.Helper()
+	list, err := w.shard().Withheld(t.Context(), id)
+	require.NoError(t, err)
+	all := map[int64]hongbao.Amount{}
+	for _, p := range list {
+		all[p.Number] = p.Amount
+	}
+	require.Len(t, all, len(list), "none is there twice")
+	return all
+}
+
+// wakes has a silent process look at the servers, and wants its users to have what it told them of: the same packets, each once, and
+// each paid once.
+func (w *world) wakes(t *testing.T, silent *process, told map[string]hongbao.Receipt) {
+	t.Helper()
+	silent.watch(t)
+	w.keepsPackets(t, told)
+}
+
+func (w *world) keepsPackets(t *testing.T, told map[string]hongbao.Receipt) {
+	t.Helper()
+	users := make([]string, 0, len(told))
+	for user := range told {
+		users = append(users, user)
+	}
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		has, err := w.shard().ReceiptsOf(t.Context(), id, users)
+		require.NoError(t, err)
+		for user, r := range told {
+			if len(has[user]) != 1 || has[user][0].Packet != r.Packet || has[user][0].Amount != r.Amount {
+				return false
+			}
+		}
+		return true
+	}, "users have what they were told")
+}
+
+// adds wants every packet to be in one place, and the counts to say so.
+func (w *world) adds(t *testing.T) {
+	t.Helper()
+	f, err := w.shard().CampaignFields(t.Context(), id)
+	require.NoError(t, err)
+	var receipts int64
+	packets := map[int64]bool{}
+	require.NoError(t, w.shard().EachReceipts(t.Context(), id, func(_ string, list []hongbao.Receipt) error {
+		for i := range list {
+			require.False(t, packets[list[i].Packet], "packet %d was granted twice", list[i].Packet)
+			packets[list[i].Packet] = true
+			receipts++
+		}
+		return nil
+	}))
+	require.Equal(t, fmt.Sprint(receipts), f["granted"])
+	for number := range w.withheld(t) {
+		require.False(t, packets[number], "packet %d is withheld and granted", number)
+	}
+}
+
+// A process that told users of the last grants is silent. The shard opens by itself: what is known comes back, and the packets that
+// the silent process may have told of are granted to nobody else. When it speaks, its users get them.
+func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
+	t.Parallel()
+	for name, silentFirst := range map[string]bool{"the last grants": false, "grants before known ones": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p, silent := w.process(t), w.process(t)
+			p.watch(t)
+			told := []map[string]hongbao.Receipt{p.told(t, 10)}
+			silent.told(t, 1)
+			old := w.older(t)
+			var unheard map[string]hongbao.Receipt
+			if silentFirst {
+				unheard = silent.told(t, 5)
+			}
+			told = append(told, p.told(t, 5))
+			if !silentFirst {
+				unheard = silent.told(t, 5)
+			}
+			w.restart(t, old)
+			w.restores(t, w.guarded(), told...)
+			withheld := w.withheld(t)
+			for user, r := range unheard {
+				require.Equal(t, r.Amount, withheld[r.Packet], "the packet of %s is withheld", user)
+			}
+			fences, err := w.ledger.Fences(t.Context(), 0)
+			require.NoError(t, err)
+			require.Contains(t, fences[0].Note, fmt.Sprintf(`"withheld":%d`, len(withheld)))
+			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "nobody has to come")
+			for _, r := range p.told(t, 100) {
+				require.NotContains(t, withheld, r.Packet)
+			}
+			w.adds(t)
+
+			w.wakes(t, silent, unheard)
+			require.Len(t, w.withheld(t), len(withheld)-5)
+			require.Empty(t, silent.alarms)
+			w.adds(t)
+			require.EqualValues(t, 10+1+5+100+5, w.settles(t))
+			c, err := w.shard().Close(t.Context(), id, true, 0)
+			require.NoError(t, err)
+			require.EqualValues(t, 1000-121, c.Close.Left, "what is withheld is left")
+		})
+	}
+}
+
+// A process that speaks only after its packets were withheld, while the shard is still frozen, is heard: its users get them before
+// the shard opens.
+func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, silent := w.process(t), w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	silent.told(t, 1)
+	old := w.older(t)
+	unheard := silent.told(t, 3)
+	told := p.told(t, 5)
+	w.restart(t, old)
+	for at := int64(1); w.rdb.HGet(t.Context(), w.shard().Keys.Meta(), "seq").Val() != "19"; at++ {
+		require.Less(t, at, int64(100))
+		client := w.server.Client(t)
+		client.AddHook(&breaks{at: at})
+		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+	}
+	z, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.True(t, z.Frozen, "all is back, and it is frozen still")
+	withheld := w.withheld(t)
+	require.Subset(t, withheld, packetsOf(unheard))
+	silent.watch(t)
+	w.restores(t, w.guarded(), told)
+	w.keepsPackets(t, unheard)
+	require.Len(t, w.withheld(t), len(withheld)-3)
+	w.adds(t)
+	require.EqualValues(t, 10+1+5+3, w.settles(t))
+}
+
+func packetsOf(told map[string]hongbao.Receipt) map[int64]hongbao.Amount {
+	all := map[int64]hongbao.Amount{}
+	for _, r := range told {
+		all[r.Packet] = r.Amount
+	}
+	return all
+}
+
+// A recoverer dies at every third of its commands while a process is silent, and another one goes on.
+func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	died := 0
+	for at := int64(1); ; at += 3 {
+		w.finishes(t)
+		told := p.told(t, 2)
+		silent := w.process(t)
+		silent.told(t, 1)
+		old := w.older(t)
+		unheard := silent.told(t, 1)
+		more := p.told(t, 2)
+		before := len(w.withheld(t))
+		w.restart(t, old)
+		client := w.server.Client(t)
+		hook := &breaks{at: at}
+		client.AddHook(hook)
+		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond } // a client may believe for a second that the server is away
+		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+		w.restores(t, w.guarded(few), told, more)
+		require.Subset(t, w.withheld(t), packetsOf(unheard))
+		require.Less(t, len(w.withheld(t)), before+10, "they are withheld once")
+		w.wakes(t, silent, unheard)
+		w.adds(t)
+		if err == nil && hook.n.Load() < at {
+			break
+		}
+		died++
+	}
+	t.Logf("the recoverer died at %d commands", died)
+	require.Greater(t, died, 10)
+}
+
+// Users who found a place empty may have gone on to another one. So with a silent process the rest of the place is withheld, and
+// other places go on.
+func TestRestOfAPlaceIsWithheld(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 4)
+	wide := w.idAt(0)
+	w.fundOver(t, wide, 0, 2)
+	places := w.store.Places(wide, 2)
+	w.grantOn(t, wide, places)
+	old := w.older(t)
+	silent := w.process(t)
+	unheard := map[string]hongbao.Receipt{}
+	answers, err := w.store.Over(silent.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s1/r", "s2/r", "s3/r"), nil)
+	require.NoError(t, err)
+	for i, a := range answers {
+		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
+		unheard[fmt.Sprint(i)] = a.Receipts[0]
+	}
+	known := w.process(t)
+	known.watch(t)
+	_, err = w.store.Over(known.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s4/r"), nil)
+	require.NoError(t, err)
+	w.restart(t, old)
+	r := w.guarded()
+	for shard := range 4 {
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			require.NoError(t, r.Tend(t.Context(), shard))
+			_, err := w.store.Shard(shard).OpenHead(t.Context())
+			return err == nil
+		}, "shard %d is open", shard)
+	}
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+	require.Equal(t, []string{"open", "open"}, w.states(t, wide, places))
+	left := func(k *store.Shard) []int {
+		list, err := k.Withheld(t.Context(), wide)
+		require.NoError(t, err)
+		return []int{int(w.rdb.LLen(t.Context(), k.Keys.Stock(wide)).Val()), len(list)}
+	}
+	home, other := left(places[0]), left(places[1])
+	require.Zero(t, home[0])
+	require.Greater(t, home[1], 400)
+	require.Greater(t, other[0], 400)
+	require.Zero(t, other[1])
+	list, err := places[0].Withheld(t.Context(), wide)
+	require.NoError(t, err)
+	for _, r := range unheard {
+		require.Contains(t, list, store.Packet{Number: r.Packet, Amount: r.Amount})
+	}
+	for _, k := range places {
+		_, err := k.CampaignFields(t.Context(), wide)
+		require.NoError(t, err)
+		e, err := k.Close(t.Context(), wide, true, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, left(k)[0]+left(k)[1], e.Close.Left)
+	}
+}
+
+// Redis loses an opening that withheld packets: nobody can say which, so a person has to come.
+func TestLostOpeningThatWithheld(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p, silent := w.process(t), w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	silent.told(t, 1)
+	old := w.older(t)
+	told := p.told(t, 5)
+	silent.told(t, 5)
+	w.restart(t, old)
+	w.restores(t, w.guarded(), told)
+	p.told(t, 5)
+	w.restart(t, old)
+	w.rec = w.guarded()
+	w.staysFrozen(t)
+	require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), "which withheld packets")
+}

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// tellLate looks for what this process told users in earlier epochs, if the shard was opened without asking it: it was stopped, or
+// cut off. A grant that Redis lacks comes back under a new seq if its packet is withheld. lost are those that could not come
+// back, each with the reason.
+func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
+	epoch, grants, err := k.late()
+	if err != nil || len(grants) == 0 {
+		return nil, err
+	}
+	users := map[string][]string{}
+	for i := range grants {
+		users[grants[i].Campaign] = append(users[grants[i].Campaign], grants[i].User)
+	}
+	has := map[string]map[string][]hongbao.Receipt{}
+	for id, list := range users {
+		if has[id], err = k.ReceiptsOf(ctx, id, list); err != nil && !errors.Is(err, redis.Nil) { // it has left Redis
+			return nil, err
+		}
+	}
+	for i := range grants {
+		g := &grants[i]
+		if has[g.Campaign] == nil || hasReceipt(has[g.Campaign][g.User], g) {
+			continue
+		}
+		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, NobodyLooked)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" && why != RefusedHas && why != StateFrozen { // of a frozen campaign a person has accepted the loss
+			lost = append(lost, LateGrant{*g, why})
+		}
+	}
+	w := &k.state.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looked = max(w.looked, epoch)
+	return lost, nil
+}
+
+// LateGrant is a grant that a user was told of, that an opening went without, and why it could not come back.
+type LateGrant struct {
+	hongbao.Grant
+
+	Why Refusal
+}
+
+// hasReceipt reports whether one of the receipts is of a grant's packet.
+func hasReceipt(receipts []hongbao.Receipt, g *hongbao.Grant) bool {
+	for i := range receipts {
+		if receipts[i].Packet == g.Packet && receipts[i].RequestID == g.RequestID {
+			return true
+		}
+	}
+	return false
+}
+
+// late returns what this process told users in epochs before the shard's, unless it was asked for it or has looked already.
+func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
+	w := &k.state.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	epoch = w.line.epoch
+	if epoch == 0 || epoch <= w.sent || epoch <= w.looked {
+		return epoch, nil, nil
+	}
+	for i := range w.told {
+		if w.told[i].epoch >= epoch {
+			continue
+		}
+		e, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, w.told[i].entry})
+		if err != nil {
+			return epoch, nil, err
+		}
+		grants = append(grants, e.Grants...)
+	}
+	return epoch, grants, nil
+}

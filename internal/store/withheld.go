@@ -1,0 +1,143 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+var (
+	withholdScript        = newDrainScript("withhold", "withheld").with(unguarded)
+	grantWithheldScript   = newScript("grant_withheld", "fields", "withheld")
+	releaseWithheldScript = newDrainScript("release_withheld", "fields", "left", "withheld")
+)
+
+// Packet is a packet of a campaign that nobody has.
+type Packet struct {
+	Number int64          `json:"packet"`
+	Amount hongbao.Amount `json:"amount"`
+}
+
+func (p Packet) String() string { return fmt.Sprintf("%d %d", p.Number, p.Amount) }
+
+func (k *Shard) packets(cmd *redis.StringSliceCmd) ([]Packet, error) {
+	texts, err := cmd.Result()
+	if err != nil {
+		return nil, fmt.Errorf("read packets: %w", Classify(err))
+	}
+	list := make([]Packet, len(texts))
+	for i, text := range texts {
+		number, amount, err := twoNumbers(text)
+		if err != nil {
+			return nil, hongbao.Errorf(hongbao.ClassBroken, "a packet in Redis: %w", err)
+		}
+		list[i] = Packet{number, hongbao.Amount(amount)}
+	}
+	return list, nil
+}
+
+// Front returns the packets that come next in the stock of each generation of a campaign, up to n each.
+func (k *Shard) Front(ctx context.Context, campaign string, generations, n int64) ([][]Packet, error) {
+	fronts := make([][]Packet, generations)
+	for g := range generations {
+		var err error
+		if fronts[g], err = k.packets(k.rdb.LRange(ctx, k.Keys.StockOf(campaign, g+1), 0, n-1)); err != nil {
+			return nil, fmt.Errorf("the stock of campaign %s: %w", campaign, err)
+		}
+	}
+	return fronts, nil
+}
+
+// Withhold takes packets out of the stocks of a campaign: those at the front of each generation's, except those that stay.
+func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front []int, stay []Packet) error {
+	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
+		k.Keys.Stocks(campaign, int64(len(front)))...)
+	args := []any{a.String()}
+	for _, n := range front {
+		args = append(args, n)
+	}
+	for _, p := range stay {
+		args = append(args, p.String())
+	}
+	return k.mend(ctx, withholdScript, keys, args...)
+}
+
+// Withheld returns the packets that restores have withheld of a campaign on the shard, in the order in which they were dealt.
+func (k *Shard) Withheld(ctx context.Context, campaign string) ([]Packet, error) {
+	return k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), 0, -1))
+}
+
+// Refusal says why a withheld packet was not granted: the campaign's state, or one of the Refused texts.
+type Refusal string
+
+// The refusals. RefusedHas says that the user has the packet.
+const (
+	RefusedHas     Refusal = "has"
+	RefusedGone    Refusal = "gone"    // the packet is not withheld
+	RefusedRequest Refusal = "request" // the request has another packet
+	RefusedLimit   Refusal = "limit"   // the user may have no more packets
+	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and nobody has looked there
+)
+
+// NobodyLooked is the number of packets that a user has on other shards if nobody has looked.
+const NobodyLooked = -1
+
+// GrantWithheld grants a withheld packet to the user who was told of it. elsewhere is how many packets of the campaign the
+// user has on other shards. It sets seq, epoch and time of the grant, or returns why nothing was changed.
+func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere int) (Refusal, error) {
+	held := ""
+	if elsewhere != NobodyLooked {
+		held = strconv.Itoa(elsewhere)
+	}
+	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign),
+		k.Keys.Withheld(g.Campaign), k.Keys.Filter(g.Campaign)}
+	reply, err := k.run(ctx, grantWithheldScript, keys, []any{g.Campaign, cmp.Or(g.Currency, "-"), g.Packet, int64(g.Amount),
+		g.User, g.RequestID, cmp.Or(g.Trace, "-"), held})
+	if err != nil {
+		return "", err
+	}
+	r := replyReader{rest: reply}
+	switch what := r.string(); what {
+	case "granted":
+		g.Shard, g.Seq, g.Epoch = k.Index(), r.int64(), r.int64()
+		g.Time = time.UnixMilli(r.int64()).UTC()
+		return "", r.done(grantWithheldScript)
+	case string(RefusedHas):
+		return RefusedHas, r.done(grantWithheldScript)
+	default:
+		why := Refusal(r.string())
+		return why, r.done(grantWithheldScript)
+	}
+}
+
+// ReleaseWithheld gives withheld packets of a campaign back to its stock, a chunk at a time. It returns how many are withheld
+// still, or why nothing was changed: the campaign's state, RefusedPlaces, or "generation" while packets are added to it.
+func (k *Shard) ReleaseWithheld(ctx context.Context, campaign string) (still int64, why Refusal, err error) {
+	return k.releaseWithheld(ctx, campaign, MaxChunk/2)
+}
+
+func (k *Shard) releaseWithheld(ctx context.Context, campaign string, most int) (still int64, why Refusal, err error) {
+	generations, err := k.generations(ctx, campaign)
+	if err != nil {
+		return 0, "", err
+	}
+	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign), k.Keys.Filter(campaign)},
+		k.Keys.Stocks(campaign, generations)[2*generations-2:]...)
+	reply, err := k.run(ctx, releaseWithheldScript, keys, []any{generations, most})
+	if err != nil {
+		return 0, "", err
+	}
+	r := replyReader{rest: reply}
+	if r.string() == "ok" {
+		still = r.int64()
+		return still, "", r.done(releaseWithheldScript)
+	}
+	why = Refusal(r.string())
+	return 0, why, r.done(releaseWithheldScript)
+}

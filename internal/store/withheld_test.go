@@ -1,0 +1,253 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/load"
+)
+
+// thaw ends an attempt, as an opening does.
+func (b *bundle) thaw(t *testing.T) {
+	t.Helper()
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen", "mend", "seen").Err())
+}
+
+var firstWithheld = store.Packet{Number: 1, Amount: 7}
+
+// withheldThree loads a campaign of ten packets, and withholds three. The first one is firstWithheld.
+func withheldThree(t *testing.T, b *bundle) {
+	t.Helper()
+	c := spec("rain", 10)
+	c.Split = hongbao.Split{Mode: hongbao.SplitEven}
+	c.Total = hongbao.Amount(10 * firstWithheld.Amount)
+	b.load(t, c)
+	stock := b.rdb.LRange(t.Context(), b.k.Keys.Stock("rain"), 0, -1).Val()
+	for i, p := range stock { // so that packet 1 is the first one
+		if p == firstWithheld.String() {
+			require.NoError(t, b.rdb.LSet(t.Context(), b.k.Keys.Stock("rain"), int64(i), stock[0]).Err())
+			require.NoError(t, b.rdb.LSet(t.Context(), b.k.Keys.Stock("rain"), 0, p).Err())
+		}
+	}
+	b.begin(t)
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", []int{3}, nil))
+	b.thaw(t)
+}
+
+// Whatever is granted, withheld, granted again, given back or given to a user, the counts fit what stock and list have, and
+// the close tells of all that nobody has as left.
+func TestWithheldPacketsCount(t *testing.T) {
+	t.Parallel()
+	all := setup(t)
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 1))
+			b := setupOn(t, all.rdb)
+			k, ctx := b.k, t.Context()
+			c := spec("rain", 60)
+			draw := campaign.NewSeed()
+			plan, err := campaign.NewPlan(c, draw)
+			require.NoError(t, err)
+			s, err := load.New(b.store, load.Config{Chunk: 3 + random.IntN(20)})
+			require.NoError(t, err)
+			require.NoError(t, s.Load(ctx, c, plan, campaign.Commit(c, draw), nil))
+			users, did := 0, map[string]int{}
+			user := func() string { users++; return fmt.Sprint("u", users) }
+			check := func(step string) {
+				t.Helper()
+				count, sum := int64(0), int64(0)
+				for _, key := range []string{k.Keys.Stock("rain"), k.Keys.Withheld("rain")} {
+					for _, text := range b.rdb.LRange(ctx, key, 0, -1).Val() {
+						var p, amount int64
+						_, err := fmt.Sscan(text, &p, &amount)
+						require.NoError(t, err)
+						count, sum = count+1, sum+amount
+					}
+				}
+				f, err := k.CampaignFields(ctx, "rain")
+				require.NoError(t, err, step)
+				require.Equal(t, []string{strconv.FormatInt(60-count, 10), strconv.FormatInt(int64(c.Total)-sum, 10)},
+					[]string{f["granted"], f["granted_amount"]}, step)
+			}
+			for n := range 12 {
+				next := attempt
+				next.Epoch = attempt.Epoch + int64(n)
+				switch random.IntN(4) {
+				case 0:
+					for range random.IntN(6) {
+						b.grab(t, "rain", user())
+					}
+					check("grabs")
+				case 1: // some of the next packets are known, the others are withheld
+					front, err := k.Front(ctx, "rain", 1, int64(1+random.IntN(10)))
+					require.NoError(t, err)
+					var stay []store.Packet
+					for _, p := range front[0] {
+						if random.IntN(2) == 0 {
+							stay = append(stay, p)
+						}
+					}
+					b.freeze(t)
+					head, err := k.Head(ctx)
+					require.NoError(t, err)
+					require.NoError(t, k.Begin(ctx, &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, next))
+					for range 2 {
+						require.NoError(t, k.Withhold(ctx, next, "rain", []int{len(front[0])}, stay))
+					}
+					did["withheld"] += len(front[0]) - len(stay)
+					check("withhold")
+					random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
+					for i, p := range stay {
+						g := hongbao.Grant{Campaign: "rain", User: user(), Seq: head.Seq + 1 + int64(i), Packet: p.Number, Amount: p.Amount,
+							Time: time.UnixMilli(1_800_000_000_000)}
+						require.NoError(t, k.Regrant(ctx, next, run(g)))
+						check("regrant")
+					}
+					held, err := k.Withheld(ctx, "rain")
+					require.NoError(t, err)
+					if len(held) > 0 && random.IntN(2) == 0 { // a process has named it after all
+						p := held[random.IntN(len(held))]
+						g := hongbao.Grant{Campaign: "rain", User: user(), Seq: head.Seq + 1 + int64(len(stay)), Packet: p.Number,
+							Amount: p.Amount, Time: time.UnixMilli(1_800_000_000_000)}
+						require.NoError(t, k.Regrant(ctx, next, run(g)))
+						check("regrant of a withheld packet")
+						did["named"]++
+					}
+					b.thaw(t)
+				case 2:
+					before := b.rdb.LLen(ctx, k.Keys.Withheld("rain")).Val()
+					still, why, err := store.ReleaseSome(ctx, k, "rain", 1+random.IntN(4))
+					require.NoError(t, err)
+					require.Empty(t, why)
+					require.Equal(t, b.rdb.LLen(ctx, k.Keys.Withheld("rain")).Val(), still)
+					did["released"] += int(before - still)
+					check("release")
+				case 3:
+					held, err := k.Withheld(ctx, "rain")
+					require.NoError(t, err)
+					if len(held) > 0 {
+						p := held[random.IntN(len(held))]
+						g := hongbao.Grant{Campaign: "rain", User: user(), RequestID: "r", Packet: p.Number, Amount: p.Amount}
+						why, err := k.GrantWithheld(ctx, &g, 0)
+						require.NoError(t, err)
+						require.Empty(t, why)
+						check("grant of a withheld packet")
+						did["granted"]++
+					}
+				}
+			}
+			f, err := k.CampaignFields(ctx, "rain")
+			require.NoError(t, err)
+			e, err := k.Close(ctx, "rain", true, 0)
+			require.NoError(t, err)
+			require.Equal(t, []string{f["granted"], f["granted_amount"]},
+				[]string{strconv.FormatInt(e.Close.Granted, 10), strconv.FormatInt(int64(e.Close.GrantedAmount), 10)})
+			require.EqualValues(t, 60, e.Close.Granted+e.Close.Left)
+			require.Equal(t, c.Total, e.Close.GrantedAmount+e.Close.LeftAmount)
+			again, err := k.CloseOf(ctx, "rain")
+			require.NoError(t, err)
+			require.Equal(t, e.Close, again.Close)
+			t.Log(did)
+		})
+	}
+}
+
+// A user gets a withheld packet once, within the limits, by a request that has no other packet, and only where nobody can have
+// got another one meanwhile.
+func TestWithheldPacketIsGrantedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, k := t.Context(), b.k
+	withheldThree(t, b)
+	held, err := k.Withheld(ctx, "rain")
+	require.NoError(t, err)
+	require.Len(t, held, 3)
+	revision := b.revision(ctx)
+	answers := b.grab(t, "rain", "other") // not a withheld one
+	require.NotContains(t, held, store.Packet{Number: answers[0].Receipts[0].Packet, Amount: answers[0].Receipts[0].Amount})
+
+	grant := func(user, request string, p store.Packet, elsewhere int) (store.Refusal, hongbao.Grant) {
+		g := hongbao.Grant{Campaign: "rain", User: user, RequestID: request, Packet: p.Number, Amount: p.Amount}
+		why, err := k.GrantWithheld(ctx, &g, elsewhere)
+		require.NoError(t, err)
+		return why, g
+	}
+	why, g := grant("u1", "r1", held[0], 0)
+	require.Empty(t, why)
+	require.NotEqual(t, revision, b.revision(ctx), "what processes know of the winners expires")
+	require.EqualValues(t, 2, g.Seq)
+	receipts, err := k.ReceiptsOf(ctx, "rain", []string{"u1"})
+	require.NoError(t, err)
+	require.Equal(t, []hongbao.Receipt{{Shard: k.Index(), Seq: 2, Packet: held[0].Number, Amount: held[0].Amount, RequestID: "r1", Time: g.Time.Local()}},
+		receipts["u1"])
+	seqs := map[int64]string{}
+	for page, err := range k.Pages(ctx, "-", "+") {
+		require.NoError(t, err)
+		entries, _, _, err := k.Decode(ctx, page)
+		require.NoError(t, err)
+		for _, e := range entries {
+			for _, g := range e.Grants {
+				seqs[g.Seq] = g.User
+			}
+		}
+	}
+	require.Equal(t, map[int64]string{1: "other", 2: "u1"}, seqs, "the stream tells of it")
+
+	for name, c := range map[string]struct {
+		user, request string
+		packet        store.Packet
+		elsewhere     int
+		want          store.Refusal
+	}{
+		"again":              {"u1", "r1", held[0], 0, store.RefusedHas},
+		"another packet":     {"u1", "r1", held[1], 0, store.RefusedRequest},
+		"another request":    {"u1", "r2", held[1], 0, store.RefusedLimit},
+		"a packet elsewhere": {"u2", "r1", held[1], 1, store.RefusedLimit},
+		"one that was dealt": {"u3", "r1", store.Packet{Number: answers[0].Receipts[0].Packet, Amount: 7}, 0, store.RefusedGone},
+		"another amount":     {"u3", "r1", store.Packet{Number: held[1].Number, Amount: 8}, 0, store.RefusedGone},
+		"nobody has looked":  {"u1", "", held[1], store.NobodyLooked, store.RefusedLimit},
+	} {
+		why, _ := grant(c.user, c.request, c.packet, c.elsewhere)
+		require.Equal(t, c.want, why, name)
+	}
+	require.NoError(t, b.rdb.HSet(ctx, k.Keys.Campaign("rain"), "places", 2).Err())
+	why, _ = grant("u4", "r1", held[1], store.NobodyLooked)
+	require.Equal(t, store.RefusedPlaces, why)
+	_, why, err = k.ReleaseWithheld(ctx, "rain")
+	require.NoError(t, err)
+	require.Equal(t, store.RefusedPlaces, why)
+	why, _ = grant("u4", "r1", held[1], 0)
+	require.Empty(t, why)
+	require.NoError(t, b.rdb.HDel(ctx, k.Keys.Campaign("rain"), "places").Err())
+	_, err = k.Close(ctx, "rain", true, 0)
+	require.NoError(t, err)
+	why, _ = grant("u5", "r1", held[2], 0)
+	require.EqualValues(t, store.StateClosed, why)
+	_, why, err = k.ReleaseWithheld(ctx, "rain")
+	require.NoError(t, err)
+	require.EqualValues(t, store.StateClosed, why)
+}
+
+// A revision says that packets came back; it still names its generation.
+func TestWinnersAfterARestore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 2))
+	b.begin(t)
+	require.NoError(t, b.k.Revise(t.Context(), attempt, "rain"))
+	b.thaw(t)
+	b.grab(t, "rain", "u1")
+	b.grab(t, "rain", "u2")
+	n, err := b.k.CountWinners(t.Context(), "rain", b.revision(t.Context()))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+}

@@ -1,0 +1,52 @@
+-- grant_withheld: gives a packet that a restore has withheld to the user who was told of it, under a new seq.
+--
+-- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld  6 filter
+-- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent, "-" for none
+--       8 how many packets of the campaign the user has on other shards, "" if nobody has looked
+-- Reply "granted", seq, epoch, ms; "has": the user has the packet; or "refused" and why: the campaign's state if it is neither open nor
+--       paused, "gone" if the packet is not withheld, "request" if the request has another packet, "limit" if the user may have no more,
+--       "places" if the campaign is on several shards and nobody has looked there
+-- Cost  O(withheld packets)
+-- First write XADD: it grows memory. Everything is checked before it.
+-- Repeat answers "has".
+
+local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch')
+local c, damage = whole(KEYS[3], 'state', 'from', 'user_campaign', 'revision')
+local places = redis.call('HGET', KEYS[3], 'places')
+local withheld, amount, epoch = withheld_of(KEYS[3], KEYS[5])
+local held = redis.call('HGET', KEYS[4], ARGV[5])
+local packet = ARGV[3] .. ' ' .. ARGV[4]
+local place = redis.call('LPOS', KEYS[5], packet)
+redis.call('XLEN', KEYS[2])
+redis.call('HLEN', KEYS[6])
+if damage or not withheld then
+	return damage or amount
+end
+local count = tonumber(ARGV[8] == '' and '0' or ARGV[8])
+for line in string.gmatch(held or '', '[^\n]+') do
+	if string.match(line, '^%d+ %d+') == packet then
+		return { 'has' }
+	end
+	if ARGV[6] ~= '' and string.sub(line, -#ARGV[6] - 1) == ' ' .. ARGV[6] then
+		return { 'refused', 'request' }
+	end
+	count = count + 1
+end
+local refused = c[1] ~= 'open' and c[1] ~= 'paused' and (c[1] or 'missing') or not place and 'gone' or
+	places and ARGV[8] == '' and 'places' or count >= tonumber(c[3]) and 'limit'
+if refused then
+	return { 'refused', refused }
+end
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
+redis.call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[1] .. ' ' .. seq .. ' ' .. meta[2] .. ' ' .. ms .. ' ' .. ARGV[2] .. '\n' ..
+	packet .. ' ' .. ARGV[5] .. ' ' .. (ARGV[6] ~= '' and ARGV[6] or '-') .. ' ' .. ARGV[7])
+local receipt = packet .. ' ' .. seq .. ' ' .. string.format('%.0f', now - c[2]) .. ' ' .. ARGV[6]
+redis.call('HSET', KEYS[4], ARGV[5], held and held .. '\n' .. receipt or receipt)
+redis.call('LREM', KEYS[5], 1, packet)
+set_withheld(KEYS[3], withheld - 1, amount - ARGV[4], epoch)
+redis.call('HSET', KEYS[3], 'revision', string.gsub(c[4], '%.r%d+$', '') .. '.r' .. seq)
+redis.call('DEL', KEYS[6]) -- this user may not be in it
+redis.call('HSET', KEYS[1], 'seq', seq)
+return { 'granted', seq, meta[2], ms }

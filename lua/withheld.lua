@@ -1,0 +1,17 @@
+-- withheld: functions on what restores have withheld of a campaign, put in front of the scripts that need them. The field withheld of
+-- the campaign's hash is "packets amount epoch", of the list beside it and of the last attempt that has withheld some.
+
+-- packets, amount and epoch; or nothing, and an error if the field can't be read or does not fit the list
+local function withheld_of(campaign, list)
+	local text, has = redis.call('HGET', campaign, 'withheld'), redis.call('LLEN', list)
+	local packets, amount, epoch = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')
+	if not packets or tonumber(packets) ~= has then
+		return nil, redis.error_reply('HBDAMAGED the field withheld of ' .. campaign .. ' is ' .. (text or 'absent') ..
+			', and its list has ' .. has .. ' packets; somebody changed one by hand. Nothing was changed now')
+	end
+	return tonumber(packets), tonumber(amount), epoch
+end
+
+local function set_withheld(campaign, packets, amount, epoch)
+	redis.call('HSET', campaign, 'withheld', string.format('%.0f %.0f ', packets, amount) .. epoch)
+end
