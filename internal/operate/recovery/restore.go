@@ -35,6 +35,27 @@ type facts struct {
 	topic    []hongbao.Grant // also some that Redis has
 	told     store.Evidence
 	given    []stream.SeqRange // seqs whose loss a person has accepted
+	steps    Steps
+	lapped   time.Time // when a step of them ended last
+}
+
+// Steps is how long each step of an opening took, in ms; of one that was tried again all tries. Witnesses and Topic go on at
+// the same time.
+type Steps struct {
+	Ledger    int64 `json:"fence_ledger_ms"`
+	Witnesses int64 `json:"hear_ms"`
+	Topic     int64 `json:"fence_topic_ms"`
+	Judge     int64 `json:"judge_ms"`
+	PutBack   int64 `json:"put_back_ms"`
+	Marks     int64 `json:"mark_ms"`
+	Open      int64 `json:"open_ms"`
+}
+
+// lap ends a step that began when the last one ended.
+func (f *facts) lap(step *int64) {
+	now := time.Now()
+	*step += now.Sub(f.lapped).Milliseconds()
+	f.lapped = now
 }
 
 // wrote is when Redis wrote the shard last before it froze.
@@ -80,6 +101,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	attempt, err := r.begin(ctx, k, &z, &before)
 	if err != nil {
 		return nil, err
@@ -90,13 +112,15 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 		f = &facts{attempt: attempt, began: time.Now()}
 		t.facts = f
 	}
-	f.before = before
+	f.before, f.lapped = before, began
+	f.lap(&f.steps.Ledger)
 	group, asking := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.fenceTopic(asking, k, f) })
 	group.Go(func() error { return r.hear(asking, k, f) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	f.lapped = time.Now()
 	if f.ledger, err = r.cfg.Ledger.LostEvents(ctx, shard, f.attempt.Floor); err != nil {
 		return nil, err
 	}
@@ -151,6 +175,8 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 	if r.cfg.Topic == nil || f.fenced {
 		return nil
 	}
+	began := time.Now()
+	defer func() { f.steps.Topic += time.Since(began).Milliseconds() }()
 	var since time.Time
 	if f.attempt.Wrote > 0 {
 		since = r.cfg.Topic.FenceSince(f.wrote())
@@ -178,6 +204,8 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 
 // hear waits for the witnesses, up to Gather, and notes whether all that have to speak have sent all to the attempt.
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
+	began := time.Now()
+	defer func() { f.steps.Witnesses += time.Since(began).Milliseconds() }()
 	unseen, least := f.before.Frozen.Sub(f.wrote()), r.cfg.Gather
 	if unseen >= 0 && unseen < freshWrite {
 		least = r.cfg.Settle
@@ -237,6 +265,7 @@ type Counts struct {
 	Last  int64 `json:"last_seq"`
 	// Planned: the shard was not open yet when this was noted.
 	Planned bool `json:"planned,omitempty"`
+	Took  Steps `json:"took"`
 }
 
 // Restored is an opening that put back what Redis had lost.
@@ -278,6 +307,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 	if err != nil || why != "" {
 		return nil, why, err
 	}
+	f.lap(&f.steps.Judge)
 	v.attempt = f.attempt
 	done = planned(v, f, begun)
 	if v.guarded = done.Silent; v.guarded {
@@ -309,6 +339,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		}
 	}
 	done.Withheld, err = r.countWithheld(ctx, v)
+	f.lap(&f.steps.PutBack)
 	return done, "", err
 }
 
@@ -592,6 +623,7 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 			return "", err
 		}
 		v.attempt = f.attempt
+		f.lap(&f.steps.Marks)
 	}
 	if err := r.open(ctx, v, nil); err != nil {
 		return "", err
@@ -599,13 +631,17 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 	r.shards[v.Shard].facts = nil
 	fields := []zap.Field{zap.Int("shard", v.Shard), zap.Int64("epoch", v.opened), zap.Int64("seq", v.Redis),
 		zap.Duration("frozen for", v.For), zap.Bool("every process has reported", f != nil && f.complete)}
+	if f != nil {
+		f.lap(&f.steps.Open)
+		fields = append(fields, zap.Any("steps", f.steps))
+	}
 	if done == nil {
 		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", fields...)
 		return "", nil
 	}
+	done.Took, done.Planned = f.steps, false
 	r.cfg.Log.Warn("a frozen shard is open again: what Redis had lost was restored", append(fields,
 		zap.String("code", "redis_restored"), zap.Any("restored", done))...)
-	done.Planned = false
 	if err := r.note(ctx, v, done); err != nil { // the shard is open all the same
 		r.cfg.Log.Warn("what was restored could not be noted in the ledger", zap.Int("shard", v.Shard), zap.Error(err))
 	}
