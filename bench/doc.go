@@ -20,6 +20,7 @@
 //   - memory_per_grant is what a grant keeps in Redis, against the classic list and hash;
 //   - latency_* are percentiles at half load; receipts_* a grab's cost when its campaign has many receipts already;
 //     grab_shards_*, grab_tail_16 and sold_out a campaign over many shards, and one that has nothing left;
+//   - recover_1e5 is how long a shard is shut that has lost 100,000 grants, against the time in which they were made;
 //   - peer_* are queues that other programs use, run by command bench/peers with the number of handlers that is best there;
 //   - audit_1e7 is the memory of `hongbao audit` with ten million grants. It takes long and runs only when it is named.
 //

@@ -41,6 +41,7 @@ var rows = []row{
 	{"replay", replayRow},
 	{"memory_per_grant", memoryRow},
 	{"receipts", receiptsRow},
+	{"recover_1e5", recoverRow},
 	queueRow(queue{"peer_asynq", "asynq",
 		"asynq, whose tasks are each retried and archived by themselves: at least once"}),
 	queueRow(queue{"peer_watermill_redis", "watermill-redis", "watermill-redisstream, consumers of one group, each of which " +

@@ -69,7 +69,11 @@ func (b *publishBench) publisher(st *store.Store, topic, sink, compression strin
 	if err != nil {
 		return nil, err
 	}
-	return publish.New(publish.Config{
+	return publish.New(b.publishing(topic, compression), claims, entries)
+}
+
+func (b *publishBench) publishing(topic, compression string) publish.Config {
+	return publish.Config{
 		Brokers: []string{b.broker.Addr}, ClientID: "bench", Topic: topic, Partitions: partitions, Deployment: "bench",
 		Worker:      "bench",
 		BatchGrants: batch, BatchBytes: 1_000_000, Compression: compression,
@@ -77,7 +81,7 @@ func (b *publishBench) publisher(st *store.Store, topic, sink, compression strin
 		MetadataTTL: 10 * time.Second, AttemptTime: 10 * time.Second, MaxClaimAge: 20 * time.Second,
 		ProducerExpiration: 24 * time.Hour,
 		FetchBytes:         1 << 20, Campaigns: inYuan{},
-	}, claims, entries)
+	}
 }
 
 // inYuan knows every campaign, as a publisher does after it has asked once.

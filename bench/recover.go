@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+const (
+	lossProcesses = 4 // that grant
+	lossCampaigns = 4 // that they take in turn
+	lossStock     = 1_000_000
+	lossLimit     = 20 // seconds
+	lossTime      = 2 * time.Minute
+)
+
+// recoverRow measures how long a shard is shut that has lost 100,000 grants. Its baseline is the time in which they were
+// granted: a restore writes each of them once more, and has to find out which they are.
+func recoverRow(ctx context.Context, o options) ([]Result, error) {
+	topics, err := newPublishBench(ctx, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	db, err := postgresDatabase(ctx)
+	if err != nil {
+		return nil, errors.Join(err, topics.close())
+	}
+	b := &lossBench{publishBench: topics, db: db, n: o.n(100_000)}
+	results, err := b.rows(ctx, o.rounds)
+	return results, errors.Join(err, db.close(), topics.close())
+}
+
+type lossBench struct {
+	*publishBench
+	db *database
+	n  int // grants that Redis loses
+}
+
+func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err error) {
+	for _, kind := range []struct {
+		name, calls string
+		size        int
+	}{
+		{"recover_1e5", fmt.Sprintf("calls of %d, the most that one decides", store.MaxGrabs), store.MaxGrabs},
+		{"recover_1e5_singles", "calls of one grab, so that each has an entry of its own", 1},
+	} {
+		res := Result{Name: kind.name, Unit: "s", Most: lossLimit,
+			HowOurs: fmt.Sprintf("from the promotion of a replica that lacks %d grants until its shard is open with all of them: a "+
+				"tenth is in PostgreSQL and Kafka, the rest only the %d processes know that made them in %d campaigns of %d packets "+
+				"in all, in turn, by %s; each user's receipt is compared", b.n, lossProcesses, lossCampaigns, lossStock, kind.calls),
+			HowBaseline: "the time in which the same grants were made, by the same calls: a restore writes each once more",
+		}
+		var ours, baseline []float64
+		var steps []recovery.Steps
+		for range rounds {
+			l, err := b.lose(ctx, kind.size)
+			if err != nil {
+				return nil, err
+			}
+			ours, baseline = append(ours, l.shut.Seconds()), append(baseline, l.granting.Seconds())
+			steps = append(steps, l.took)
+		}
+		res.compare(ours, baseline)
+		res.Beside = besideSteps(steps)
+		results = append(results, res)
+	}
+	return results, nil
+}
+
+// besideSteps are the medians of how long each step took, in s.
+func besideSteps(rounds []recovery.Steps) map[string]float64 {
+	out := map[string]float64{}
+	for name, ms := range map[string]func(*recovery.Steps) int64{
+		"fence the ledger, s":               func(s *recovery.Steps) int64 { return s.Ledger },
+		"hear the processes, s":             func(s *recovery.Steps) int64 { return s.Witnesses },
+		"fence the topic meanwhile, s":      func(s *recovery.Steps) int64 { return s.Topic },
+		"read what they know, and judge, s": func(s *recovery.Steps) int64 { return s.Judge },
+		"put back, s":                       func(s *recovery.Steps) int64 { return s.PutBack },
+		"mark what the topic has, s":        func(s *recovery.Steps) int64 { return s.Marks },
+		"open, s":                           func(s *recovery.Steps) int64 { return s.Open },
+	} {
+		var all []float64
+		for i := range rounds {
+			all = append(all, float64(ms(&rounds[i]))/1000)
+		}
+		out[name] = median(all)
+	}
+	return out
+}
+
+// loss is a deployment of one shard whose primary is lost.
+type loss struct {
+	at       atomic.Pointer[testkit.RedisServer] // where clients connect to
+	spare    *testkit.RedisServer
+	worker   *store.Store
+	asked    []*store.Store // the processes that grant
+	books    *books
+	topic    string
+	campaign [lossCampaigns]string
+
+	made           int // grants
+	took           recovery.Steps
+	told           [lossCampaigns]map[string]hongbao.Receipt
+	granting, shut time.Duration
+}
+
+// lose loses grants that were made by calls of a size.
+func (b *lossBench) lose(ctx context.Context, size int) (l *loss, err error) {
+	l = &loss{}
+	primary, err := testkit.StartRedis(ctx, testkit.RedisOptions{})
+	if err != nil {
+		return nil, err
+	}
+	l.at.Store(primary)
+	if l.spare, err = testkit.StartRedis(ctx, testkit.RedisOptions{ReplicaOf: primary}); err == nil {
+		err = b.run(ctx, l, size)
+	}
+	return l, errors.Join(err, primary.Close(), l.spare.Close())
+}
+
+func (b *lossBench) run(ctx context.Context, l *loss, size int) error {
+	old := l.at.Load()
+	ctx, stop := context.WithTimeout(ctx, lossTime)
+	parts, running := errgroup.WithContext(ctx)
+	defer func() { stop(); _ = parts.Wait() }()
+	rdb := l.client()
+	defer rdb.Close()
+	if err := b.found(ctx, l, rdb); err != nil {
+		return err
+	}
+	defer func() { _ = l.books.end(context.WithoutCancel(ctx)) }()
+	for range lossProcesses {
+		client := l.client()
+		defer client.Close()
+		st := l.worker.Over(client)
+		parts.Go(func() error { return (&store.Watch{Store: st}).Run(running) })
+		l.asked = append(l.asked, st)
+	}
+	if err := l.grant(ctx, 2*lossProcesses*size, size); err != nil {
+		return err
+	}
+	if err := rdb.Do(ctx, "WAIT", 1, 5000).Err(); err != nil {
+		return err
+	}
+	l.granting = 0
+	spare := redis.NewClient(l.spare.Options())
+	defer spare.Close()
+	if err := spare.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil { // it is behind from now on
+		return err
+	}
+	if err := l.grant(ctx, b.n/10, size); err != nil {
+		return err
+	}
+	if err := b.deliver(ctx, l); err != nil {
+		return err
+	}
+	if err := l.grant(ctx, b.n-b.n/10, size); err != nil {
+		return err
+	}
+	recoverer, closeLog, err := b.recoverer(l)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	frozen := make(chan int, 1)
+	watch := &store.Watch{Store: l.worker, Frozen: func(shard int) {
+		select {
+		case frozen <- shard:
+		default:
+		}
+	}}
+	began := time.Now()
+	l.at.Store(l.spare)
+	if err := old.Kill(); err != nil {
+		return err
+	}
+	parts.Go(func() error { return watch.Run(running) })
+	parts.Go(func() error { return recoverer.Run(running, frozen) })
+	for ctx.Err() == nil {
+		if h, err := l.worker.Shard(0).OpenHead(ctx); err == nil && h.Epoch > 1 {
+			l.shut = time.Since(began)
+			return l.kept(ctx, int64(b.n), recoverer)
+		}
+		retry.Pause(ctx, 5*time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// client connects to whichever server is the primary.
+func (l *loss) client() *redis.Client {
+	opts := l.at.Load().Options()
+	opts.PoolSize, opts.ReadTimeout, opts.ContextTimeoutEnabled = 16, 30*time.Second, true
+	opts.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, l.at.Load().Addr)
+	}
+	return redis.NewClient(opts)
+}
+
+// found makes a deployment, its ledger and its campaigns.
+func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err error) {
+	if l.topic, err = b.topic(ctx); err != nil {
+		return err
+	}
+	l.worker, err = store.Of(rdb, hongbao.Space{Prefix: l.topic, Shards: 1})
+	if err != nil {
+		return err
+	}
+	if l.books, err = b.db.open(ctx, nil); err != nil {
+		return err
+	}
+	has, err := l.books.ledger.Deployment(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.worker.Found(ctx, store.FoundCall{Deployment: has.ID, Founding: has.Founding}); err != nil {
+		return err
+	}
+	for i := range l.campaign {
+		l.campaign[i], l.told[i] = fmt.Sprintf("bench-%d", i), map[string]hongbao.Receipt{}
+		c, err := b.fixture.load(ctx, l.worker, spec(l.campaign[i], lossStock/lossCampaigns))
+		if err == nil {
+			_, err = l.books.ledger.CreateCampaign(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant makes grants by calls of a size, one campaign after the other, and keeps what the users were told.
+func (l *loss) grant(ctx context.Context, n, size int) error {
+	const perProcess = 8 // calls at once
+	from := l.made
+	l.made += n
+	answers := make([]hongbao.Answer, n)
+	calls := (n + size - 1) / size
+	start := time.Now()
+	_, err := crowd(ctx, lossProcesses*perProcess, calls, func(ctx context.Context, i int) error {
+		call := store.GrabCall{Campaign: l.campaign[i%lossCampaigns], Currency: "CNY", MaxBacklog: 1e9, FactNames: "device"}
+		first, last := i*size, min((i+1)*size, n)
+		for u := first; u < last; u++ {
+			g := deviceGrab(from + u)
+			g.Campaign, g.RequestID = call.Campaign, "r"
+			call.Grabs = append(call.Grabs, g)
+		}
+		got, err := l.asked[i%lossProcesses].Shard(0).Grab(ctx, &call, nil)
+		copy(answers[first:last], got)
+		return err
+	})
+	l.granting += time.Since(start)
+	for i := range answers {
+		if answers[i].Outcome != hongbao.OutcomeGranted {
+			return errors.Join(err, fmt.Errorf("a grab got %s", answers[i].Outcome))
+		}
+		l.told[i/size%lossCampaigns][user(from+i)] = answers[i].Receipts[0]
+	}
+	return err
+}
+
+// deliver brings all grants so far to the ledger and to the topic.
+func (b *lossBench) deliver(ctx context.Context, l *loss) error {
+	r := &fixture{rdb: l.worker.Redis().(*redis.Client)} //nolint:forcetypeassert // found put it there
+	if _, err := r.consume(ctx, l.worker, "balance", l.made, l.books.settler); err != nil {
+		return err
+	}
+	p, err := b.sink(l.worker, l.topic, "none")
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, err = r.consume(ctx, l.worker, "kafka", l.made, p)
+	return err
+}
+
+// recoverer is one as a worker has it.
+func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
+	log, err := publish.NewLog(b.publishing(l.topic, "none"))
+	if err != nil {
+		return nil, nil, err
+	}
+	return recovery.New(recovery.Config{Store: l.worker, Ledger: l.books.ledger, Topic: log, TopicSink: "kafka",
+		Sinks: []string{"balance", "kafka"}, Log: zap.NewNop()}), log.Close, nil
+}
+
+// kept compares what came back with what the users were told.
+func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) error {
+	var list []recovery.Restored
+	for len(list) == 0 && ctx.Err() == nil { // it is noted after the opening
+		var err error
+		if list, err = r.Restored(ctx); err != nil {
+			return err
+		}
+	}
+	l.took = list[0].Took
+	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Nobody > 0 {
+		return fmt.Errorf("%d grants were to be lost: %+v", lost, list[0])
+	}
+	for i, told := range l.told {
+		users := make([]string, 0, len(told))
+		for u := range told {
+			users = append(users, u)
+		}
+		has, err := l.worker.Shard(0).ReceiptsOf(ctx, l.campaign[i], users)
+		if err != nil {
+			return err
+		}
+		for u, r := range told {
+			if len(has[u]) != 1 || has[u][0] != r {
+				return fmt.Errorf("user %s was told %+v, and has %+v", u, r, has[u])
+			}
+		}
+	}
+	return nil
+}
