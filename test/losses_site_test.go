@@ -186,7 +186,7 @@ type losing struct {
 	side    *proxy.Proxy
 	halt    func()
 
-	cutAt    int64     // the last seq of a primary when another one was promoted
+	cutAt    int64     // grants of a primary when another one was promoted
 	since    time.Time // from when on a server without some writes answers
 	reported map[int][]stream.SeqRange
 	result
@@ -194,7 +194,7 @@ type losing struct {
 
 // result is a line of the table.
 type result struct {
-	missing                                         int64 // events, at least
+	missing                                         int64 // grants, at least
 	told, lost, twice, paidTwice, copies, seqsTwice int
 	holes                                           int64
 	frozen                                          time.Duration
@@ -376,30 +376,35 @@ func (l *losing) pours(what string) {
 	}
 }
 
-// lastOf are the last seqs of the shards that lose, on a server.
-func (l *losing) lastOf(server *testkit.RedisServer) (sum int64) {
+// grantedOn counts the users who have a packet of the rain on the shards that lose, by a server.
+func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
+	l.t.Helper()
+	client := redis.NewClient(server.Options())
+	defer client.Close()
 	for _, i := range l.shards {
-		sum += l.metaOn(server, i, "seq")
+		n, err := client.HLen(l.t.Context(), l.store.Shard(i).Keys.Receipts(l.id)).Result()
+		require.NoError(l.t, err)
+		sum += n
 	}
 	return sum
 }
 
-// ahead waits until a primary has events that its replicas lack, some of them of the process that is idle from then on.
+// ahead waits until a primary has grants that its replicas lack, some of them to users of the process that is idle from then on.
 func (l *losing) ahead(primary *testkit.RedisServer) {
 	l.t.Helper()
-	began, more := l.lastOf(primary), int64(2*lossRate)
+	began, more := l.grantedOn(primary), int64(2*lossRate)
 	if l.class == hongbao.DurabilityReplica { // nobody is told of them
 		more = callersAtOnce
 	} else {
 		l.idle.some(l.t.Context(), 20)
 	}
-	testkit.Eventually(l.t, startTime, func() bool { return l.lastOf(primary) >= began+more }, "the primary is ahead")
+	testkit.Eventually(l.t, startTime, func() bool { return l.grantedOn(primary) >= began+more }, "the primary is ahead")
 }
 
-// dies kills a primary, and returns the last seq that it had at least.
+// dies kills a primary, and returns how many grants it had at least.
 func (l *losing) dies(primary *testkit.RedisServer) int64 {
 	l.t.Helper()
-	last := l.lastOf(primary)
+	last := l.grantedOn(primary)
 	require.NoError(l.t, primary.Kill())
 	return last
 }
@@ -410,7 +415,7 @@ func (l *losing) lacks(last int64, server *testkit.RedisServer) {
 	if l.since.IsZero() {
 		l.since = time.Now()
 	}
-	missing := last - l.lastOf(server)
+	missing := last - l.grantedOn(server)
 	require.Positive(l.t, missing, "the fault fired")
 	l.missing += missing
 }
@@ -610,6 +615,16 @@ func (l *losing) eachPaid(fn func(g grantKey, at eventKey)) {
 		return nil
 	})
 	require.NoError(l.t, err)
+}
+
+// ask asks the ledger for a number.
+func (l *losing) ask(query string) (n int64) {
+	l.t.Helper()
+	conn, err := pgx.Connect(l.t.Context(), l.dsn)
+	require.NoError(l.t, err)
+	defer conn.Close(context.Background())
+	require.NoError(l.t, conn.QueryRow(l.t.Context(), query).Scan(&n))
+	return n
 }
 
 // mends waits until a worker restores shard 0 on a server.

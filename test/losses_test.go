@@ -339,7 +339,7 @@ func cutToTheLastFsync(l *losing) {
 		l.idle.some(l.t.Context(), 20)
 	}
 	testkit.Eventually(l.t, startTime, func() bool { return written.Load() > onDisk.Load()+40 }, "the next one is to come")
-	last := l.lastOf(server)
+	last := l.grantedOn(server)
 	require.NoError(l.t, server.Stop())
 	<-time.After(200 * time.Millisecond) // answers that it has sent arrive
 	require.NoError(l.t, server.Kill())
@@ -399,7 +399,7 @@ func olderRDB(l *losing) {
 func flushed(l *losing) {
 	server := l.at.hand.servers[0]
 	l.ahead(server)
-	l.missing, l.since = l.lastOf(server), time.Now()
+	l.missing, l.since = l.grantedOn(server), time.Now()
 	server.Order(l.t, "FLUSHALL")
 }
 
@@ -415,7 +415,7 @@ func cutOff(l *losing) {
 	h := l.at.hand
 	h.cut(1)
 	l.ahead(h.servers[0])
-	l.cutAt = l.lastOf(h.servers[0])
+	l.cutAt = l.grantedOn(h.servers[0])
 	l.lacks(l.cutAt, h.promote(l.t, 1))
 }
 
@@ -432,7 +432,7 @@ func demotedAndPromoted(l *losing) {
 	h := l.at.hand
 	h.cut(1)
 	l.ahead(h.servers[0])
-	last := l.lastOf(h.servers[0])
+	last := l.grantedOn(h.servers[0])
 	h.servers[1].Order(l.t, "REPLICAOF NO ONE")
 	follow(l.t, h.servers[0], h.servers[1])
 	h.servers[0].Order(l.t, "REPLICAOF NO ONE")
@@ -545,7 +545,13 @@ func refundOther(l *losing) {
 	l.says([]string{"campaign", "refund", l.other(), "--amount", amount[1], "--wait", "30s"}, "refunded")
 }
 
-func pause(l *losing) { l.ok("campaign", "pause", l.id, "--why", "a test") }
+// pause is known to the ledger before it is lost: a worker brings it there once a second.
+func pause(l *losing) {
+	l.ok("campaign", "pause", l.id, "--why", "a test")
+	testkit.Eventually(l.t, startTime, func() bool {
+		return l.ask("SELECT count(*) FROM control WHERE campaign = '"+l.id+"'") > 0
+	}, "the ledger knows of the pause")
+}
 
 func resume(l *losing) {
 	if !l.person {
