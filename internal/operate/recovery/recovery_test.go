@@ -303,6 +303,18 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.Equal(t, "ann", c.Limited.By)
 }
 
+// toppedUp adds packets to the campaign, which are dealt.
+func (w *world) toppedUp(t *testing.T) {
+	t.Helper()
+	_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
+		Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5, Total: 50,
+		Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", Decision: by("ann", "w"),
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
+	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
+}
+
 // What was dealt of a top-up is lost with Redis' last second. No event is, so the shard opens by itself, and the ledger
 // knows that the packets are to be dealt again.
 func TestDealtTopUpIsLost(t *testing.T) {
@@ -310,13 +322,7 @@ func TestDealtTopUpIsLost(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		w := setup(t)
 		files := w.older(t)
-		_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
-			Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5, Total: 50,
-			Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", Decision: by("ann", "w"),
-		})
-		require.NoError(t, err)
-		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
-		require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
+		w.toppedUp(t)
 		if !lost {
 			files = ""
 		}

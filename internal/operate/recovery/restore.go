@@ -264,8 +264,8 @@ type Counts struct {
 	First int64 `json:"first_seq"`
 	Last  int64 `json:"last_seq"`
 	// Planned: the shard was not open yet when this was noted.
-	Planned bool `json:"planned,omitempty"`
-	Took  Steps `json:"took"`
+	Planned bool  `json:"planned,omitempty"`
+	Took    Steps `json:"took"`
 }
 
 // Restored is an opening that put back what Redis had lost.
@@ -616,6 +616,11 @@ func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string,
 			return "", errors.Join(err, store.ErrAttemptOver)
 		}
 		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
+		for id, c := range v.here { // none of them is in doubt any more
+			if c.added {
+				v.dealt[id] = c.dealt
+			}
+		}
 		v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
 	}
 	if f != nil {

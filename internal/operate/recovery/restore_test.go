@@ -178,6 +178,23 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.EqualValues(t, 15, done)
 }
 
+// A top-up that was dealt is lost with grants: the grants come back, and the packets are dealt again.
+func TestTopUpIsLostWithGrants(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	old := w.older(t)
+	told := p.told(t, 20)
+	w.toppedUp(t)
+	w.restart(t, old)
+	w.restores(t, w.patient(), told)
+	open, err := w.ledger.OpenTopUps(t.Context())
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+}
+
 // What nobody was told of never happened: its packets are dealt again, and its seqs are passed over.
 func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	t.Parallel()

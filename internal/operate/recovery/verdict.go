@@ -58,11 +58,12 @@ type Verdict struct {
 }
 
 // here is a campaign on the shard: the newest generation that Redis has of it, how many packets a user may have, on how many
-// shards it is, and whether users may have been told of its packets: it is neither over nor still to begin.
+// shards it is, whether packets were added to it, and whether users may have been told of its packets: it is neither over nor
+// still to begin.
 type here struct {
-	dealt, limit int64
-	places       int
-	grants       bool
+	dealt, limit  int64
+	places        int
+	added, grants bool
 }
 
 // Doubt is a campaign that is not as the ledger says.
@@ -225,6 +226,7 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 	if !missing {
 		begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
 		v.here[id] = here{dealt: max(dealt, 1), limit: c.Spec.UserHold(), places: c.Spec.Places(),
+			added:  c.Packets > c.Spec.Packets && c.State != ledger.StateRefunded,
 			grants: begun && (state == store.StateOpen || state == store.StatePaused)}
 	}
 	whole := *v
