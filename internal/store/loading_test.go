@@ -1,0 +1,46 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// A server that still loads its append-only file says that it has none. It has to be asked again: nobody may take that for its
+// settings.
+func TestServerThatLoads(t *testing.T) {
+	t.Parallel()
+	// A millisecond for each command of the file. Redis answers after each 1,024.
+	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always", "key-load-delay": "1000"}})
+	rdb := server.Client(t)
+	pipe := rdb.Pipeline()
+	for i := range 2500 {
+		pipe.Set(t.Context(), "key", i, 0)
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, server.Kill())
+	started := make(chan error, 1)
+	go func() { started <- server.Restart() }()
+	loads := 0
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		servers, err := store.Inspect(t.Context(), rdb)
+		if err == nil {
+			require.NoError(t, servers[0].CheckAppendOnly())
+			return true
+		}
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+		if strings.Contains(err.Error(), "loads") {
+			loads++
+		}
+		return false
+	}, "it has loaded")
+	require.NoError(t, <-started)
+	require.Positive(t, loads, "it was asked while it loaded")
+}
