@@ -1,0 +1,111 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// fsyncs writes marks to the append-only file, and gives the last one that was on the disk, until the test ends.
+func fsyncs(l *losing, server *testkit.RedisServer) (written, onDisk *atomic.Int64) {
+	written, onDisk = &atomic.Int64{}, &atomic.Int64{}
+	client := server.Client(l.t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 500, startTime })
+	ctx := l.t.Context()
+	go func() {
+		turn := time.NewTicker(10 * time.Millisecond)
+		defer turn.Stop()
+		for ; ctx.Err() == nil; <-turn.C {
+			go func(n int64) {
+				pipe := client.Pipeline()
+				pipe.Set(ctx, fsyncMark, n, 0)
+				on := pipe.Do(ctx, "WAITAOF", 1, 0, 0)
+				if _, err := pipe.Exec(ctx); err != nil {
+					return // the server is gone
+				}
+				if got, err := on.Slice(); err == nil && len(got) == 2 && got[0] == int64(1) {
+					for was := onDisk.Load(); was < n && !onDisk.CompareAndSwap(was, n); was = onDisk.Load() {
+					}
+				}
+			}(written.Add(1))
+		}
+	}()
+	return written, onDisk
+}
+
+const fsyncMark = "fsync-mark"
+
+// cutToTheLastFsync is a machine that crashes: of the append-only file it keeps what was on the disk.
+func cutToTheLastFsync(l *losing) {
+	server := l.at.hand.servers[0]
+	written, onDisk := fsyncs(l, server)
+	testkit.Eventually(l.t, startTime, func() bool { return onDisk.Load() > 100 }, "marks are on the disk")
+	was := onDisk.Load()
+	testkit.Eventually(l.t, startTime, func() bool { return onDisk.Load() > was }, "an fsync has just ended")
+	if l.class == fast {
+		l.idle.some(l.t.Context(), 20)
+	}
+	testkit.Eventually(l.t, startTime, func() bool { return written.Load() > onDisk.Load()+40 }, "the next one is to come")
+	last := l.grantedOn(server)
+	require.NoError(l.t, server.Stop())
+	l.lasts(time.Now(), 200*time.Millisecond, "answers that it has sent arrive")
+	require.NoError(l.t, server.Kill())
+	file, _ := increments(l.t, server.Dir())
+	data, err := os.ReadFile(file)
+	require.NoError(l.t, err)
+	next := fmt.Sprint(onDisk.Load() + 1)
+	at := bytes.Index(data, fmt.Appendf(nil, "%s\r\n$%d\r\n%s\r\n", fsyncMark, len(next), next))
+	require.Positive(l.t, at, "a mark that was not on the disk")
+	require.NoError(l.t, os.Truncate(file, int64(bytes.LastIndex(data[:at], []byte("*3\r\n")))))
+	require.NoError(l.t, server.Restart())
+	l.lacks(last, server)
+}
+
+// fileAge is how old a file is that Redis starts from.
+const fileAge = 12 * time.Second
+
+// olderAppendOnlyFile puts a copy in the place of the file.
+func olderAppendOnlyFile(l *losing) {
+	server, old := l.at.hand.servers[0], l.t.TempDir()
+	file, _ := increments(l.t, server.Dir())
+	require.NoError(l.t, os.CopyFS(old, os.DirFS(filepath.Dir(file))))
+	l.lasts(time.Now(), fileAge, "the file gets old")
+	l.ahead(server)
+	last := l.dies(server)
+	l.replaces(server, old)
+	l.lacks(last, server)
+}
+
+// replaces starts a server from another folder of append-only files.
+func (l *losing) replaces(server *testkit.RedisServer, files string) {
+	l.t.Helper()
+	dir := filepath.Join(server.Dir(), "appendonlydir")
+	require.NoError(l.t, os.RemoveAll(dir))
+	require.NoError(l.t, os.CopyFS(dir, os.DirFS(files)))
+	require.NoError(l.t, server.Restart())
+}
+
+// olderRDB starts Redis from an RDB file, the base of an empty append-only file.
+func olderRDB(l *losing) {
+	server, old := l.at.hand.servers[0], l.t.TempDir()
+	server.Order(l.t, "SAVE")
+	data, err := os.ReadFile(filepath.Join(server.Dir(), "dump.rdb"))
+	require.NoError(l.t, err)
+	for name, text := range map[string][]byte{"appendonly.aof.1.base.rdb": data, "appendonly.aof.1.incr.aof": nil,
+		"appendonly.aof.manifest": []byte("file appendonly.aof.1.base.rdb seq 1 type b\n" +
+			"file appendonly.aof.1.incr.aof seq 1 type i\n")} {
+		require.NoError(l.t, os.WriteFile(filepath.Join(old, name), text, 0o600))
+	}
+	l.lasts(time.Now(), fileAge, "the file gets old")
+	l.ahead(server)
+	last := l.dies(server)
+	l.replaces(server, old)
+	l.lacks(last, server)
+}
