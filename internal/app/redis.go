@@ -114,6 +114,10 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 
 // checkServer is checkRedis for one server.
 func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
+	if s.Role == "slave" && a.Config.Redis.Mode == configs.Sentinel { // it may be copying, and say that it has no append-only file
+		return hongbao.Outagef(hongbao.ClassTransient, "redis at %s is a replica, though the sentinels call it the primary: a "+
+			"failover may be under way", a.redisAt(s))
+	}
 	if err := errors.Join(a.checkMode(s), a.checkRunID(s), a.checkCoverage(s)); err != nil {
 		return err
 	}

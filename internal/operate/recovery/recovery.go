@@ -68,7 +68,7 @@ type Config struct {
 	// Margin is for a process that is silent and may have told users of grants that nobody has seen. As many packets of each
 	// campaign are withheld as the shard granted in the last Margin. 0 leaves such a loss to a person.
 	Margin time.Duration
-	// Lease is how long a shard is kept for a recoverer that died. 0 for a minute.
+	// Lease is how long a shard is kept for a recoverer that died. 0 for ten seconds.
 	Lease time.Duration
 }
 
@@ -96,7 +96,7 @@ func New(cfg Config) *Recoverer {
 	}
 	cfg.Settle = min(cfg.Settle, cfg.Gather)
 	if cfg.Lease == 0 {
-		cfg.Lease = time.Minute
+		cfg.Lease = 10 * time.Second
 	}
 	return &Recoverer{cfg: cfg, shards: make([]tending, cfg.Store.Len())}
 }

@@ -116,7 +116,9 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	if err != nil {
 		return err
 	}
-	if refused := r.cfg.Check(&servers[0]); refused != nil {
+	if refused := r.cfg.Check(&servers[0]); hongbao.IsOutage(refused) {
+		return refused
+	} else if refused != nil {
 		v.Refused = refused.Error()
 	}
 	return nil
