@@ -320,13 +320,28 @@ func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
 // ahead waits until a primary has grants that its replicas lack, some of them to users of the process that is idle from then on.
 func (l *losing) ahead(primary *testkit.RedisServer) {
 	l.t.Helper()
-	began, more := l.grantedOn(primary), int64(2*lossRate)
-	if l.class == hongbao.DurabilityReplica { // nobody is told of them
-		more = callersAtOnce
-	} else {
-		l.idle.some(l.t.Context(), 20)
+	if l.class == replica { // it grants, and no user is told of it
+		at, told := time.Now(), l.granted()
+		testkit.Eventually(l.t, startTime, func() bool {
+			if n := l.granted(); n > told {
+				at, told = time.Now(), n
+			}
+			return time.Since(at) > time.Second && l.grantedOn(primary) > int64(told)
+		}, "the primary is ahead")
+		return
 	}
-	testkit.Eventually(l.t, startTime, func() bool { return l.grantedOn(primary) >= began+more }, "the primary is ahead")
+	began := l.grantedOn(primary)
+	l.idle.some(l.t.Context(), 20)
+	testkit.Eventually(l.t, startTime, func() bool { return l.grantedOn(primary) >= began+2*lossRate }, "the primary is ahead")
+}
+
+// granted counts the users of the rain who were told of a packet.
+func (l *losing) granted() (n int) {
+	for _, c := range append(l.busy[:len(l.busy):len(l.busy)], l.idle) {
+		have, _ := c.count()
+		n += have
+	}
+	return n
 }
 
 // lasts waits until something has gone on for a while.
