@@ -43,6 +43,8 @@ var lines = map[string]struct{ server, args string }{
 	"sink resume":     {"redis", "kafka --by ann --why mended"},
 	"campaign top-up": {"redis", "rain --packets 1 --total 1"},
 	"sink limit":      {"redis", "kafka --rate 5 --by ann --why slow"},
+	"hole list":       {"redis", "rain"}, "hole grant": {"redis", "rain --packet 1 --user u1 --by ann --why told"},
+	"hole release": {"redis", "rain --by ann --why nobody"},
 }
 
 // Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag

@@ -125,6 +125,9 @@ var play = []act{
 	{command: "quarantine campaign"},
 	{command: "campaign pause"},
 	{command: "campaign resume"},
+	{command: "hole list", before: func(s *stage) { s.words["--packet 4711"] = "--packet " + s.withholds("spring-rain", 2)[0] }},
+	{command: "hole grant", says: "user u42 has packet"},
+	{command: "hole release", says: "1 packets were released"},
 	{command: "campaign top-up", codes: []int{2, 0}},
 	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // its window is still open
 	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded",
@@ -166,7 +169,8 @@ var play = []act{
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
 			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.SettleClaim, access.ConfirmCredits, access.Replay,
 			access.DecideQuarantine, access.DisownCampaign, access.CloseCampaign, access.Refund, access.RefundLost,
-			access.RevealCampaign, access.CancelCampaign, access.AcknowledgeDifference, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys} {
+			access.RevealCampaign, access.CancelCampaign, access.AcknowledgeDifference, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys,
+			access.GrantWithheld, access.ReleaseWithheld} {
 			require.Contains(s.t, text, `"`+string(action)+`"`)
 		}
 		require.NotContains(s.t, text, "seed")

@@ -24,9 +24,9 @@ func recoverCmd() *cobra.Command {
 		Use: "recover", Short: "Show what a Redis that went back in time has lost, and open a shard if a person accepts the loss",
 		Long: "A shard is frozen when Redis was restarted, another server took over, or Redis went back in time: grabs get " +
 			"frozen, and\n" +
-			"workers wait. Workers open it within seconds if nothing was lost, or if all that users were told is known: then they " +
-			"put it\n" +
-			"back. Else this command shows what Redis, the ledger, the topic and the callers know: the campaigns that stay " +
+			"workers wait. Workers open it within seconds if nothing was lost, or put back what is known. Packets that a silent process " +
+			"may\n" +
+			"have told users of are withheld then: see `hongbao hole`. Else this command shows what Redis, the ledger, the topic and the callers know: the campaigns that stay " +
 			"frozen,\n" +
 			"their money, and the grants that were announced and are not paid. It changes nothing without --accept-loss.\n\n" +
 			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest of what was shown. New " +
@@ -122,10 +122,15 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 func writeRestored(w io.Writer, list []recovery.Restored) error {
 	for i := range list {
 		r := &list[i]
+		silent := ""
+		if r.Silent {
+			silent = fmt.Sprintf("; a process was silent that may have told users of more, and %d packets were withheld: see "+
+				"`hongbao hole list`", r.Withheld)
+		}
 		if _, err := fmt.Fprintf(w, "%s: shard %d went on in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
-			"known from the ledger, %d from the topic, %d from producers; %d events were nobody's\n", r.At.Format(time.RFC3339),
+			"known from the ledger, %d from the topic, %d from producers; %d events were nobody's%s\n", r.At.Format(time.RFC3339),
 			r.Shard, r.Epoch, r.Ledger+r.Topic+r.Witnesses, r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,
-			r.Nobody); err != nil {
+			r.Nobody, silent); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func root() *cobra.Command {
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
-	cmd.AddCommand(replayCmd(), deadCmd(), claimCmd(), quarantineCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), archiveCmd(),
+	cmd.AddCommand(replayCmd(), deadCmd(), claimCmd(), quarantineCmd(), holeCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), archiveCmd(),
 		doctorCmd(), healthCmd(), manCmd())
 	complete(cmd)
 	return cmd

@@ -83,6 +83,8 @@ const (
 	RefusedRequest Refusal = "request" // the request has another packet
 	RefusedLimit   Refusal = "limit"   // the user may have no more packets
 	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and nobody has looked there
+	// RefusedGeneration says that packets that were added to the campaign are not dealt yet.
+	RefusedGeneration Refusal = "generation"
 )
 
 // NobodyLooked is the number of packets that a user has on other shards if nobody has looked.
@@ -117,7 +119,7 @@ func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere i
 }
 
 // ReleaseWithheld gives withheld packets of a campaign back to its stock, a chunk at a time. It returns how many are withheld
-// still, or why nothing was changed: the campaign's state, RefusedPlaces, or "generation" while packets are added to it.
+// still, or why nothing was changed: the campaign's state, RefusedPlaces or RefusedGeneration.
 func (k *Shard) ReleaseWithheld(ctx context.Context, campaign string) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, MaxChunk/2)
 }

@@ -66,6 +66,8 @@ const (
 	FundClient     Action = "fund_client"
 
 	ArchiveCampaign Action = "archive_campaign"
+	GrantWithheld   Action = "grant_withheld"
+	ReleaseWithheld Action = "release_withheld"
 )
 
 // Rule says which roles may take an action.
@@ -118,6 +120,8 @@ var rules = []Rule{
 	{Action: ManageClients, What: "make and revoke tokens of the balance API", Whole: true},
 	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
 	{Action: ArchiveCampaign, What: "move a sealed campaign's grants to a file"},
+	{Action: GrantWithheld, What: "grant a packet that a restore has withheld"},
+	{Action: ReleaseWithheld, What: "give the packets that a restore has withheld back to the stock"},
 }
 
 var (

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+func holeCmd() *cobra.Command {
+	return family("hole", "Look at packets that were withheld after Redis had lost grants, and decide about them",
+		"If Redis has lost grants and a process that may have told users of some is silent, the shard opens without them. The packets "+
+			"that\n"+
+			"these users may have been told of are withheld: no grab gets one, and they count as left. If the process speaks, its users get "+
+			"them.\n"+
+			"For the others a person decides. What nobody decides about goes back to the sponsor with the refund.",
+		holeListCmd(), holeGrantCmd(), holeReleaseCmd())
+}
+
+func holeListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "list [CAMPAIGN]", Short: "List the packets that are withheld, of one campaign or of all",
+		Example: "  hongbao hole list\n  hongbao hole list spring-rain --json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return oneCampaign(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			campaign := ""
+			if len(args) == 1 {
+				campaign = args[0]
+			}
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+				list, err := a.ListHoles(cmd.Context(), campaign)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, map[string]any{"holes": list}, func(w io.Writer) error { return writeHoles(w, list) })
+			})
+		},
+	}
+}
+
+// shownPackets is how many packets of a campaign the text names; --json has all.
+const shownPackets = 50
+
+func writeHoles(w io.Writer, list []app.Holes) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CAMPAIGN\tSHARD\tPACKET\tAMOUNT")
+	for i := range list {
+		h := &list[i]
+		for _, p := range h.Packets[:min(len(h.Packets), shownPackets)] {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", h.Campaign, h.Shard, p.Number, money.Text(p.Amount, h.Currency))
+		}
+		fmt.Fprintf(t, "%s\t%d\tall %d\t%s\n", h.Campaign, h.Shard, h.Count, money.Text(h.Amount, h.Currency))
+	}
+	return t.Flush()
+}
+
+func holeGrantCmd() *cobra.Command {
+	var o app.HoleGrant
+	cmd := &cobra.Command{
+		Use:   "grant CAMPAIGN --packet NUMBER --user USER --by NAME --why TEXT",
+		Short: "Grant a withheld packet to the user who was told of it",
+		Long: "Grants the packet under a new event number; workers pay and publish it like any other. Your own records have to say who was " +
+			"told of\n" +
+			"which packet. The campaign must be open or paused, and the user within its limit for a user. A repeat changes nothing.",
+		Example: "  hongbao hole grant spring-rain --packet 4711 --user u42 --request-id r-1 --by ann --why \"the app's log of 20:00:03\"",
+		Args:    oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Campaign = args[0]
+			if err := checkDecision(cmd, &o.Decision); err != nil {
+				return err
+			}
+			if o.Packet < 1 {
+				return app.Usage("--packet %d: want the number of a packet, as `hongbao hole list` prints it", o.Packet)
+			}
+			if err := hongbao.CheckID(o.User); err != nil {
+				return app.Usage("--user %.80q: %w", o.User, err)
+			}
+			if o.RequestID != "" {
+				if err := hongbao.CheckID(o.RequestID); err != nil {
+					return app.Usage("--request-id %.80q: %w", o.RequestID, err)
+				}
+			}
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+				g, err := a.GrantHole(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, g, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "user %s has packet %d of campaign %s, %s: event %s of %s\n", g.User, g.Packet, g.Campaign,
+						money.Text(g.Amount, g.Currency), g.EventID(), g.Time.Format(time.RFC3339))
+					return err
+				})
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&o.Packet, "packet", 0, "number of the packet, as `hongbao hole list` prints it (required)")
+	cmd.Flags().StringVar(&o.User, "user", "", "the user who was told of it (required)")
+	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab: a retry gets this packet then")
+	addDecision(cmd.Flags(), &o.Decision, "; kept in the journal (required)")
+	return cmd
+}
+
+func holeReleaseCmd() *cobra.Command {
+	var by stream.Decision
+	cmd := &cobra.Command{
+		Use:   "release CAMPAIGN --by NAME --why TEXT",
+		Short: "Give the packets that are withheld of a campaign back to its stock",
+		Long: "Gives all of them back: grabs get them next. A user who was told of one of them, and whom nobody can name, gets nothing for it " +
+			"then.\n" +
+			"Refused for a campaign on several shards: its users may have gone on to another one. A repeat changes nothing.",
+		Example: "  hongbao hole release spring-rain --by ann --why \"the pod never answered a user: its log is empty\"",
+		Args:    oneCampaign,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkDecision(cmd, &by); err != nil {
+				return err
+			}
+			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+				out, err := a.ReleaseHoles(cmd.Context(), args[0], by)
+				if err != nil {
+					return err
+				}
+				return printAnswer(cmd, out, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "campaign %s: %d packets were released\n", out.Campaign, out.Released)
+					return err
+				})
+			})
+		},
+	}
+	addDecision(cmd.Flags(), &by, "; kept in the journal (required)")
+	return cmd
+}

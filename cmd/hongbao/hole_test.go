@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// withholds has packets of a campaign on shard 0 withheld, as a restore leaves them. It returns their numbers.
+func (d *deployment) withholds(id string, n int64) (numbers []string) {
+	d.t.Helper()
+	ctx, k := d.t.Context(), d.store.Home(id)
+	sum := int64(0)
+	for _, text := range d.rdb.LRange(ctx, k.Keys.Stock(id), 0, n-1).Val() {
+		var number, amount int64
+		_, err := fmt.Sscan(text, &number, &amount)
+		require.NoError(d.t, err)
+		sum += amount
+		numbers = append(numbers, fmt.Sprint(number))
+		require.NoError(d.t, d.rdb.RPush(ctx, k.Keys.Withheld(id), text).Err())
+	}
+	require.NoError(d.t, d.rdb.LTrim(ctx, k.Keys.Stock(id), n, -1).Err())
+	require.NoError(d.t, d.rdb.HSet(ctx, k.Keys.Campaign(id), "withheld", fmt.Sprintf("%d %d 2", n, sum)).Err())
+	return numbers
+}
+
+// A person lists what is withheld, grants a packet to the user who was told of it, and gives the rest back. The grant is paid and
+// published, the audit agrees at each step, the journal names who did it, and what nobody decided about goes back with the refund.
+func TestHole(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 10, 1000)
+	d.campaign("snow", 10, 1000)
+	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
+	require.Equal(t, 4, d.crowdOf("rain", 0, 4))
+	numbers := d.withholds("rain", 3)
+	w := d.start("work")
+	d.quiet()
+	holes := decided[struct{ Holes []app.Holes }](t, d.ok("hole", "list", "--json")).Holes
+	require.Len(t, holes, 1)
+	require.Equal(t, 3, holes[0].Count)
+	require.Equal(t, "rain", holes[0].Campaign)
+	require.Contains(t, d.ok("hole", "list", "rain"), "all 3")
+	d.ok("audit")
+
+	by := []string{"--by", "ann", "--why", "the log of the app"}
+	grant := append([]string{"hole", "grant", "rain", "--packet", numbers[1], "--user", "told", "--request-id", "r-9"}, by...)
+	said := d.ok(grant...)
+	require.Contains(t, said, "user told has packet "+numbers[1]+" of campaign rain")
+	require.Contains(t, d.ok(grant...), "user told has packet "+numbers[1], "a repeat")
+	d.refused(1, append([]string{"hole", "grant", "rain", "--packet", numbers[1], "--user", "other"}, by...), "no restore has withheld it")
+	d.refused(1, append([]string{"hole", "grant", "rain", "--packet", numbers[0], "--user", "told"}, by...), "may have no more packets")
+	d.refused(1, append([]string{"hole", "grant", "nowhere", "--packet", "1", "--user", "told"}, by...), "is not in Redis")
+	d.refused(2, []string{"hole", "grant", "rain", "--packet", numbers[0], "--user", "u"}, "--by and --why")
+	d.refused(2, append([]string{"hole", "grant", "rain", "--packet", "0", "--user", "u"}, by...), "--packet 0")
+	d.refused(2, append([]string{"hole", "grant", "rain", "--packet", "1", "--user", "a b"}, by...), "--user")
+	d.refused(2, append([]string{"hole", "grant", "rain", "--packet", "1", "--user", "u", "--request-id", "-"}, by...), "--request-id")
+	d.quiet()
+	require.Contains(t, d.ok("receipts", "rain", "told"), "1 receipts")
+	d.ok("audit")
+
+	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "2 packets were released")
+	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "0 packets were released", "a repeat")
+	d.refused(2, []string{"hole", "release", "rain"}, "--by and --why")
+	require.Equal(t, 5, d.crowdOf("rain", 10, 10), "those of the stock, and those that came back")
+	d.quiet()
+	d.ok("audit")
+	journal := d.ok("journal", "--campaign", "rain")
+	require.Contains(t, journal, "grant_withheld")
+	require.Contains(t, journal, "release_withheld")
+
+	d.withholds("snow", 4)
+	d.ok("campaign", "close", "snow", "--early")
+	d.refused(1, append([]string{"hole", "release", "snow"}, by...), "the campaign is closed")
+	require.Contains(t, d.ok("campaign", "refund", "snow", "--amount", "1000"), "10.00")
+	d.ok("audit")
+	w.stop(syscall.SIGTERM)
+	require.Empty(t, strings.TrimSpace(strings.TrimPrefix(d.ok("hole", "list"), "CAMPAIGN  SHARD  PACKET  AMOUNT")))
+}

@@ -1,0 +1,197 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// Holes are the packets of a campaign that restores have withheld on one shard, in the order in which they were dealt.
+type Holes struct {
+	Campaign string         `json:"campaign"`
+	Currency string         `json:"currency,omitempty"`
+	Shard    int            `json:"shard"`
+	Count    int            `json:"count"`
+	Amount   hongbao.Amount `json:"amount"`
+	Packets  []store.Packet `json:"packets"`
+}
+
+// ListHoles lists what is withheld of a campaign, or of all that the ledger has not refunded if none is named.
+func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
+	list := []Holes{}
+	if campaign != "" {
+		currency, err := a.currencyOf(ctx, campaign)
+		if err != nil {
+			return nil, err
+		}
+		return a.addHoles(ctx, list, campaign, currency)
+	}
+	const page = 500
+	for after := ""; ; {
+		campaigns, err := a.ledger.Campaigns(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range campaigns {
+			after = campaigns[i].Spec.ID
+			if campaigns[i].State == ledger.StateRefunded {
+				continue
+			}
+			if list, err = a.addHoles(ctx, list, after, campaigns[i].Spec.Currency); err != nil {
+				return nil, err
+			}
+		}
+		if len(campaigns) < page {
+			return list, nil
+		}
+	}
+}
+
+// addHoles appends what is withheld of a campaign on each of its places.
+func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency string) ([]Holes, error) {
+	c := a.store.Campaign(campaign)
+	places, err := c.Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range places {
+		packets, err := k.Withheld(ctx, campaign)
+		if err != nil {
+			return nil, err
+		}
+		if len(packets) == 0 {
+			continue
+		}
+		holes := Holes{Campaign: campaign, Currency: currency, Shard: k.Index(), Count: len(packets), Packets: packets}
+		for _, p := range packets {
+			holes.Amount += p.Amount
+		}
+		list = append(list, holes)
+	}
+	return list, nil
+}
+
+// currencyOf returns the currency of a campaign of the ledger.
+func (a *App) currencyOf(ctx context.Context, campaign string) (string, error) {
+	c, found, err := a.ledger.Campaign(ctx, campaign)
+	if err == nil && !found {
+		err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no campaign %s; `hongbao campaign list` lists those that it has", campaign)
+	}
+	return c.Spec.Currency, err
+}
+
+// HoleGrant says who is to get a withheld packet.
+type HoleGrant struct {
+	Campaign  string
+	Packet    int64
+	User      string
+	RequestID string
+	stream.Decision
+}
+
+// GrantHole grants a withheld packet to the user who was told of it. A repeat changes nothing.
+func (a *App) GrantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
+	err = a.recorded(ctx, about(ctx, access.GrantWithheld, o.Campaign), func(ctx context.Context, e *access.Entry) error {
+		e.Details = map[string]any{"packet": o.Packet, "user": o.User, "by": o.By, "why": o.Why}
+		g, err = a.grantHole(ctx, o)
+		return err
+	})
+	return g, err
+}
+
+func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
+	c := a.store.Campaign(o.Campaign)
+	held, err := c.Held(ctx, o.User)
+	if err != nil {
+		return g, err
+	}
+	receipts := store.ReceiptsOf(held)
+	has := slices.IndexFunc(receipts, func(r hongbao.Receipt) bool { return r.Packet == o.Packet })
+	if has >= 0 {
+		r := receipts[has]
+		return hongbao.Grant{Campaign: o.Campaign, User: o.User, Packet: r.Packet, Amount: r.Amount, Shard: r.Shard, Seq: r.Seq,
+			Time: r.Time, RequestID: r.RequestID}, nil
+	}
+	holes, err := a.ListHoles(ctx, o.Campaign)
+	if err != nil {
+		return g, err
+	}
+	for i := range holes {
+		h := &holes[i]
+		at := slices.IndexFunc(h.Packets, func(p store.Packet) bool { return p.Number == o.Packet })
+		if at < 0 {
+			continue
+		}
+		elsewhere := 0
+		for _, r := range receipts {
+			if r.Shard != h.Shard {
+				elsewhere++
+			}
+		}
+		g = hongbao.Grant{Campaign: o.Campaign, Currency: h.Currency, User: o.User, RequestID: o.RequestID, Packet: o.Packet,
+			Amount: h.Packets[at].Amount}
+		why, err := a.store.Shard(h.Shard).GrantWithheld(ctx, &g, elsewhere)
+		if err == nil && why != "" {
+			err = hongbao.Errorf(hongbao.ClassPermanent, "grant packet %d of campaign %s to user %.200q: %s; nothing was changed",
+				o.Packet, o.Campaign, o.User, refusals(why))
+		}
+		return g, err
+	}
+	return g, hongbao.Errorf(hongbao.ClassPermanent, "grant packet %d of campaign %s: no restore has withheld it, or it was granted or "+
+		"released since; `hongbao hole list %s` lists those that are withheld", o.Packet, o.Campaign, o.Campaign)
+}
+
+// refusals says why a withheld packet was not granted, or not given back.
+func refusals(why store.Refusal) string {
+	switch why {
+	case store.RefusedGone:
+		return "it is not withheld any more"
+	case store.RefusedRequest:
+		return "the request id has another packet"
+	case store.RefusedLimit:
+		return "the user may have no more packets of the campaign"
+	case store.RefusedPlaces:
+		return "the campaign is on several shards, and its users may have gone on to another one"
+	case store.RefusedGeneration:
+		return "packets that were added are not dealt yet; try again"
+	case store.RefusedHas:
+		return "the user has it"
+	}
+	return "the campaign is " + string(why)
+}
+
+// HoleRelease is what a release has given back.
+type HoleRelease struct {
+	Campaign string `json:"campaign"`
+	Released int64  `json:"released"`
+}
+
+// ReleaseHoles gives all withheld packets of a campaign back to its stock. A repeat changes nothing.
+func (a *App) ReleaseHoles(ctx context.Context, campaign string, by stream.Decision) (out HoleRelease, err error) {
+	out.Campaign = campaign
+	err = a.recorded(ctx, about(ctx, access.ReleaseWithheld, campaign), func(ctx context.Context, e *access.Entry) error {
+		defer func() { e.Details = map[string]any{"released": out.Released, "by": by.By, "why": by.Why} }()
+		holes, err := a.ListHoles(ctx, campaign)
+		for i := 0; err == nil && i < len(holes); i++ {
+			for still := int64(holes[i].Count); still > 0; {
+				left, why, err := a.store.Shard(holes[i].Shard).ReleaseWithheld(ctx, campaign)
+				if err != nil {
+					return err
+				}
+				if why != "" {
+					return hongbao.Errorf(hongbao.ClassPermanent, "release what is withheld of campaign %s: %s; %d packets were released",
+						campaign, refusals(why), out.Released)
+				}
+				out.Released += still - left
+				still = left
+			}
+		}
+		return err
+	})
+	return out, err
+}
