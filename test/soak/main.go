@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -33,6 +34,11 @@ type Outcome struct {
 	ReplayKills      int64 `json:"replay_kills"`
 	ReplayDuplicates int64 `json:"replay_duplicates"`
 	ReplayMissing    int64 `json:"replay_missing"`
+	// Failovers are promotions of a replica. RedisLost are the events that Redis lost by them, and Restored the grants among
+	// these that workers put back.
+	Failovers int64 `json:"failovers,omitempty"`
+	RedisLost int64 `json:"redis_lost,omitempty"`
+	Restored  int64 `json:"restored,omitempty"`
 }
 
 // What a run must show.
@@ -49,6 +55,8 @@ func main() {
 	flag.IntVar(&s.seconds, "seconds", defaultSeconds, "how long the callers grab; at least 40")
 	flag.IntVar(&s.rate, "rate", 5_000, "grabs a second")
 	flag.StringVar(&s.program, "hongbao", "bin/hongbao", "the program whose workers are killed")
+	flag.StringVar(&s.lose, "lose", "", "class of the campaigns, fast or replica: once a minute a replica is promoted, which lags "+
+		"if the class is fast; empty for no failover")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := s.run(ctx)
@@ -69,7 +77,7 @@ func main() {
 // soak is one run.
 type soak struct {
 	seconds, rate int
-	program       string
+	program, lose string
 	start         time.Time
 	dir           string
 	servers       servers
@@ -86,6 +94,9 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if s.seconds < 40 {
 		return fmt.Errorf("%d seconds are too few for %d kills and %d stops: want at least 40", s.seconds, minKills, minStops)
 	}
+	if s.lose != "" && s.lose != string(hongbao.DurabilityFast) && s.lose != string(hongbao.DurabilityReplica) {
+		return fmt.Errorf("-lose %s: want fast or replica", s.lose)
+	}
 	if s.dir, err = os.MkdirTemp("", "hongbao-soak-"); err != nil {
 		return fmt.Errorf("make a folder for logs: %w", err)
 	}
@@ -99,11 +110,12 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if err := w.start(ctx); err != nil {
 		return errors.Join(err, w.stop())
 	}
-	faults, over := make(chan error, 1), make(chan struct{})
+	faults, over := make(chan error, 2), make(chan struct{})
 	go func() { faults <- w.harass(ctx, over) }()
+	go func() { faults <- s.loseWrites(ctx, over) }()
 	err = s.grab(ctx)
 	close(over)
-	if err = errors.Join(err, <-faults); err != nil {
+	if err = errors.Join(err, <-faults, <-faults); err != nil {
 		return errors.Join(err, w.stop())
 	}
 	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
@@ -121,8 +133,8 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if took == 0 {
 		err = errors.Join(err, errors.New("no fault hit a worker that had entries: nothing was put to the test"))
 	}
-	return errors.Join(err, judgeBusy(w.busyKills, w.kills), s.compare(ctx), s.replay(ctx),
-		s.outcome.judge(int64(len(s.campaigns))))
+	return errors.Join(err, judgeBusy(w.busyKills, w.kills), s.compare(ctx), s.replay(ctx), s.countRestored(ctx),
+		s.outcome.judge(int64(len(s.campaigns)), s.lose))
 }
 
 // audited notes a verdict; the first that is not good stays.
@@ -133,7 +145,7 @@ func (o *Outcome) audited(verdict string) {
 }
 
 // judge names every number that is not as it must be.
-func (o *Outcome) judge(campaigns int64) error {
+func (o *Outcome) judge(campaigns int64, lose string) error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -153,5 +165,7 @@ func (o *Outcome) judge(campaigns int64) error {
 	need(o.Replayed == o.Granted, "%d events were replayed, %d were granted", o.Replayed, o.Granted)
 	need(o.ReplayDuplicates == 0, "the replay made %d duplicates", o.ReplayDuplicates)
 	need(o.ReplayMissing == 0, "the replay misses %d grants", o.ReplayMissing)
+	need(lose == "" || o.Failovers > 0, "no replica was promoted")
+	need(lose != string(hongbao.DurabilityFast) || o.Restored > 0, "no failover lost a grant: nothing was put to the test")
 	return errors.Join(errs...)
 }

@@ -69,11 +69,18 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 	var bits []*redis.IntCmd
 	var claims []*redis.IntCmd
 	var fences []*redis.BoolCmd
+	seqs := make([]int64, v.store.Len())
+	for shard := range seqs {
+		h, err := v.store.Shard(shard).Head(ctx)
+		if err != nil {
+			return progress{}, fmt.Errorf("look how far the replay can get: %w", err)
+		}
+		seqs[shard] = h.Seq
+	}
 	_, err := v.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for shard := range v.store.Len() {
 			k := v.store.Shard(shard)
-			// A shard's seqs are its grants and the closes of its campaigns.
-			for chunk := range (s.outcome.Granted+int64(len(s.campaigns)))/store.ChunkEvents + 1 {
+			for chunk := range seqs[shard]/store.ChunkEvents + 1 {
 				bits = append(bits, p.BitCount(ctx, k.Keys.Done(sink, chunk), nil))
 			}
 			claims = append(claims, p.HLen(ctx, k.Keys.Claims(sink)))

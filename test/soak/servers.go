@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,8 +33,9 @@ const (
 
 // servers are real ones.
 type servers struct {
-	redis *testkit.RedisServer
-	rdb   *redis.Client
+	redis string                  // where the primary was at the start
+	set   *testkit.RedisSentinels // nil if it has no replicas
+	rdb   redis.UniversalClient
 	store *store.Store
 	dsn   string
 	kafka *testkit.KafkaBroker
@@ -43,7 +45,7 @@ type servers struct {
 func (s *soak) startServers(ctx context.Context) error {
 	v := &s.servers
 	var err error
-	if v.redis, err = testkit.StartRedis(ctx, testkit.RedisOptions{}); err != nil {
+	if err := s.startRedis(ctx); err != nil {
 		return fmt.Errorf("start redis: %w", err)
 	}
 	pg, err := testkit.StartPostgres(ctx,
@@ -65,9 +67,9 @@ func (s *soak) startServers(ctx context.Context) error {
 		}
 	}
 	for name, value := range map[string]string{
-		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount), "REDIS_ADDRS": v.redis.Addr,
-		"REDIS_READ_TIMEOUT": "1s",
-		"LEDGER_DRIVER":      "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
+		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount),
+		"REDIS_READ_TIMEOUT": "1s", "REDIS_POOL_SIZE": "64",
+		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
 		"KAFKA_TOPIC":      topicName,
 		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms",
 		"CONSUMER_BLOCK":            "500ms",
@@ -79,13 +81,31 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.cfg, err = configs.Load("", s.env, nil); err != nil {
 		return fmt.Errorf("the soak's own configuration: %w", err)
 	}
-	opts := v.redis.Options()
-	opts.PoolSize, opts.MaxRetries = 64, 3
-	v.rdb = redis.NewClient(opts)
+	v.rdb = v.cfg.RedisClient()
 	if v.store, err = store.Of(v.rdb, v.cfg.Space()); err != nil {
 		return err
 	}
-	s.say("redis %s, postgres %s, kafka %s %s", v.redis.Addr, pg.Addr, v.kafka.Version, v.kafka.Addr)
+	s.say("redis %s, postgres %s, kafka %s %s", v.redis, pg.Addr, v.kafka.Version, v.kafka.Addr)
+	return nil
+}
+
+// startRedis starts one server, or a primary with replicas and sentinels.
+func (s *soak) startRedis(ctx context.Context) (err error) {
+	v := &s.servers
+	if s.lose == "" {
+		server, err := testkit.StartRedis(ctx, testkit.RedisOptions{})
+		if err == nil {
+			v.redis = server.Addr
+			s.env = append(s.env, "HONGBAO_REDIS_ADDRS="+server.Addr)
+		}
+		return err
+	}
+	if v.set, err = testkit.StartRedisSentinels(ctx, testkit.RedisOptions{}); err != nil {
+		return err
+	}
+	v.redis = v.set.Primary.Addr
+	s.env = append(s.env, "HONGBAO_REDIS_MODE="+configs.Sentinel, "HONGBAO_REDIS_MASTER_NAME="+testkit.SentinelName,
+		"HONGBAO_REDIS_ADDRS="+strings.Join(v.set.Addrs(), ","))
 	return nil
 }
 
@@ -122,6 +142,7 @@ func (s *soak) prepare(ctx context.Context) error {
 				Total:   hongbao.Amount(packets) * 500,
 				Packets: int64(packets), Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 5_000},
 				From: now.Add(-time.Minute), To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme",
+				Durability: hongbao.Durability(s.lose),
 			}
 			if s.servers.store.Home(c.ID).Index() != shard {
 				continue

@@ -103,9 +103,9 @@ func good() Outcome {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	o := good()
-	require.NoError(t, o.judge(2))
-	require.ErrorContains(t, o.judge(3), "2 refunds for 3 campaigns")
-	require.Error(t, (&Outcome{}).judge(0))
+	require.NoError(t, o.judge(2, ""))
+	require.ErrorContains(t, o.judge(3, ""), "2 refunds for 3 campaigns")
+	require.Error(t, (&Outcome{}).judge(0, ""))
 	for says, change := range map[string]func(*Outcome){
 		"1 grants are lost":          func(o *Outcome) { o.Lost = 1 },
 		"1 users have another":       func(o *Outcome) { o.DoubleCredits = 1 },
@@ -126,8 +126,14 @@ func TestJudge(t *testing.T) {
 	} {
 		o := good()
 		change(&o)
-		require.ErrorContains(t, o.judge(2), says)
+		require.ErrorContains(t, o.judge(2, ""), says)
 	}
+	require.ErrorContains(t, o.judge(2, "replica"), "no replica was promoted")
+	o.Failovers = 1
+	require.NoError(t, o.judge(2, "replica"))
+	require.ErrorContains(t, o.judge(2, "fast"), "no failover lost a grant")
+	o.Restored = 1
+	require.NoError(t, o.judge(2, "fast"))
 }
 
 func TestJudgeRefunds(t *testing.T) {
