@@ -33,12 +33,15 @@ func (s *soak) loseWrites(ctx context.Context, over <-chan struct{}) error {
 	}
 	set := s.servers.set
 	all := append([]*testkit.RedisServer{set.Primary}, set.Replicas[:]...)
-	for wait := time.After(firstFailover); ; wait = time.After(nextFailover) {
+	wait := time.NewTimer(firstFailover)
+	defer wait.Stop()
+	for {
 		select {
 		case <-over:
 			return nil
-		case <-wait:
+		case <-wait.C:
 		}
+		wait.Reset(nextFailover)
 		bounded, cancel := context.WithTimeout(ctx, failoverTime)
 		err := s.failOver(bounded, all)
 		cancel()
