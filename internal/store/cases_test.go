@@ -112,7 +112,7 @@ func (b *bundle) id(ctx context.Context, at int) string {
 // scriptCases are all scripts, each under its name.
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
-	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), mendCases(), loadCases(), endCases(), pendingCases(),
+	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), mendCases(), withheldCases(), loadCases(), endCases(), pendingCases(),
 		keepCases(), claimCases(), controlCases()} {
 		maps.Copy(all, some)
 	}
@@ -552,6 +552,31 @@ func mendCases() map[string]scriptCase {
 				return b.k.Regrant(ctx, attempt, run(g))
 			},
 		},
+		"revise": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Filter("rain")}
+			},
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 10))
+				b.begin(t)
+			},
+			call: func(ctx context.Context, b *bundle) error { return b.k.Revise(ctx, attempt, "rain") },
+		},
+		"mark": {
+			keys: func(b *bundle) []string {
+				return []string{b.k.Keys.Meta(), b.k.Keys.Claims("kafka"), b.k.Keys.Done("kafka", 0)}
+			},
+			prep: func(t *testing.T, b *bundle) { b.begin(t) },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Mark(ctx, attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}})
+			},
+		},
+	}
+}
+
+// withheldCases are the scripts about packets that a restore withholds.
+func withheldCases() map[string]scriptCase {
+	return map[string]scriptCase{
 		"withhold": {
 			keys: func(b *bundle) []string {
 				return append([]string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Withheld("rain")},
@@ -585,25 +610,6 @@ func mendCases() map[string]scriptCase {
 			call: func(ctx context.Context, b *bundle) error {
 				_, _, err := b.k.ReleaseWithheld(ctx, "rain")
 				return err
-			},
-		},
-		"revise": {
-			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Filter("rain")}
-			},
-			prep: func(t *testing.T, b *bundle) {
-				b.load(t, spec("rain", 10))
-				b.begin(t)
-			},
-			call: func(ctx context.Context, b *bundle) error { return b.k.Revise(ctx, attempt, "rain") },
-		},
-		"mark": {
-			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Meta(), b.k.Keys.Claims("kafka"), b.k.Keys.Done("kafka", 0)}
-			},
-			prep: func(t *testing.T, b *bundle) { b.begin(t) },
-			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Mark(ctx, attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}})
 			},
 		},
 	}

@@ -28,7 +28,7 @@ func withheldThree(t *testing.T, b *bundle) {
 	t.Helper()
 	c := spec("rain", 10)
 	c.Split = hongbao.Split{Mode: hongbao.SplitEven}
-	c.Total = hongbao.Amount(10 * firstWithheld.Amount)
+	c.Total = 10 * firstWithheld.Amount
 	b.load(t, c)
 	stock := b.rdb.LRange(t.Context(), b.k.Keys.Stock("rain"), 0, -1).Val()
 	for i, p := range stock { // so that packet 1 is the first one
@@ -42,6 +42,106 @@ func withheldThree(t *testing.T, b *bundle) {
 	b.thaw(t)
 }
 
+// stocked is a campaign of which packets are granted, withheld, granted again and given back at random.
+type stocked struct {
+	*bundle
+
+	t      *testing.T
+	c      hongbao.Campaign
+	random *rand.Rand
+	users  int
+}
+
+func (s *stocked) user() string { s.users++; return fmt.Sprint("u", s.users) }
+
+// adds wants the counts to fit what stock and list have.
+func (s *stocked) adds(step string) {
+	s.t.Helper()
+	count, sum := int64(0), int64(0)
+	for _, key := range []string{s.k.Keys.Stock("rain"), s.k.Keys.Withheld("rain")} {
+		for _, text := range s.rdb.LRange(s.t.Context(), key, 0, -1).Val() {
+			var p, amount int64
+			_, err := fmt.Sscan(text, &p, &amount)
+			require.NoError(s.t, err)
+			count, sum = count+1, sum+amount
+		}
+	}
+	f, err := s.k.CampaignFields(s.t.Context(), "rain")
+	require.NoError(s.t, err, step)
+	require.Equal(s.t, []string{strconv.FormatInt(s.c.Packets-count, 10), strconv.FormatInt(int64(s.c.Total)-sum, 10)},
+		[]string{f["granted"], f["granted_amount"]}, step)
+}
+
+// restores is a restore in an attempt of that epoch: some of the next packets are known, the others are withheld.
+func (s *stocked) restores(epoch int64) {
+	s.t.Helper()
+	ctx, a := s.t.Context(), attempt
+	a.Epoch = epoch
+	front, err := s.k.Front(ctx, "rain", 1, int64(1+s.random.IntN(10)))
+	require.NoError(s.t, err)
+	var stay []store.Packet
+	for _, p := range front[0] {
+		if s.random.IntN(2) == 0 {
+			stay = append(stay, p)
+		}
+	}
+	s.freeze(s.t)
+	head, err := s.k.Head(ctx)
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.k.Begin(ctx, &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, a))
+	for range 2 {
+		require.NoError(s.t, s.k.Withhold(ctx, a, "rain", []int{len(front[0])}, stay))
+	}
+	s.adds("withhold")
+	s.random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
+	if held := s.withheld(); len(held) > 0 && s.random.IntN(2) == 0 { // a process has named it after all
+		stay = append(stay, held[s.random.IntN(len(held))])
+	}
+	for i, p := range stay {
+		g := hongbao.Grant{Campaign: "rain", User: s.user(), Seq: head.Seq + 1 + int64(i), Packet: p.Number, Amount: p.Amount,
+			Time: time.UnixMilli(1_800_000_000_000)}
+		require.NoError(s.t, s.k.Regrant(ctx, a, run(g)))
+		s.adds("regrant")
+	}
+	s.thaw(s.t)
+}
+
+func (s *stocked) withheld() []store.Packet {
+	held, err := s.k.Withheld(s.t.Context(), "rain")
+	require.NoError(s.t, err)
+	return held
+}
+
+func (s *stocked) step(n int64) {
+	s.t.Helper()
+	held := s.withheld()
+	switch s.random.IntN(4) {
+	case 0:
+		for range s.random.IntN(6) {
+			s.grab(s.t, "rain", s.user())
+		}
+		s.adds("grabs")
+	case 1:
+		s.restores(attempt.Epoch + n)
+	case 2:
+		still, why, err := store.ReleaseSome(s.t.Context(), s.k, "rain", 1+s.random.IntN(4))
+		require.NoError(s.t, err)
+		require.Empty(s.t, why)
+		require.Len(s.t, s.withheld(), int(still))
+		s.adds("release")
+	case 3:
+		if len(held) == 0 {
+			return
+		}
+		p := held[s.random.IntN(len(held))]
+		g := hongbao.Grant{Campaign: "rain", User: s.user(), RequestID: "r", Packet: p.Number, Amount: p.Amount}
+		why, err := s.k.GrantWithheld(s.t.Context(), &g, 0)
+		require.NoError(s.t, err)
+		require.Empty(s.t, why)
+		s.adds("grant of a withheld packet")
+	}
+}
+
 // Whatever is granted, withheld, granted again, given back or given to a user, the counts fit what stock and list have, and
 // the close tells of all that nobody has as left.
 func TestWithheldPacketsCount(t *testing.T) {
@@ -50,113 +150,27 @@ func TestWithheldPacketsCount(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			random := rand.New(rand.NewPCG(seed, 1))
-			b := setupOn(t, all.rdb)
-			k, ctx := b.k, t.Context()
-			c := spec("rain", 60)
+			s := &stocked{bundle: setupOn(t, all.rdb), t: t, c: spec("rain", 60), random: rand.New(rand.NewPCG(seed, 1))}
 			draw := campaign.NewSeed()
-			plan, err := campaign.NewPlan(c, draw)
+			plan, err := campaign.NewPlan(s.c, draw)
 			require.NoError(t, err)
-			s, err := load.New(b.store, load.Config{Chunk: 3 + random.IntN(20)})
+			loader, err := load.New(s.store, load.Config{Chunk: 3 + s.random.IntN(20)})
 			require.NoError(t, err)
-			require.NoError(t, s.Load(ctx, c, plan, campaign.Commit(c, draw), nil))
-			users, did := 0, map[string]int{}
-			user := func() string { users++; return fmt.Sprint("u", users) }
-			check := func(step string) {
-				t.Helper()
-				count, sum := int64(0), int64(0)
-				for _, key := range []string{k.Keys.Stock("rain"), k.Keys.Withheld("rain")} {
-					for _, text := range b.rdb.LRange(ctx, key, 0, -1).Val() {
-						var p, amount int64
-						_, err := fmt.Sscan(text, &p, &amount)
-						require.NoError(t, err)
-						count, sum = count+1, sum+amount
-					}
-				}
-				f, err := k.CampaignFields(ctx, "rain")
-				require.NoError(t, err, step)
-				require.Equal(t, []string{strconv.FormatInt(60-count, 10), strconv.FormatInt(int64(c.Total)-sum, 10)},
-					[]string{f["granted"], f["granted_amount"]}, step)
+			require.NoError(t, loader.Load(t.Context(), s.c, plan, campaign.Commit(s.c, draw), nil))
+			for n := range int64(12) {
+				s.step(n)
 			}
-			for n := range 12 {
-				next := attempt
-				next.Epoch = attempt.Epoch + int64(n)
-				switch random.IntN(4) {
-				case 0:
-					for range random.IntN(6) {
-						b.grab(t, "rain", user())
-					}
-					check("grabs")
-				case 1: // some of the next packets are known, the others are withheld
-					front, err := k.Front(ctx, "rain", 1, int64(1+random.IntN(10)))
-					require.NoError(t, err)
-					var stay []store.Packet
-					for _, p := range front[0] {
-						if random.IntN(2) == 0 {
-							stay = append(stay, p)
-						}
-					}
-					b.freeze(t)
-					head, err := k.Head(ctx)
-					require.NoError(t, err)
-					require.NoError(t, k.Begin(ctx, &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, next))
-					for range 2 {
-						require.NoError(t, k.Withhold(ctx, next, "rain", []int{len(front[0])}, stay))
-					}
-					did["withheld"] += len(front[0]) - len(stay)
-					check("withhold")
-					random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
-					for i, p := range stay {
-						g := hongbao.Grant{Campaign: "rain", User: user(), Seq: head.Seq + 1 + int64(i), Packet: p.Number, Amount: p.Amount,
-							Time: time.UnixMilli(1_800_000_000_000)}
-						require.NoError(t, k.Regrant(ctx, next, run(g)))
-						check("regrant")
-					}
-					held, err := k.Withheld(ctx, "rain")
-					require.NoError(t, err)
-					if len(held) > 0 && random.IntN(2) == 0 { // a process has named it after all
-						p := held[random.IntN(len(held))]
-						g := hongbao.Grant{Campaign: "rain", User: user(), Seq: head.Seq + 1 + int64(len(stay)), Packet: p.Number,
-							Amount: p.Amount, Time: time.UnixMilli(1_800_000_000_000)}
-						require.NoError(t, k.Regrant(ctx, next, run(g)))
-						check("regrant of a withheld packet")
-						did["named"]++
-					}
-					b.thaw(t)
-				case 2:
-					before := b.rdb.LLen(ctx, k.Keys.Withheld("rain")).Val()
-					still, why, err := store.ReleaseSome(ctx, k, "rain", 1+random.IntN(4))
-					require.NoError(t, err)
-					require.Empty(t, why)
-					require.Equal(t, b.rdb.LLen(ctx, k.Keys.Withheld("rain")).Val(), still)
-					did["released"] += int(before - still)
-					check("release")
-				case 3:
-					held, err := k.Withheld(ctx, "rain")
-					require.NoError(t, err)
-					if len(held) > 0 {
-						p := held[random.IntN(len(held))]
-						g := hongbao.Grant{Campaign: "rain", User: user(), RequestID: "r", Packet: p.Number, Amount: p.Amount}
-						why, err := k.GrantWithheld(ctx, &g, 0)
-						require.NoError(t, err)
-						require.Empty(t, why)
-						check("grant of a withheld packet")
-						did["granted"]++
-					}
-				}
-			}
-			f, err := k.CampaignFields(ctx, "rain")
+			f, err := s.k.CampaignFields(t.Context(), "rain")
 			require.NoError(t, err)
-			e, err := k.Close(ctx, "rain", true, 0)
+			e, err := s.k.Close(t.Context(), "rain", true, 0)
 			require.NoError(t, err)
 			require.Equal(t, []string{f["granted"], f["granted_amount"]},
 				[]string{strconv.FormatInt(e.Close.Granted, 10), strconv.FormatInt(int64(e.Close.GrantedAmount), 10)})
 			require.EqualValues(t, 60, e.Close.Granted+e.Close.Left)
-			require.Equal(t, c.Total, e.Close.GrantedAmount+e.Close.LeftAmount)
-			again, err := k.CloseOf(ctx, "rain")
+			require.Equal(t, s.c.Total, e.Close.GrantedAmount+e.Close.LeftAmount)
+			again, err := s.k.CloseOf(t.Context(), "rain")
 			require.NoError(t, err)
 			require.Equal(t, e.Close, again.Close)
-			t.Log(did)
 		})
 	}
 }

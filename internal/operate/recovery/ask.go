@@ -1,0 +1,245 @@
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// facts are what everybody knows of a frozen shard behind the last event that Redis surely had.
+type facts struct {
+	attempt store.Attempt
+	began   time.Time
+	before  store.Before
+	// complete: whoever was told of a grant is among the witnesses that have spoken.
+	complete bool
+	ledger   ledger.Lost
+	fenced   bool            // the topic was asked
+	doubt    string          // about the topic
+	high     int64           // the last event that the topic has, if it can't be fenced
+	topic    []hongbao.Grant // also some that Redis has
+	told     store.Evidence
+	given    []stream.SeqRange // seqs whose loss a person has accepted
+	steps    Steps
+	lapped   time.Time // when a step of them ended last
+}
+
+// Steps is how long each step of an opening took, in ms; of one that was tried again all tries. Witnesses and Topic go on at
+// the same time.
+type Steps struct {
+	Ledger    int64 `json:"fence_ledger_ms"`
+	Witnesses int64 `json:"hear_ms"`
+	Topic     int64 `json:"fence_topic_ms"`
+	Judge     int64 `json:"judge_ms"`
+	PutBack   int64 `json:"put_back_ms"`
+	Marks     int64 `json:"mark_ms"`
+	Open      int64 `json:"open_ms"`
+}
+
+// lap ends a step that began when the last one ended.
+func (f *facts) lap(step *int64) {
+	now := time.Now()
+	*step += now.Sub(f.lapped).Milliseconds()
+	f.lapped = now
+}
+
+// wrote is when Redis wrote the shard last before it froze.
+func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
+
+// known are the grants behind the last event that Redis surely had.
+func (f *facts) known() (known []restore.Known) {
+	add := func(from restore.Source, grants []hongbao.Grant) {
+		for i := range grants {
+			if grants[i].Seq > f.attempt.Floor {
+				known = append(known, restore.Known{Grant: grants[i], From: from})
+			}
+		}
+	}
+	add(restore.Ledger, f.ledger.Grants)
+	add(restore.Topic, f.topic)
+	add(restore.Witness, f.told.Grants)
+	return known
+}
+
+// highest is the last event that the topic has.
+func (f *facts) highest() int64 {
+	seq := f.high
+	for i := range f.topic {
+		seq = max(seq, f.topic[i].Seq)
+	}
+	return seq
+}
+
+// ask begins an attempt, or goes on with one: from then on the ledger and the topic take nothing of an earlier epoch that
+// Redis has lost. Then it asks them and the witnesses. It returns nil for a shard that can't be restored: one that is gone, one
+// whose server hides its run, and one that was opened without the ledger.
+func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
+	k := r.cfg.Store.Shard(shard)
+	z, err := k.Freeze(ctx)
+	if err != nil || !z.Frozen || z.Seq < 0 || z.Token == "" || r.cfg.Ledger == nil {
+		return nil, err
+	}
+	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) > 0 {
+		return nil, err
+	}
+	before, err := k.Before(ctx, restore.Overlap)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	attempt, err := r.begin(ctx, k, &z, &before)
+	if err != nil {
+		return nil, err
+	}
+	t := &r.shards[shard]
+	f := t.facts
+	if f == nil || f.attempt != attempt {
+		f = &facts{attempt: attempt, began: time.Now()}
+		t.facts = f
+	}
+	f.before, f.lapped = before, began
+	f.lap(&f.steps.Ledger)
+	group, asking := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.fenceTopic(asking, k, f) })
+	group.Go(func() error { return r.hear(asking, k, f) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	f.lapped = time.Now()
+	if f.ledger, err = r.cfg.Ledger.LostEvents(ctx, shard, f.attempt.Floor); err != nil {
+		return nil, err
+	}
+	if f.given, err = k.GivenUp(ctx); err != nil {
+		return nil, err
+	}
+	f.told, err = k.Evidence(ctx)
+	return f, err
+}
+
+// begin notes an attempt in the ledger and then in Redis, or returns the one that is under way.
+func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, before *store.Before) (
+	store.Attempt, error) {
+	has, err := k.Attempt(ctx)
+	if err != nil {
+		return has, err
+	}
+	state, err := r.cfg.Ledger.Shard(ctx, k.Index())
+	if err != nil {
+		return has, err
+	}
+	if has.Epoch > 0 && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
+		return has, nil
+	}
+	a := store.Attempt{Epoch: max(z.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Wrote: before.Wrote.UnixMilli(),
+		Token: z.Token, History: z.History}
+	if !before.Direct {
+		a.Floor = min(a.Floor, before.Sure)
+	}
+	if has.Epoch > 0 { // what is behind it, an attempt has put back
+		a.Floor, a.Wrote = min(a.Floor, has.Floor), min(a.Wrote, has.Wrote)
+	}
+	fences, err := r.cfg.Ledger.Fences(ctx, k.Index())
+	if err != nil {
+		return a, err
+	}
+	for _, f := range fences {
+		if f.Epoch > z.Epoch { // what Redis has behind it is of a history that this opening has replaced
+			a.Floor = min(a.Floor, f.Floor)
+		}
+	}
+	err = r.cfg.Ledger.Fence(ctx, ledger.Fence{Shard: k.Index(), From: state.Epoch, Epoch: a.Epoch, Floor: z.Seq,
+		Token: z.Token})
+	if err != nil {
+		return a, err
+	}
+	return a, k.Begin(ctx, z, a)
+}
+
+// fenceTopic keeps every session of before from the topic, and reads what it has. It does so once for an attempt.
+func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) error {
+	if r.cfg.Topic == nil || f.fenced {
+		return nil
+	}
+	began := time.Now()
+	defer func() { f.steps.Topic += time.Since(began).Milliseconds() }()
+	var since time.Time
+	if f.attempt.Wrote > 0 {
+		since = r.cfg.Topic.FenceSince(f.wrote())
+	}
+	open, err := k.OpenClaims(ctx, r.cfg.TopicSink)
+	if err != nil {
+		return err
+	}
+	claims := make([]stream.Claim, len(open))
+	for i := range open {
+		claims[i] = open[i].Claim
+	}
+	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
+	if err != nil && ctx.Err() == nil { // it can be read, maybe: then a shard that has lost nothing opens
+		f.doubt = fmt.Sprintf("it can't be fenced: %v", err)
+		f.high, err = r.cfg.Topic.HighestSeq(ctx, k.Index(), since)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("fence the topic: %w", err)
+	}
+	f.fenced, f.topic, f.doubt = true, fenced.Grants, fenced.Doubt
+	return nil
+}
+
+// hear waits for the witnesses, up to Gather, and notes whether all that have to speak have sent all to the attempt.
+func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
+	began := time.Now()
+	defer func() { f.steps.Witnesses += time.Since(began).Milliseconds() }()
+	unseen, least := f.before.Frozen.Sub(f.wrote()), r.cfg.Gather
+	if unseen >= 0 && unseen < freshWrite {
+		least = r.cfg.Settle
+	}
+	for f.complete = false; ; {
+		lines, err := k.Witnesses(ctx)
+		if err != nil {
+			return err
+		}
+		said := make([]restore.Line, len(lines))
+		for i, l := range lines {
+			said[i] = restore.Line{At: l.At, Sent: l.Sent == f.attempt.Epoch}
+		}
+		e := restore.Evidence{
+			Ledger: true, Topic: true, // they answer, or the attempt fails
+			Silent: restore.Silent(said, f.wrote()), Patience: r.cfg.Gather, Waited: time.Since(f.began),
+			Lines: f.before.Direct || unseen < maxUnseen,
+		}
+		switch restore.Decide(e) {
+		case restore.Exact:
+			if e.Waited >= least {
+				f.complete = true
+				return nil
+			}
+		case restore.Guarded:
+			return nil
+		case restore.Stay, restore.Wait:
+		}
+		if !retry.Pause(ctx, hearEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+const (
+	// hearEvery is how often a recoverer looks who has spoken.
+	hearEvery = 50 * time.Millisecond
+	// freshWrite is how long before the freeze the last write may be, so that hardly any process can have begun to answer
+	// since. Else one that lives gets Gather to send what it knows, although Redis has lost its line.
+	freshWrite = 2 * time.Second
+	// maxUnseen is how long before the freeze the last write of a file may be: later no line can be missing.
+	maxUnseen = 10 * time.Second
+)

@@ -1,0 +1,180 @@
+package recovery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
+)
+
+// unclear says why the facts are not enough for a restore; "" if they may be.
+func unclear(v *Verdict, f *facts) string {
+	switch {
+	case f == nil:
+		return "the shard is gone, or its server hides its run_id, or the ledger was not asked"
+	case v.Late > 0:
+		return "an opening went without an event that was seen"
+	case f.doubt != "":
+		return "the topic can't be trusted: " + f.doubt
+	case f.told.Broken > 0:
+		return "what a process has sent can't be read"
+	case f.ledger.Others:
+		return "the ledger has more than grants there: a refund, an archive or a quarantine"
+	case len(v.broken) > 0:
+		return v.broken[0]
+	}
+	return ""
+}
+
+// judge returns the grants that Redis has lost, by seq; or why only a person can decide.
+func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []restore.Known, why string, err error) {
+	if why := unclear(v, f); why != "" {
+		return nil, why, nil
+	}
+	if err := r.readWithheld(ctx, v); err != nil {
+		return nil, "", err
+	}
+	missing, held, why, err := r.missing(ctx, v, f)
+	if err != nil || why != "" {
+		return nil, why, err
+	}
+	for i := range missing {
+		if _, here := v.here[missing[i].Campaign]; !here {
+			return nil, "a grant is of a campaign that Redis does not have: " + nameOf(&missing[i].Grant), nil
+		}
+	}
+	kept, lost := restore.Merge(missing, restore.Claims{
+		Intact: v.Redis, Held: held,
+		Withheld: func(campaign string, number int64) bool { return v.withheld[campaign][number] },
+		Missed:   func(*hongbao.Grant) bool { return false },
+		Limit:    func(id string) int64 { return v.here[id].limit },
+	})
+	if len(lost) > 0 {
+		return nil, "two grants contradict each other: " + nameOf(&lost[0].Grant), nil
+	}
+	if why := agree(kept, missing, v.Redis); why != "" {
+		return nil, why, nil
+	}
+	slices.SortFunc(kept, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
+	kept = moveBehind(kept, v.Known())
+	walks := false
+	for _, c := range v.here {
+		walks = walks || c.places > 1 && c.grants
+	}
+	walks = walks && v.Redis+int64(len(kept)) < v.Known()
+	v.guarded = !f.complete || walks
+	switch {
+	case !v.guarded || r.cfg.Margin > 0:
+		return kept, "", nil
+	case walks:
+		return nil, "events are missing, and a campaign over several shards is open: its users may have gone on to another", nil
+	}
+	return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
+}
+
+// moveBehind gives the grants that were named after their seqs were passed over new ones, behind all others.
+func moveBehind(kept []restore.Known, known int64) []restore.Known {
+	var moved []restore.Known
+	for _, g := range kept {
+		known = max(known, g.Seq)
+		if g.Moved {
+			moved = append(moved, g)
+		}
+	}
+	kept = slices.DeleteFunc(kept, func(g restore.Known) bool { return g.Moved })
+	for i := range moved {
+		moved[i].Seq = known + 1 + int64(i)
+	}
+	return append(kept, moved...)
+}
+
+func nameOf(g *hongbao.Grant) string {
+	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
+}
+
+// agree compares what several know of a grant; it returns a contradiction, or "". redis is the last event of Redis.
+func agree(kept, all []restore.Known, redis int64) string {
+	type packet struct {
+		campaign string
+		number   int64
+	}
+	is := map[packet]*hongbao.Grant{}
+	for i := range kept {
+		g := &kept[i].Grant
+		if kept[i].Moved && g.Seq > redis {
+			return "two grants have one seq: " + nameOf(g)
+		}
+		is[packet{g.Campaign, g.Packet}] = g
+	}
+	for i := range all {
+		g := &all[i].Grant
+		if o := is[packet{g.Campaign, g.Packet}]; o == nil || o.Seq != g.Seq || o.Amount != g.Amount {
+			return "two say different things about one grant: " + nameOf(g)
+		}
+	}
+	return ""
+}
+
+// receiptsOf returns what Redis has for the users of known grants, by campaign and user.
+func (r *Recoverer) receiptsOf(ctx context.Context, v *Verdict, known []restore.Known) (
+	receipts map[string]map[string][]hongbao.Receipt, err error) {
+	users := map[string][]string{}
+	for i := range known {
+		users[known[i].Campaign] = append(users[known[i].Campaign], known[i].User)
+	}
+	receipts = map[string]map[string][]hongbao.Receipt{}
+	for id, list := range users {
+		if _, here := v.here[id]; !here {
+			continue
+		}
+		slices.Sort(list)
+		if receipts[id], err = r.cfg.Store.Shard(v.Shard).ReceiptsOf(ctx, id, slices.Compact(list)); err != nil {
+			return nil, err
+		}
+	}
+	return receipts, nil
+}
+
+// missing returns the known grants that Redis does not have, and what their users hold.
+func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
+	missing []restore.Known, held []hongbao.Grant, why string, err error) {
+	known := f.known()
+	receipts, err := r.receiptsOf(ctx, v, known)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	for id, has := range receipts {
+		for user, list := range has {
+			for _, r := range list {
+				held = append(held, hongbao.Grant{Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Seq: r.Seq,
+					RequestID: r.RequestID})
+			}
+		}
+	}
+	for i := range known {
+		g := &known[i].Grant
+		if receipts[g.Campaign] == nil && g.Seq <= v.Redis {
+			continue // its campaign was refunded and has left
+		}
+		has := slices.ContainsFunc(receipts[g.Campaign][g.User], func(r hongbao.Receipt) bool {
+			return r.Packet == g.Packet && r.Seq == g.Seq && r.Amount == g.Amount && r.RequestID == g.RequestID
+		})
+		switch {
+		case has && g.Seq > v.Redis:
+			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
+		case has:
+		case g.Seq <= v.Redis && v.withheld[g.Campaign][g.Packet]:
+			missing = append(missing, known[i]) // it was named after its seq was passed over
+		case slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(g.Seq) }):
+		case g.Seq <= v.Redis:
+			return nil, nil, "Redis has gone on without it: " + nameOf(g), nil
+		default:
+			missing = append(missing, known[i])
+		}
+	}
+	return missing, held, "", nil
+}
