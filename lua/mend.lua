@@ -16,5 +16,6 @@ local last, mine = string.match(m[4] or '', '^%d+') or '0', string.match(ARGV[3]
 if not m[3] or m[1] ~= ARGV[1] or m[2] ~= ARGV[2] or tonumber(last) >= tonumber(mine) then
 	return { 'changed' }
 end
-redis.call('HSET', KEYS[1], 'mend', ARGV[3])
+local clock = redis.call('TIME')
+redis.call('HSET', KEYS[1], 'mend', ARGV[3], 'asked', string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)))
 return { 'ok' }

@@ -60,7 +60,7 @@ end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', table.concat(skipped, ','))
-redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'evidence') -- of another primary, maybe
+redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence') -- of another primary, maybe
 if ARGV[11] == '' then
 	redis.call('HDEL', KEYS[1], 'unrecorded')
 else

@@ -240,6 +240,9 @@ type Before struct {
 	// Wrote is when Redis wrote the shard last, as far as an entry or a witness shows; the zero of Unix if the stream is gone.
 	// Frozen is when it froze.
 	Wrote, Frozen time.Time
+	// Attempt is the one that the shard has noted, and Asked how long ago that began to ask.
+	Attempt Attempt
+	Asked   time.Duration
 	// Sure is the last event at least some time before Wrote, or the last one that left the stream.
 	Sure int64
 }
@@ -256,7 +259,7 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	if err != nil {
 		return b, err
 	}
-	v, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, historyField, "watched", frozenField).Result()
+	v, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, historyField, "watched", frozenField, mendField, "asked").Result()
 	if err != nil {
 		return b, fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 	}
@@ -279,6 +282,9 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	if err != nil {
 		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
 	}
+	mend, _ := v[4].(string)
+	b.Attempt, _ = parseAttempt(mend) // its zero is no attempt's
+	b.Asked = now.Sub(unixMilli(v[5]))
 	b.Direct = b.Direct && server.Uptime > now.Sub(b.Wrote)
 	b.Sure, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
 	return b, err

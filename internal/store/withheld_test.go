@@ -89,8 +89,10 @@ func (s *stocked) restores(epoch int64) {
 	head, err := s.k.Head(ctx)
 	require.NoError(s.t, err)
 	require.NoError(s.t, s.k.Begin(ctx, &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, a))
+	before := len(s.withheld())
 	for range 2 {
 		require.NoError(s.t, s.k.Withhold(ctx, a, "rain", []int{len(front[0])}, stay))
+		require.Len(s.t, s.withheld(), before+len(front[0])-len(stay))
 	}
 	s.adds("withhold")
 	s.random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
@@ -173,6 +175,33 @@ func TestWithheldPacketsCount(t *testing.T) {
 			require.Equal(t, e.Close, again.Close)
 		})
 	}
+}
+
+// More packets than a load brings at once come back, and the counts can still be told.
+func TestManyWithheldPacketsComeBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const all = 3 * store.MaxChunk
+	b.load(t, spec("rain", all))
+	b.begin(t)
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", []int{all - 10}, nil))
+	b.thaw(t)
+	granted := func() string {
+		f, err := b.k.CampaignFields(t.Context(), "rain")
+		require.NoError(t, err)
+		return f["granted"]
+	}
+	require.Equal(t, "0", granted())
+	b.grab(t, "rain", "u1")
+	for still := int64(1); still > 0; {
+		var why store.Refusal
+		var err error
+		still, why, err = b.k.ReleaseWithheld(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Empty(t, why)
+		require.Equal(t, "1", granted())
+	}
+	require.EqualValues(t, all-1, b.rdb.LLen(t.Context(), b.k.Keys.Stock("rain")).Val())
 }
 
 // A user gets a withheld packet once, within the limits, by a request that has no other packet, and only where nobody can have

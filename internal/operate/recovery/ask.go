@@ -104,6 +104,9 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	f := t.facts
 	if f == nil || f.attempt != attempt {
 		f = &facts{attempt: attempt, began: time.Now()}
+		if before.Attempt == attempt { // of a recoverer that has ended: processes have sent what they know since
+			f.began = f.began.Add(-before.Asked)
+		}
 		t.facts = f
 	}
 	f.before, f.lapped = before, began

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,8 +118,9 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	}
 	done.Silent = done.Silent || v.guarded
 	done.Planned = true
-	sources := map[int64]restore.Source{}
-	for _, g := range f.known() {
+	sources, known := map[int64]restore.Source{}, f.known()
+	slices.SortFunc(known, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, g := range known {
 		if from, has := sources[g.Seq]; g.Seq >= done.First && (!has || g.From < from) {
 			sources[g.Seq] = g.From
 			done.Last = max(done.Last, g.Seq)
@@ -134,7 +136,10 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 			done.Witnesses++
 		}
 	}
-	done.Nobody = done.Last - done.First + 1 - int64(len(sources))
+	for _, s := range lostSpans(v, done.First, known) {
+		done.Nobody += s.Seqs.Last - s.Seqs.First + 1
+	}
+	done.Nobody -= int64(len(sources))
 	return done
 }
 

@@ -137,6 +137,27 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	require.EqualValues(t, 850, closed.Close.Left)
 }
 
+// A recoverer ends while it waits for processes. The next one goes on with the attempt, and waits for the rest of the time.
+func TestRecovererGoesOnWithTheWait(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	early := p.told(t, 10)
+	old := w.older(t)
+	late := p.told(t, 10)
+	w.restart(t, old)
+	waits := func(c *recovery.Config) { c.Settle = 2 * time.Second }
+	killed, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, w.patient(waits).Tend(killed, 0), context.DeadlineExceeded)
+	w.restores(t, w.patient(waits), early, late)
+	list, err := w.rec.Restored(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Less(t, list[0].Took.Witnesses, int64(1500))
+}
+
 // counts reads the note of an opening. It must say how long the recoverer waited for processes.
 func counts(t *testing.T, note string) (c recovery.Counts) {
 	t.Helper()

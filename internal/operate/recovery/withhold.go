@@ -35,7 +35,7 @@ func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []r
 	if err != nil {
 		return err
 	}
-	span := restore.Span{Seqs: stream.SeqRange{First: v.Redis + 1, Last: v.Known()}}
+	spans := lostSpans(v, v.Redis+1, kept)
 	seqs, known := make([]int64, len(kept)), map[string]map[int64]restore.Known{}
 	for i, g := range kept {
 		seqs[i] = g.Seq
@@ -44,12 +44,14 @@ func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []r
 		}
 		known[g.Campaign][g.Packet] = g
 	}
-	span.Holes = restore.Holes([]stream.SeqRange{span.Seqs}, seqs)
+	for i := range spans {
+		spans[i].Holes = restore.Holes([]stream.SeqRange{spans[i].Seqs}, seqs)
+	}
 	for _, id := range slices.Sorted(maps.Keys(v.here)) {
 		if !v.here[id].grants {
 			continue
 		}
-		place := restore.Place{Known: known[id], Spans: []restore.Span{span}, Margin: margin}
+		place := restore.Place{Known: known[id], Spans: spans, Margin: margin}
 		if err := r.withholdOf(ctx, v, f.attempt, id, place); err != nil {
 			return err
 		}
@@ -60,7 +62,10 @@ func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []r
 // withholdOf is withhold for one campaign.
 func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt, id string, place restore.Place) error {
 	k, c := r.cfg.Store.Shard(v.Shard), v.here[id]
-	most := place.Spans[0].Seqs.Last - v.Redis + place.Margin // more can't have been granted
+	most := place.Margin // more can't have been granted
+	for _, s := range place.Spans {
+		most += s.Seqs.Last - s.Seqs.First + 1
+	}
 	if c.places > 1 {
 		most = 0 // to the end: users who found this place empty may have gone on to another
 	}
@@ -88,6 +93,34 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 		rest -= front[g]
 	}
 	return k.Withhold(ctx, a, id, front, stay)
+}
+
+// lostSpans are the seqs from one on that may be of lost events, a span for each epoch: between two of them an opening, which is lost
+// as well, skipped seqs up to a boundary. known rises by seq.
+func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
+	epoch, s := v.Opening, stream.SeqRange{First: from, Last: from - 1}
+	end := func() {
+		if s.Last >= s.First {
+			spans = append(spans, restore.Span{Seqs: s})
+		}
+	}
+	for i := range known {
+		if g := &known[i]; g.Seq >= from {
+			if g.Epoch > epoch {
+				end()
+				epoch, s.First = g.Epoch, max(s.Last+1, g.Seq/chunk*chunk)
+			}
+			s.Last = max(s.Last, g.Seq)
+		}
+	}
+	if last := v.Known(); last-s.Last > chunk/2 {
+		end()
+		s = stream.SeqRange{First: max(s.Last+1, last/chunk*chunk), Last: last}
+	} else {
+		s.Last = max(s.Last, last)
+	}
+	end()
+	return spans
 }
 
 // margin is how many packets of a campaign may have been granted beyond what anybody has seen: as many as the shard granted in
