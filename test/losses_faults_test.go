@@ -105,6 +105,9 @@ func (l *losing) awaitMaster(servers ...*testkit.RedisServer) (promoted *testkit
 
 func promotedBySentinel(l *losing) {
 	set := l.at.sentinels
+	for _, r := range set.Replicas { // both at once: class replica waits for both
+		require.NoError(l.t, r.Stop())
+	}
 	for _, r := range set.Replicas {
 		stall(l.t, set.Primary, r)
 	}
