@@ -24,6 +24,7 @@ type result struct {
 	missing                                         int64 // grants, at least
 	told, lost, twice, paidTwice, copies, seqsTwice int
 	holes                                           int64
+	withheld                                        int64 // packets, for processes that were silent
 	frozen                                          time.Duration
 	person                                          bool
 	unreported                                      int // lost, and in no report
@@ -139,8 +140,9 @@ func (l *losing) judge() {
 		}
 	}
 	for _, r := range l.recovery().Restored {
-		if r.Epoch > l.epochs[r.Shard] && r.Nobody > 0 {
+		if r.Epoch > l.epochs[r.Shard] && (r.Nobody > 0 || r.Silent) {
 			l.holes += r.Nobody
+			l.withheld += r.Withheld
 			l.reported[r.Shard] = append(l.reported[r.Shard], stream.SeqRange{First: r.First, Last: r.Last})
 		}
 	}

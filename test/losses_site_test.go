@@ -320,14 +320,8 @@ func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
 // ahead waits until a primary has grants that its replicas lack, some of them to users of the process that is idle from then on.
 func (l *losing) ahead(primary *testkit.RedisServer) {
 	l.t.Helper()
-	if l.class == replica { // it grants, and no user is told of it
-		at, told := time.Now(), l.granted()
-		testkit.Eventually(l.t, startTime, func() bool {
-			if n := l.granted(); n > told {
-				at, told = time.Now(), n
-			}
-			return time.Since(at) > time.Second && l.grantedOn(primary) > int64(told)
-		}, "the primary is ahead")
+	if l.class == replica {
+		l.untold(primary)
 		return
 	}
 	began := l.grantedOn(primary)
@@ -335,13 +329,23 @@ func (l *losing) ahead(primary *testkit.RedisServer) {
 	testkit.Eventually(l.t, startTime, func() bool { return l.grantedOn(primary) >= began+2*lossRate }, "the primary is ahead")
 }
 
-// granted counts the users of the rain who were told of a packet.
-func (l *losing) granted() (n int) {
-	for _, c := range append(l.busy[:len(l.busy):len(l.busy)], l.idle) {
-		have, _ := c.count()
-		n += have
+// untold has a primary grant packets that no replica gets, so no user is told of them.
+func (l *losing) untold(primary *testkit.RedisServer) {
+	l.t.Helper()
+	const users = 20
+	began, from := l.grantedOn(primary), l.idle.first+int(l.idle.asked.Add(users))-users
+	var told atomic.Int64
+	var wg sync.WaitGroup
+	for i := range users {
+		wg.Go(func() {
+			if l.idle.once(l.t.Context(), user(from+i)) {
+				told.Add(1)
+			}
+		})
 	}
-	return n
+	wg.Wait()
+	require.Zero(l.t, told.Load(), "class replica tells no user of a packet that no replica has")
+	require.GreaterOrEqual(l.t, l.grantedOn(primary), began+users, "the primary is ahead")
 }
 
 // lasts waits until something has gone on for a while.

@@ -148,6 +148,9 @@ func (l *losing) line() string {
 	if l.person {
 		end = "a person decided"
 	}
+	if l.withheld > 0 {
+		end += fmt.Sprintf(", %d packets withheld", l.withheld)
+	}
 	return fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %.1f | %s |", l.loss.name, l.class, l.missing, l.told,
 		l.lost, l.twice, l.paidTwice, l.copies, l.seqsTwice, l.holes, l.frozen.Seconds(), end)
 }
