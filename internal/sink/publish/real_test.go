@@ -166,7 +166,7 @@ func isFetch(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 1
 }
 
-// No answer in the time of one attempt does not end a long reading; none in the time of two does.
+// No answer in the time of four attempts does not end a long reading; none in the time of five does.
 func TestASlowFetchEndsNoScan(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -175,7 +175,7 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 	p, _ := b.worker(t)
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
 	cfg := b.cfg
-	cfg.AttemptTime = 2 * time.Second
+	cfg.AttemptTime = time.Second
 	log, err := NewLog(cfg)
 	require.NoError(t, err)
 	t.Cleanup(log.Close)
@@ -183,7 +183,7 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 		return log.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
 	}
 	broker.Proxy.SwallowAnswers(1000, isFetch)
-	back := time.AfterFunc(cfg.AttemptTime*3/2, func() { broker.Proxy.SwallowAnswers(0, nil) })
+	back := time.AfterFunc(cfg.AttemptTime*7/2, func() { broker.Proxy.SwallowAnswers(0, nil) })
 	defer back.Stop()
 	r, err := scan()
 	require.Greater(t, broker.Proxy.Fired().Swallowed, 1)

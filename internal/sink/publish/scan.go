@@ -198,7 +198,10 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 	empty := 0
 	for at := b.start; at < b.end; {
 		set, err := l.page(ctx, partition, at)
-		if hongbao.IsOutage(err) && ctx.Err() == nil { // one slow answer must not end a long reading
+		for range slowPages { // slow answers must not end a long reading
+			if !hongbao.IsOutage(err) || ctx.Err() != nil {
+				break
+			}
 			set, err = l.page(ctx, partition, at)
 		}
 		if err != nil {
@@ -219,6 +222,9 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 	}
 	return nil
 }
+
+// slowPages is how many attempts more a page of a log gets.
+const slowPages = 4
 
 // page fetches records from an offset on, with repeats within the time of an attempt.
 func (l *Log) page(ctx context.Context, partition int, at int64) (set kafka.RecordReader, err error) {
