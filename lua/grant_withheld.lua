@@ -1,6 +1,6 @@
 -- grant_withheld: gives a packet that a restore has withheld to the user who was told of it, under a new seq.
 --
--- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld  6 filter
+-- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld
 -- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent, "-" for none
 --       8 how many packets of the campaign the user has on other shards, "" if nobody has looked
 -- Reply "granted", seq, epoch, ms; "has": the user has the packet; or "refused" and why: the campaign's state if it is neither open nor
@@ -18,7 +18,6 @@ local held = redis.call('HGET', KEYS[4], ARGV[5])
 local packet = ARGV[3] .. ' ' .. ARGV[4]
 local place = redis.call('LPOS', KEYS[5], packet)
 redis.call('XLEN', KEYS[2])
-redis.call('HLEN', KEYS[6])
 if damage or not withheld then
 	return damage or amount
 end
@@ -46,7 +45,7 @@ local receipt = packet .. ' ' .. seq .. ' ' .. string.format('%.0f', now - c[2])
 redis.call('HSET', KEYS[4], ARGV[5], held and held .. '\n' .. receipt or receipt)
 redis.call('LREM', KEYS[5], 1, packet)
 set_withheld(KEYS[3], withheld - 1, amount - ARGV[4], epoch)
+-- a filter of the winners of before may lack this user
 redis.call('HSET', KEYS[3], 'revision', string.gsub(c[4], '%.r%d+$', '') .. '.r' .. seq)
-redis.call('DEL', KEYS[6]) -- this user may not be in it
 redis.call('HSET', KEYS[1], 'seq', seq)
 return { 'granted', seq, meta[2], ms }

@@ -1,6 +1,6 @@
 -- release_withheld: gives packets that a restore has withheld back to the stock of the newest generation: grabs get them next.
 --
--- KEYS  1 meta  2 campaign  3 withheld  4 filter  5 stock and 6 sums of the newest generation
+-- KEYS  1 meta  2 campaign  3 withheld  4 stock and 5 sums of the newest generation
 -- ARGV  1 that generation  2 how many packets are given back at most, a chunk
 -- Reply "ok" and how many are withheld still; or "refused" and why: the campaign's state if it is neither open nor paused, "places" if it
 --       is on several shards, whose users may have gone on, "generation" if ARGV 1 is not the newest one, or is not dealt yet
@@ -12,8 +12,7 @@ local seq = redis.call('HGET', KEYS[1], 'seq')
 local c, damage = whole(KEYS[2], 'state', 'revision')
 local more = redis.call('HMGET', KEYS[2], 'places', 'generation', 'dealt')
 local withheld, amount, epoch = withheld_of(KEYS[2], KEYS[3])
-redis.call('HLEN', KEYS[4])
-local left, left_amount = left_of(KEYS[5], KEYS[6])
+local left, left_amount = left_of(KEYS[4], KEYS[5])
 if damage or not withheld then
 	return damage or amount
 end
@@ -23,9 +22,9 @@ local refused = c[1] ~= 'open' and c[1] ~= 'paused' and (c[1] or 'missing') or m
 if refused then
 	return { 'refused', refused }
 end
-local packets, all = string.match(redis.call('LINDEX', KEYS[6], -1) or '', '^(%d+) (%d+)$')
+local packets, all = string.match(redis.call('LINDEX', KEYS[5], -1) or '', '^(%d+) (%d+)$')
 if not left or not packets then
-	return redis.error_reply('HBSTOCK the sums ' .. KEYS[6] .. ' do not fit the stock')
+	return redis.error_reply('HBSTOCK the sums ' .. KEYS[5] .. ' do not fit the stock')
 end
 if n == 0 then
 	return { 'ok', '0' }
@@ -33,20 +32,20 @@ end
 -- The first sum is to be that of what the stock lacks now: so only the packets of this chunk are added up to tell what is left.
 local lacks = packets - left
 local first = string.format('%.0f', lacks) .. ' ' .. string.format('%.0f', all - left_amount)
-while tonumber(string.match(redis.call('LINDEX', KEYS[6], 0), '^%d+')) < lacks do
-	redis.call('LTRIM', KEYS[6], 1, -1)
+while tonumber(string.match(redis.call('LINDEX', KEYS[5], 0), '^%d+')) < lacks do
+	redis.call('LTRIM', KEYS[5], 1, -1)
 end
-if redis.call('LINDEX', KEYS[6], 0) ~= first then
-	redis.call('LPUSH', KEYS[6], first)
+if redis.call('LINDEX', KEYS[5], 0) ~= first then
+	redis.call('LPUSH', KEYS[5], first)
 end
 local back, sum = redis.call('LRANGE', KEYS[3], -n, -1), 0
 for i = n, 1, -1 do
-	redis.call('LPUSH', KEYS[5], back[i])
+	redis.call('LPUSH', KEYS[4], back[i])
 	sum = sum + string.match(back[i], ' (%d+)$')
 end
 redis.call('LTRIM', KEYS[3], 0, -n - 1)
 local still = string.format('%.0f', withheld - n)
 set_withheld(KEYS[2], withheld - n, amount - sum, epoch)
+-- what processes know of a campaign with nothing left expires
 redis.call('HSET', KEYS[2], 'revision', string.gsub(c[2], '%.r%d+$', '') .. '.r' .. seq .. still)
-redis.call('DEL', KEYS[4]) -- packets are left again
 return { 'ok', still }

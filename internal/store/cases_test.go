@@ -591,7 +591,7 @@ func withheldCases() map[string]scriptCase {
 		"grant_withheld": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"),
-					b.k.Keys.Withheld("rain"), b.k.Keys.Filter("rain")}
+					b.k.Keys.Withheld("rain")}
 			},
 			grows: true,
 			prep:  withheldThree,
@@ -603,7 +603,7 @@ func withheldCases() map[string]scriptCase {
 		},
 		"release_withheld": {
 			keys: func(b *bundle) []string {
-				return append([]string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Withheld("rain"), b.k.Keys.Filter("rain")},
+				return append([]string{b.k.Keys.Meta(), b.k.Keys.Campaign("rain"), b.k.Keys.Withheld("rain")},
 					b.k.Keys.Stocks("rain", 1)...)
 			},
 			prep: withheldThree,

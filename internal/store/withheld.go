@@ -98,7 +98,7 @@ func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere i
 		held = strconv.Itoa(elsewhere)
 	}
 	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign),
-		k.Keys.Withheld(g.Campaign), k.Keys.Filter(g.Campaign)}
+		k.Keys.Withheld(g.Campaign)}
 	reply, err := k.run(ctx, grantWithheldScript, keys, []any{g.Campaign, cmp.Or(g.Currency, "-"), g.Packet, int64(g.Amount),
 		g.User, g.RequestID, cmp.Or(g.Trace, "-"), held})
 	if err != nil {
@@ -129,7 +129,7 @@ func (k *Shard) releaseWithheld(ctx context.Context, campaign string, most int) 
 	if err != nil {
 		return 0, "", err
 	}
-	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign), k.Keys.Filter(campaign)},
+	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
 		k.Keys.Stocks(campaign, generations)[2*generations-2:]...)
 	reply, err := k.run(ctx, releaseWithheldScript, keys, []any{generations, most})
 	if err != nil {
