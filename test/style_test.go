@@ -46,7 +46,8 @@ func headSins(name, src string) []string {
 	}
 	want := []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
 	// put in front of other scripts
-	if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" {
+	if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" ||
+		name == "withheld" {
 		want = nil
 	}
 	for _, field := range want {
