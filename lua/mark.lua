@@ -23,16 +23,19 @@ for i = 1, #all, 2 do
 		claimed[#claimed + 1] = r
 	end
 end
+table.sort(claimed, function(a, b) return a[1] < b[1] end)
 for i = 2, #ARGV, 4 do
 	local base = tonumber(ARGV[i + 3])
 	local next, last = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-	if #claimed == 0 then
-		set_bits(KEYS[tonumber(ARGV[i])], next, last)
-	end
-	for bit = #claimed > 0 and next or last + 1, last do
-		if not overlap(claimed, { { base + bit, base + bit } }) then
-			set_bits(KEYS[tonumber(ARGV[i])], bit, bit)
+	for _, r in ipairs(claimed) do
+		local before = math.min(r[1] - base - 1, last)
+		if before >= next then
+			set_bits(KEYS[tonumber(ARGV[i])], next, before)
 		end
+		next = math.max(next, r[2] - base + 1)
+	end
+	if next <= last then
+		set_bits(KEYS[tonumber(ARGV[i])], next, last)
 	end
 end
 return { 'ok' }
