@@ -95,31 +95,27 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 	return k.Withhold(ctx, a, id, front, stay)
 }
 
-// lostSpans are the seqs from one on that may be of lost events, a span for each epoch: between two of them an opening, which is lost
-// as well, skipped seqs up to a boundary. known rises by seq.
+// lostSpans are the seqs from one on that may be of lost events. known rises by seq. Where half a chunk is missing, an opening that is
+// lost as well has skipped seqs up to a boundary.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
-	epoch, s := v.Opening, stream.SeqRange{First: from, Last: from - 1}
-	end := func() {
-		if s.Last >= s.First {
-			spans = append(spans, restore.Span{Seqs: s})
+	s := stream.SeqRange{First: from, Last: from - 1}
+	add := func(seq int64) {
+		if seq-s.Last > chunk/2 {
+			if s.Last >= s.First {
+				spans = append(spans, restore.Span{Seqs: s})
+			}
+			s.First = max(s.Last+1, seq/chunk*chunk)
 		}
+		s.Last = max(s.Last, seq)
 	}
 	for i := range known {
-		if g := &known[i]; g.Seq >= from {
-			if g.Epoch > epoch {
-				end()
-				epoch, s.First = g.Epoch, max(s.Last+1, g.Seq/chunk*chunk)
-			}
-			s.Last = max(s.Last, g.Seq)
+		if known[i].Seq >= from {
+			add(known[i].Seq)
 		}
 	}
-	if last := v.Known(); last-s.Last > chunk/2 {
-		end()
-		s = stream.SeqRange{First: max(s.Last+1, last/chunk*chunk), Last: last}
-	} else {
-		s.Last = max(s.Last, last)
+	if add(v.Known()); s.Last >= s.First {
+		spans = append(spans, restore.Span{Seqs: s})
 	}
-	end()
 	return spans
 }
 
