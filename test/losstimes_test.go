@@ -1,0 +1,321 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// lossTime is a row of the second table of docs/reliability.md: how fast shards open after a promotion.
+type lossTime struct {
+	name   string
+	mode   string // of redis
+	shards int
+	limit  time.Duration // 0: nothing is promised
+	lag    time.Duration // of the replicas
+	quick  bool          // part of make test
+}
+
+func lossTimes() []lossTime {
+	return []lossTime{
+		{name: "nothing is lost: a replica takes over in good order, by Redis Cluster", mode: configs.Cluster, shards: 1,
+			limit: 2 * time.Second, quick: true},
+		{name: "nothing is lost: the primary dies, Sentinel notices after 3 s", mode: configs.Sentinel, shards: 1},
+		{name: "grants are restored: the primary dies, Sentinel promotes a replica that lags by 0.3 s", mode: configs.Sentinel,
+			shards: 1, limit: 10 * time.Second, lag: 300 * time.Millisecond},
+		{name: "the same with sixteen shards", mode: configs.Sentinel, shards: 16, limit: 15 * time.Second,
+			lag: 300 * time.Millisecond},
+	}
+}
+
+const (
+	timedRuns      = 20
+	timedRate      = 2000 // grabs a second, on all shards
+	timedPackets   = 900_000
+	timedProcesses = 4
+)
+
+// Shards open soon after a promotion, at 2,000 grabs a second. With -losses each row has 20 failovers to and fro, and its
+// limit is checked; -update writes the table.
+func TestLossTimes(t *testing.T) {
+	if !*everyLoss {
+		t.Parallel()
+	}
+	for i, row := range lossTimes() {
+		if *everyLoss || row.quick {
+			t.Run(fmt.Sprintf("%d %s", i+1, row.name), row.run)
+		}
+	}
+}
+
+// timing is a deployment whose shards are promoted to and fro.
+type timing struct {
+	*losing
+
+	row     *lossTime
+	servers []*testkit.RedisServer // one of them is the primary
+	crowds  []*callers
+}
+
+func (row *lossTime) run(t *testing.T) {
+	w := row.start(t)
+	runs := 2
+	if *everyLoss {
+		runs = timedRuns
+	}
+	var took []time.Duration
+	for range runs {
+		w.pourTimed("the rain")
+		took = append(took, w.promote())
+	}
+	w.halt()
+	for _, c := range w.crowds {
+		c.right(t)
+	}
+	w.nobodyLost()
+	steps, restored := w.steps()
+	require.GreaterOrEqual(t, len(steps), runs*row.shards, "each opening is in the log")
+	if row.lag > 0 {
+		require.GreaterOrEqual(t, restored, runs, "each failover lost grants")
+	} else {
+		require.Zero(t, restored)
+	}
+	line := row.line(took, steps)
+	t.Log(line)
+	if *update {
+		row.write(t, line)
+	}
+	if *everyLoss && row.limit > 0 {
+		require.LessOrEqual(t, slices.Max(took), row.limit)
+	}
+}
+
+func (row *lossTime) start(t *testing.T) *timing {
+	t.Helper()
+	at := atRedis(t, row.mode, "")
+	pg := newLedgerServer(t)
+	name, err := pg.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	topic := testkit.Kafka(t).Topic(t, row.shards, map[string]string{"retention.ms": "-1",
+		"unclean.leader.election.enable": "false"})
+	w := &timing{row: row, losing: &losing{site: newSite(t, at, "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN="+pg.DSN(name),
+		fmt.Sprintf("HONGBAO_DEPLOYMENT_SHARDS=%d", row.shards), "HONGBAO_KAFKA_TOPIC="+topic,
+		fmt.Sprintf("HONGBAO_KAFKA_PARTITIONS=%d", row.shards))}}
+	w.ok("init")
+	if at.cluster != nil {
+		i := slices.Index(at.cluster.Masters[:], w.primaryOf(0))
+		w.servers = []*testkit.RedisServer{at.cluster.Masters[i], at.cluster.Replicas[i]}
+	} else {
+		w.servers = append([]*testkit.RedisServer{at.sentinels.Primary}, at.sentinels.Replicas[:]...)
+		for _, s := range at.sentinels.Sentinels { // no failover begins within twice that of the one before
+			s.Order(t, "SENTINEL SET "+testkit.SentinelName+" failover-timeout 3000")
+		}
+	}
+	for range 2 {
+		w.hire()
+	}
+	w.rain()
+	return w
+}
+
+// rain lets users of four processes grab on each shard.
+func (w *timing) rain() {
+	raining, halt := context.WithCancel(w.t.Context())
+	var wg sync.WaitGroup
+	w.halt = func() {
+		halt()
+		wg.Wait()
+	}
+	w.t.Cleanup(w.halt)
+	var processes []killed
+	for range timedProcesses {
+		processes = append(processes, w.goneProducer())
+	}
+	n := max(w.row.shards, timedProcesses)
+	for i := range n {
+		shard := i % w.row.shards
+		id := w.on(shard, "rain")
+		if i < w.row.shards {
+			w.create(id, timedPackets/w.row.shards, fast, oneEach)
+		}
+		c := &callers{people: w.people(processes[i%timedProcesses], id), first: (i + 1) * 10_000_000}
+		w.crowds = append(w.crowds, c)
+		wg.Go(func() { c.pour(raining, timedRate/n) })
+	}
+}
+
+// pourTimed waits until all users together have more grants.
+func (w *timing) pourTimed(what string) {
+	w.t.Helper()
+	all := func() (sum int) {
+		for _, c := range w.crowds {
+			n, _ := c.count()
+			sum += n
+		}
+		return sum
+	}
+	began := all()
+	testkit.Eventually(w.t, startTime, func() bool { return all() > began+2*timedRate }, "%s", what)
+}
+
+// promote has another server become the primary, and returns how long after that all shards are open.
+func (w *timing) promote() time.Duration {
+	w.t.Helper()
+	t := w.t
+	primary := w.servers[0]
+	was := w.epochsOn(primary)
+	if w.at.cluster != nil {
+		w.at.cluster.HandOver(t, w.servers[1])
+		w.since = time.Now()
+		slices.Reverse(w.servers)
+		return w.opened(was)
+	}
+	if w.row.lag > 0 {
+		for _, s := range w.servers[1:] {
+			s.Order(t, "REPLICAOF 127.0.0.1 1") // nobody is there
+		}
+		<-time.After(w.row.lag)
+		require.NoError(t, primary.Kill())
+	} else {
+		killReplicated(t, primary, w.servers[1:]...)
+	}
+	promoted := w.awaitMaster(w.servers[1:]...)
+	i := slices.Index(w.servers, promoted)
+	w.servers[0], w.servers[i] = w.servers[i], w.servers[0]
+	took := w.opened(was)
+	require.NoError(t, primary.Restart())
+	follow(t, primary, promoted)
+	_, port, _ := strings.Cut(promoted.Addr, ":")
+	for _, s := range w.servers[1:] {
+		s.Says(t, "INFO replication", "master_port:"+port+"\r", "master_link_status:up")
+	}
+	for _, s := range w.at.sentinels.Sentinels {
+		s.Says(t, "INFO sentinel", "status=ok,address="+promoted.Addr)
+	}
+	return took
+}
+
+// epochsOn are the epochs of all shards on a server.
+func (w *timing) epochsOn(server *testkit.RedisServer) (epochs []int64) {
+	for i := range w.row.shards {
+		epochs = append(epochs, w.metaOn(server, i, "epoch"))
+	}
+	return epochs
+}
+
+// opened waits until all shards are open on the primary in later epochs, and returns how long that is after the promotion.
+func (w *timing) opened(was []int64) time.Duration {
+	w.t.Helper()
+	client := w.servers[0].Client(w.t)
+	defer client.Close()
+	testkit.EventuallyOK(w.t, startTime, func() error {
+		for i, epoch := range was {
+			v, err := client.HMGet(w.t.Context(), w.store.Shard(i).Keys.Meta(), "frozen", "epoch").Result()
+			if err != nil {
+				return err
+			}
+			if v[0] != nil || v[1] == nil || v[1] == fmt.Sprint(epoch) {
+				return fmt.Errorf("shard %d: %v", i, v)
+			}
+		}
+		return nil
+	}, "the shards open by themselves")
+	return time.Since(w.since)
+}
+
+// steps are those of each opening, as the workers' logs have them, and how many of these restored something.
+func (w *timing) steps() (steps []recovery.Steps, restored int) {
+	w.t.Helper()
+	for _, p := range w.workers {
+		for text := range strings.Lines(p.Err.String()) {
+			var line struct {
+				Message string         `json:"message"`
+				Code    string         `json:"code"`
+				All     bool           `json:"every process has reported"`
+				Steps   recovery.Steps `json:"steps"`
+			}
+			if json.Unmarshal([]byte(text), &line) != nil || !strings.HasPrefix(line.Message, "a frozen shard is open again") {
+				continue
+			}
+			require.True(w.t, line.All, text)
+			steps = append(steps, line.Steps)
+			if line.Code == "redis_restored" {
+				restored++
+			}
+		}
+	}
+	return steps, restored
+}
+
+// line is the row's line: seconds until the shards are open, and the median of each step in ms.
+func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
+	slices.Sort(took)
+	median := func(ms func(*recovery.Steps) int64) string {
+		var all []int64
+		for i := range steps {
+			all = append(all, ms(&steps[i]))
+		}
+		slices.Sort(all)
+		return fmt.Sprintf("%d to %d", all[len(all)/2], all[len(all)-1])
+	}
+	limit := "none"
+	if row.limit > 0 {
+		limit = fmt.Sprintf("%.0f", row.limit.Seconds())
+	}
+	return fmt.Sprintf("| %s | %d | %s | %.2f | %.2f | %s | %s | %s | %s | %s | %s | %s |", row.name, len(took), limit,
+		took[len(took)/2].Seconds(), took[len(took)-1].Seconds(),
+		median(func(s *recovery.Steps) int64 { return s.Ledger }), median(func(s *recovery.Steps) int64 { return s.Witnesses }),
+		median(func(s *recovery.Steps) int64 { return s.Topic }), median(func(s *recovery.Steps) int64 { return s.Judge }),
+		median(func(s *recovery.Steps) int64 { return s.PutBack }), median(func(s *recovery.Steps) int64 { return s.Marks }),
+		median(func(s *recovery.Steps) int64 { return s.Open }))
+}
+
+// timesTable finds the second table of the page.
+var timesTable = regexp.MustCompile(`(?m)^\| promotion .*\n(\|.*\n)+`)
+
+// write puts the line into the page.
+func (row *lossTime) write(t *testing.T, line string) {
+	t.Helper()
+	page, err := os.ReadFile(reliabilityPage)
+	require.NoError(t, err)
+	table := timesTable.FindString(string(page))
+	require.NotEmpty(t, table)
+	lines := strings.Split(strings.TrimSuffix(table, "\n"), "\n")
+	fresh := lines[:2:2]
+	for _, other := range lossTimes() {
+		i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "| "+other.name+" |") })
+		switch {
+		case other.name == row.name:
+			fresh = append(fresh, line)
+		case i >= 0:
+			fresh = append(fresh, lines[i])
+		}
+	}
+	require.NoError(t, os.WriteFile(reliabilityPage,
+		[]byte(strings.Replace(string(page), table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
+}
+
+// The page has a line of each row.
+func TestLossTimesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(reliabilityPage)
+	require.NoError(t, err)
+	lines := strings.Split(timesTable.FindString(string(page)), "\n")
+	require.Len(t, lines, 3+len(lossTimes()))
+	for i, row := range lossTimes() {
+		require.True(t, strings.HasPrefix(lines[2+i], "| "+row.name+" |"), lines[2+i])
+	}
+}
