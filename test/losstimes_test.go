@@ -187,7 +187,10 @@ func (w *timing) promote() time.Duration {
 		for _, s := range w.servers[1:] {
 			s.Order(t, "REPLICAOF 127.0.0.1 1") // nobody is there
 		}
-		<-time.After(w.row.lag)
+		select {
+		case <-time.After(w.row.lag):
+		case <-t.Context().Done():
+		}
 		require.NoError(t, primary.Kill())
 	} else {
 		killReplicated(t, primary, w.servers[1:]...)

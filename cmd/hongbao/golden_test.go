@@ -231,6 +231,10 @@ func (a *goldenAnswers) campaigns() {
 	}
 	a.add(0, "", "sink", "list")
 	a.add(0, "", "status")
+	packet := a.withholds("rain", 1)[0]
+	a.add(0, "", "hole", "list")
+	a.add(0, "", append([]string{"hole", "grant", "rain", "--packet", packet, "--user", "u7"}, by...)...)
+	a.add(0, "", append([]string{"hole", "release", "rain"}, by...)...)
 }
 
 // decisions of a deployment of their own about the quarantine and about a known difference of the audit.

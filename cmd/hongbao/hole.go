@@ -105,7 +105,7 @@ func holeGrantCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&o.Packet, "packet", 0, "number of the packet, as `hongbao hole list` prints it (required)")
+	cmd.Flags().Int64Var(&o.Packet, "packet", 0, "`number` of the packet, as hole list prints it (required)")
 	cmd.Flags().StringVar(&o.User, "user", "", "the user who was told of it (required)")
 	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab: a retry gets this packet then")
 	addDecision(cmd.Flags(), &o.Decision, "; kept in the journal (required)")
