@@ -95,7 +95,8 @@ func info(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
 	}
-	if strings.Contains(text, "\nloading:1") { // it says meanwhile that it has no append-only file
+	// A primary says meanwhile that it has no append-only file. A replica that loads is none to be used in any case.
+	if strings.Contains(text, "\nloading:1") && !strings.Contains(text, "\nrole:slave") {
 		return Server{}, hongbao.Outagef(hongbao.ClassTransient, "redis loads its data")
 	}
 	return parseInfo(text), nil

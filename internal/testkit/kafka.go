@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
@@ -253,9 +255,15 @@ func (b *KafkaBroker) CreateTopic(ctx context.Context, topic string, partitions 
 	for _, name := range slices.Sorted(maps.Keys(config)) {
 		req.ConfigEntries = append(req.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: config[name]})
 	}
-	res, err := c.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{req}})
-	if err == nil {
-		err = res.Errors[topic]
+	var err error
+	for range 50 { // the controller may have fenced the broker for a moment, on a machine that is busy
+		var res *kafka.CreateTopicsResponse
+		if res, err = c.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{req}}); err == nil {
+			err = res.Errors[topic]
+		}
+		if !errors.Is(err, kafka.InvalidReplicationFactor) || !retry.Pause(ctx, 200*time.Millisecond) {
+			break
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("make topic %s on kafka at %s: %w", topic, b.Addr, err)
