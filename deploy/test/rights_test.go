@@ -203,7 +203,7 @@ func (g *guarded) refused() {
 	for role, commands := range map[string][]string{
 		"hongbao-serve": {"XACK hb:{0}:events balance 1-1", "XDEL hb:{0}:events 1-1", "DEL hb:{0}:meta", "SCAN 0",
 			"XGROUP DESTROY hb:{0}:events balance", "FLUSHALL", "CONFIG SET appendonly no", "SCRIPT FLUSH", "KEYS *", "GET other"},
-		"hongbao-worker":   {"FLUSHALL", "CONFIG SET appendonly no", "RPUSH hb:x 1", "RENAME hb:x hb:y", "ACL LIST", "SET other 1"},
+		"hongbao-worker":   {"FLUSHALL", "CONFIG SET appendonly no", "SADD hb:x 1", "RENAME hb:x hb:y", "ACL LIST", "SET other 1"},
 		"hongbao-operator": {"FLUSHALL", "CONFIG SET appendonly no", "ACL LIST", "CLIENT KILL TYPE normal", "GET other"},
 		"hongbao-reader":   {"HSET hb:x a 1", "EVAL return 0", "GET other"},
 	} {
