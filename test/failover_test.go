@@ -152,6 +152,22 @@ func (s *site) refundLost(id string) {
 	}, "%s is refunded", id)
 }
 
+// acceptLoss accepts what shard 0 has lost, and returns what the command said. A process may still report what it has seen, and
+// the report changes: then it is read again.
+func (s *site) acceptLoss() (said string) {
+	s.t.Helper()
+	testkit.Eventually(s.t, startTime, func() bool {
+		_, shown := s.run("recover")
+		m := regexp.MustCompile(`--shard 0 --expect ([0-9a-f]+)`).FindStringSubmatch(shown)
+		require.NotNil(s.t, m, shown)
+		code, text := s.run("recover", "--accept-loss", "--shard", "0", "--expect", m[1], "--by", "ann", "--why", "the primary is gone")
+		said = text
+		return code == 0
+	}, "the loss is accepted")
+	require.Contains(s.t, said, "shard 0 is opened")
+	return said
+}
+
 // A replica takes over that has not got the last grants, and the producer that has told users of them is gone. Class fast has
 // answered them: they are lost, each is counted, and the ledger and the topic keep what they had. Class replica has told
 // nobody. Where no packets may be withheld for that producer, the shard stays frozen, and answers nothing wrong, until a person
@@ -198,16 +214,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	require.NoError(t, ctx.Err(), "another shard goes on")
 	require.EqualValues(t, 1, s.metaOn(replica, 0, "epoch"), "it stays frozen")
 
-	said := ""
-	testkit.Eventually(t, startTime, func() bool { // a process may still report what it has seen
-		_, shown := s.run("recover")
-		m := regexp.MustCompile(`--shard 0 --expect ([0-9a-f]+)`).FindStringSubmatch(shown)
-		require.NotNil(t, m, shown)
-		code, text := s.run("recover", "--accept-loss", "--shard", "0", "--expect", m[1], "--by", "ann", "--why", "the primary is gone")
-		said = text
-		return code == 0
-	}, "the loss is accepted")
-	require.Contains(t, said, "shard 0 is opened")
+	said := s.acceptLoss()
 	lost := 0
 	for id, want := range map[string]int{fast: 20, safe: 0} {
 		require.Contains(t, said, "campaign "+id+" stays frozen")

@@ -206,7 +206,7 @@ type people struct {
 	campaign string
 
 	mu        sync.Mutex
-	granted   map[string]map[int64]hongbao.Receipt // the packets that each was told of, by all his answers
+	granted   map[string]map[int64]hongbao.Receipt // the packets that each was told of, by all answers
 	undecided int                                  // answers
 	failed    error                                // the last error that is no outage
 	last      string                               // the last answer without a packet, or its error

@@ -26,7 +26,8 @@ func recoverCmd() *cobra.Command {
 			"frozen, and\n" +
 			"workers wait. Workers open it within seconds if nothing was lost, or put back what is known. Packets that a silent process " +
 			"may\n" +
-			"have told users of are withheld then: see `hongbao hole`. Else this command shows what Redis, the ledger, the topic and the callers know: the campaigns that stay " +
+			"have told users of are withheld then: see `hongbao hole`. Else this command shows what Redis, the ledger, the topic and " +
+			"the callers know: the campaigns that stay " +
 			"frozen,\n" +
 			"their money, and the grants that were announced and are not paid. It changes nothing without --accept-loss.\n\n" +
 			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest of what was shown. New " +

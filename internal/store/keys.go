@@ -140,7 +140,7 @@ func (k Keys) Stocks(id string, generations int64) (keys []string) {
 }
 
 // Withheld is a list: packets that a restore took out of the stock, since a process may have told users of them that nobody can
-// name. the field withheld of the campaign's hash counts them.
+// name. The field withheld of the campaign's hash counts them.
 func (k Keys) Withheld(id string) string { return k.tag + "c:" + id + ":withheld" }
 
 // Receipts is a hash: user to his grants in the campaign.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,7 +31,8 @@ func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 	}
 	for i := range grants {
 		g := &grants[i]
-		if has[g.Campaign] == nil || hasReceipt(has[g.Campaign][g.User], g) {
+		told := func(r hongbao.Receipt) bool { return r.Packet == g.Packet && r.RequestID == g.RequestID }
+		if has[g.Campaign] == nil || slices.ContainsFunc(has[g.Campaign][g.User], told) {
 			continue
 		}
 		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, NobodyLooked)
@@ -53,16 +55,6 @@ type LateGrant struct {
 	hongbao.Grant
 
 	Why Refusal
-}
-
-// hasReceipt reports whether one of the receipts is of a grant's packet.
-func hasReceipt(receipts []hongbao.Receipt, g *hongbao.Grant) bool {
-	for i := range receipts {
-		if receipts[i].Packet == g.Packet && receipts[i].RequestID == g.RequestID {
-			return true
-		}
-	}
-	return false
 }
 
 // late returns what this process told users in epochs before the shard's, unless it was asked for it or has looked already.

@@ -49,7 +49,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 		return nil, nil
 	}
 	for shard := range r.cfg.Store.Len() {
-		fences, err := r.cfg.Ledger.Fences(ctx, shard)
+		noted, err := r.noted(ctx, shard)
 		if err != nil {
 			return nil, err
 		}
@@ -57,12 +57,30 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 		if err != nil && !errors.Is(err, store.ErrFrozen) {
 			return nil, err
 		}
-		for _, f := range fences {
-			one := Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
-			if f.Note != "" && json.Unmarshal([]byte(f.Note), &one.Counts) == nil && (!one.Planned || f.Epoch == head.Epoch) {
-				list = append(list, one)
+		for i := range noted {
+			if !noted[i].Planned || noted[i].Epoch == head.Epoch {
+				list = append(list, noted[i])
 			}
 		}
+	}
+	return list, nil
+}
+
+// noted returns what the ledger notes of the restores of a shard, also of those that were only planned, the newest first.
+func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
+	fences, err := r.cfg.Ledger.Fences(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fences {
+		if f.Note == "" {
+			continue
+		}
+		one := Restored{Shard: f.Shard, Epoch: f.Epoch, At: f.Opened}
+		if err := json.Unmarshal([]byte(f.Note), &one.Counts); err != nil {
+			return nil, fmt.Errorf("the ledger's note of epoch %d of shard %d: %w", f.Epoch, shard, err)
+		}
+		list = append(list, one)
 	}
 	return list, nil
 }
@@ -193,16 +211,13 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	if f == nil {
 		return v.Lost(), nil, "", nil
 	}
-	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
+	noted, err := r.noted(ctx, v.Shard)
 	if err != nil {
 		return false, nil, "", err
 	}
-	for _, x := range fences {
-		if x.Epoch == f.attempt.Epoch && x.Note != "" {
-			begun = &Counts{}
-			if err := json.Unmarshal([]byte(x.Note), begun); err != nil {
-				return false, nil, "", fmt.Errorf("the ledger's note of epoch %d of shard %d: %w", x.Epoch, v.Shard, err)
-			}
+	for i := range noted {
+		if noted[i].Epoch == f.attempt.Epoch {
+			begun = &noted[i].Counts
 		}
 	}
 	if v.Lost() || begun != nil {

@@ -152,12 +152,10 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 
 // lostWithheld reports whether Redis has lost an opening that withheld packets: then nobody can say which.
 func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, err error) {
-	fences, err := r.cfg.Ledger.Fences(ctx, v.Shard)
-	for _, f := range fences {
-		var did Counts
-		if f.Epoch > v.Opening && f.Epoch != v.attempt.Epoch && f.Note != "" &&
-			json.Unmarshal([]byte(f.Note), &did) == nil && did.Silent {
-			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", f.Epoch), nil
+	noted, err := r.noted(ctx, v.Shard)
+	for i := range noted {
+		if did := &noted[i]; did.Epoch > v.Opening && did.Epoch != v.attempt.Epoch && did.Silent {
+			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", did.Epoch), nil
 		}
 	}
 	return "", err

@@ -24,6 +24,16 @@ func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
+// pair makes a process that watches and one that does not. Ten users have their packets from the first one, one from the other.
+func (w *world) pair(t *testing.T) (p, silent *process) {
+	t.Helper()
+	p, silent = w.process(t), w.process(t)
+	p.watch(t)
+	p.told(t, 10)
+	silent.told(t, 1)
+	return p, silent
+}
+
 // withheld are the packets that nobody gets, by number.
 func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	t.Helper()
@@ -137,10 +147,7 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	p, silent := w.process(t), w.process(t)
-	p.watch(t)
-	p.told(t, 10)
-	silent.told(t, 1)
+	p, silent := w.pair(t)
 	old := w.older(t)
 	unheard := silent.told(t, 3)
 	told := p.told(t, 5)
@@ -274,10 +281,7 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 func TestLostOpeningThatWithheld(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	p, silent := w.process(t), w.process(t)
-	p.watch(t)
-	p.told(t, 10)
-	silent.told(t, 1)
+	p, silent := w.pair(t)
 	old := w.older(t)
 	told := p.told(t, 5)
 	silent.told(t, 5)

@@ -198,10 +198,7 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 	empty := 0
 	for at := b.start; at < b.end; {
 		set, err := l.page(ctx, partition, at)
-		for range slowPages { // slow answers must not end a long reading
-			if !hongbao.IsOutage(err) || ctx.Err() != nil {
-				break
-			}
+		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // slow answers must not end a long reading
 			set, err = l.page(ctx, partition, at)
 		}
 		if err != nil {
