@@ -123,6 +123,7 @@ func TestProxyCutsAndRefuses(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err(), "the connection that exists goes on")
 	p.CutAll()
 	require.Error(t, c.Ping(t.Context()).Err())
+	require.Error(t, c.Ping(t.Context()).Err(), "the first may fail on the connection that was cut, the second makes a new one")
 	fired := p.Fired()
 	require.Equal(t, 1, fired.Cut)
 	require.Positive(t, fired.Refused)
