@@ -35,7 +35,8 @@ type Config struct {
 	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
 	// One call with all its repeats.
 	CallTimeout time.Duration `knob:"producer.call_timeout" default:"5s" want:"1ms to 1m"`
-	// How long one grab is repeated while its outcome is undecided; 0s for not at all.
+	// How long one grab waits while its outcome is undecided: busy, frozen or refilling; 0s for not at all. With 15s most
+	// grabs wait out a failover and are decided, instead of being answered frozen.
 	UndecidedTimeout time.Duration `knob:"producer.undecided_timeout" default:"1s" want:"0s to 1m"`
 	// How many replicas must have a grant of durability class replica before it is answered. 0: the most that its primary
 	// has had since its shard was opened, at least 1.

@@ -22,7 +22,7 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if err := g.Check(); err != nil {
 		return hongbao.Answer{}, err
 	}
-	c, err := p.campaign(ctx, g.Campaign)
+	c, err := p.openCampaign(ctx, g.Campaign)
 	if c == nil {
 		return withoutCampaign(err)
 	}
@@ -52,13 +52,16 @@ func (l *lane) sendLoop() {
 		c.send()
 		l.judge(c)
 		if again := l.answer(c); len(again) > 0 {
-			pause := 20*time.Millisecond + rand.N(80*time.Millisecond)
+			pause := undecidedPause()
 			if l.waitAgain(again, pause) {
 				retry.Pause(l.p.ctx, pause)
 			}
 		}
 	}
 }
+
+// undecidedPause is how long a shard that decides nothing is left alone before it is asked again.
+func undecidedPause() time.Duration { return 20*time.Millisecond + rand.N(80*time.Millisecond) }
 
 // waiter is one grab that waits for its answer.
 type waiter struct {

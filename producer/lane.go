@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/winners"
@@ -81,6 +82,20 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
 			"grab in campaign %s: it was still being looked for; nothing happened: %w", id, ctx.Err())
 	}
+}
+
+// openCampaign is campaign, and waits up to UndecidedTimeout for a shard that is frozen.
+func (p *Producer) openCampaign(ctx context.Context, id string) (*campaign, error) {
+	c, err := p.campaign(ctx, id)
+	if !errors.Is(err, store.ErrFrozen) || p.cfg.UndecidedTimeout == 0 {
+		return c, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, p.cfg.UndecidedTimeout)
+	defer cancel()
+	for errors.Is(err, store.ErrFrozen) && retry.Pause(waiting, undecidedPause()) {
+		c, err = p.campaign(ctx, id)
+	}
+	return c, err
 }
 
 // isUnknown tells whether a campaign was not there a moment ago.

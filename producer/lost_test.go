@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -158,5 +159,43 @@ func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, hongbao.OutcomeUnknownCampaign, a.Outcome)
 		})
+	}
+}
+
+// A grab waits for a frozen shard as long as UndecidedTimeout, also the first grab of a producer, which has to look for its
+// campaign.
+func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	patient := func(c *producer.Config) { c.UndecidedTimeout = 20 * time.Second }
+	known := b.producer(t, patient)
+	_, err := known.Grab(t.Context(), grab("u1", "r1"))
+	require.NoError(t, err)
+	meta := b.k.Keys.Meta()
+	require.NoError(t, b.admin.HSet(t.Context(), meta, "frozen", "1").Err())
+
+	soon := b.producer(t, func(c *producer.Config) { c.UndecidedTimeout = 200 * time.Millisecond })
+	began := time.Now()
+	a, err := soon.Grab(t.Context(), grab("u2", "r2"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
+	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
+
+	answers := make(chan hongbao.Answer, 2)
+	for i, p := range []*producer.Producer{known, b.producer(t, patient)} {
+		go func() {
+			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", 3+i), "r3"))
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- a
+		}()
+	}
+	time.Sleep(300 * time.Millisecond) // both have been answered frozen at least once
+	require.Empty(t, answers)
+	require.NoError(t, b.admin.HDel(t.Context(), meta, "frozen").Err())
+	for range 2 {
+		require.Equal(t, hongbao.OutcomeGranted, (<-answers).Outcome)
 	}
 }

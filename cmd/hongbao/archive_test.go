@@ -26,6 +26,12 @@ func (d *deployment) sealed(id string, users int) {
 	d.t.Helper()
 	d.campaign(id, 20, 2000)
 	require.Equal(d.t, users, d.crowdOf(id, 0, users))
+	d.ended(id)
+}
+
+// ended closes, refunds, purges and seals a campaign.
+func (d *deployment) ended(id string) {
+	d.t.Helper()
 	w := d.start("work")
 	d.quiet()
 	left := decided[app.Ending](d.t, d.ok("campaign", "close", id, "--early", "--json")).Amount
@@ -96,6 +102,23 @@ func TestArchive(t *testing.T) {
 	require.Contains(t, string(body), `"code":"archived"`)
 	require.EqualValues(t, 6, d.count("SELECT grants FROM campaign WHERE id = 'rain'"))
 	require.Zero(t, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
+}
+
+// A campaign that was closed with packets withheld is refunded, leaves Redis, and is sealed and archived like any other.
+func TestArchiveAfterWithheldPackets(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 20, 2000)
+	require.Equal(t, 6, d.crowdOf("rain", 0, 6))
+	d.withholds("rain", 3)
+	key := d.store.Home("rain").Keys.Withheld("rain")
+	require.EqualValues(t, 3, d.rdb.LLen(t.Context(), key).Val())
+	d.ended("rain")
+	require.Zero(t, d.rdb.Exists(t.Context(), key).Val(), "it left Redis as well")
+	r := d.archived("rain", "--dir", t.TempDir())
+	require.Equal(t, []int64{6, 6}, []int64{int64(r.Grants), r.Deleted})
+	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
+	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
 }
 
 // Killed at any step, the same command goes on; a file that is not the one that was noted deletes nothing.

@@ -130,6 +130,14 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
 }
 
+// Restored lists the last openings that put back what Redis had lost, by shard, the newest first.
+func (a *App) Restored(ctx context.Context) ([]recovery.Restored, error) {
+	if err := a.ledger.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return recovery.New(recovery.Config{Store: a.store, Ledger: a.ledger, Log: a.log}).Restored(ctx)
+}
+
 // Recover reports what Redis has lost. With an Acceptance it opens that shard.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
 	r, stop, err := a.openRecoverer(ctx, &opts)

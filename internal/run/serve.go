@@ -119,6 +119,7 @@ func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error
 	cfg.Redis, cfg.Space, cfg.Log = p.Store().Redis(), p.Store().Space(), p.Log()
 	counts := p.set.Grabs()
 	cfg.Called = func(c producer.Call) { counts.Called(c.Campaign, c.Grabs, c.Took, c.Err) }
+	p.set.Remembered(p.Store().Remembered)
 	p.exportState(counts)
 	p.traceCalls(&cfg)
 	grabs, err := producer.New(cfg)

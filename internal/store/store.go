@@ -21,10 +21,10 @@ type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space
 	shards []*Shard
-	// process names this Store among those that watch the deployment. answering counts who answers users by it, and told what
-	// it remembers of that, in bytes.
-	process         string
-	answering, told atomic.Int64
+	// process names this Store among those that watch the deployment. answering counts the producers that answer users by it,
+	// told the bytes that it remembers of the answers, and forgotten the grants that it forgot before they were settled.
+	process                    string
+	answering, told, forgotten atomic.Int64
 }
 
 // stores has the Store of each client and space. The parts of a process that share a client (producers, workers, the

@@ -216,6 +216,7 @@ func (w *witness) add(s *Store, t told) {
 // drop forgets the oldest grants although they may not be settled. It returns what the process remembers still.
 func (w *witness) drop(s *Store) int64 {
 	w.dropped = max(w.dropped, w.told[0].last)
+	s.forgotten.Add(w.told[0].last - w.told[0].first + 1)
 	return w.pass(s)
 }
 
@@ -324,6 +325,10 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 	}
 	return nil
 }
+
+// Remembered returns how many bytes of grants this process remembers, and how many grants it has forgotten before they were
+// settled.
+func (s *Store) Remembered() (bytes, forgotten int64) { return s.told.Load(), s.forgotten.Load() }
 
 // Enter counts one more who answers users by this Store. Leave counts one less, and the last one takes the line of this process
 // from each shard: no recoverer has to wait for it. Who answers again writes it again.

@@ -371,6 +371,9 @@ func TestGrantsAreForgotten(t *testing.T) {
 		n, dropped := store.Forget(b.k, step.epoch, step.settled, now.Add(step.later))
 		require.Equal(t, []any{step.told, step.dropped}, []any{n, dropped}, "%+v", step)
 	}
+	bytes, forgotten := b.store.Remembered()
+	require.Zero(t, bytes)
+	require.EqualValues(t, 1, forgotten, "the grant that was not settled")
 	b.begin(t)
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
 	w, err := b.k.Witnesses(t.Context())

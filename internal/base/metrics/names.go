@@ -48,6 +48,12 @@ var (
 		Help: "What waits in the ledger for a worker: top_ups that are not in Redis yet, and credits that may have been asked " +
 			"for at the remote. Absent while the ledger does not answer, and without ledger.dsn.",
 		Normal: "0; credits in a rain"})
+	Remembered = ofServe.add(Metric{Name: "hongbao_grants_remembered_bytes", Kind: Gauge,
+		Help: "Memory for the grants that this process reported to users and the ledger may lack: it sends them if Redis " +
+			"loses them.", Normal: "0 at rest; some MB in a rain, below 64 MiB"})
+	Forgotten = ofServe.add(Metric{Name: "hongbao_grants_forgotten_total", Kind: Counter,
+		Help: "Grants that this process reported to users and forgot before the ledger had them: after a minute, or above " +
+			"64 MiB. If Redis loses them now, packets are withheld.", Normal: "does not grow"})
 	HTTPRequests = ofServe.add(Metric{Name: "hongbao_http_requests_total", Kind: Counter,
 		Labels: []string{"route", "status"}, Help: "Requests by the pattern of the path and the status of the answer.",
 		Normal: "200, some 429; 503 is short"})

@@ -40,6 +40,7 @@ func everything(t *testing.T) string {
 	s.Requests(http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
 		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
 	s.Ledger()("write", time.Second, false, nil)
+	s.Remembered(func() (bytes, forgotten int64) { return 1_000, 2 })
 	s.Kafka()("Produce", time.Second, errors.New("no answer"))
 	s.CountAlarms(zap.NewNop())
 	s.Publisher(func() Published { return Published{Batches: 4} })

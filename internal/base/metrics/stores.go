@@ -6,6 +6,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
+// Remembered exports how many bytes of grants this process remembers, and how many grants it forgot too early.
+func (s *Set) Remembered(read func() (bytes, forgotten int64)) {
+	s.registry.MustRegister(newPolled(func(add func(m *Metric, value float64, labels ...string)) {
+		bytes, forgotten := read()
+		add(Remembered, float64(bytes))
+		add(Forgotten, float64(forgotten))
+	}, Remembered, Forgotten))
+}
+
 // Ledger makes what a ledger tells of its transactions; again says that one lost against another and runs again.
 func (s *Set) Ledger() func(kind string, took time.Duration, again bool, err error) {
 	seconds, errors := s.histogram(LedgerSeconds), s.counter(LedgerErrors)

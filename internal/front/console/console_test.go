@@ -24,7 +24,7 @@ import (
 )
 
 var pagePaths = []string{"/", "/campaigns/rain", "/sinks", "/jobs", "/letters", "/letters/kafka/0/1-1", "/quarantine",
-	"/quarantine/7", "/trail?campaign=rain&user=u1", "/journal"}
+	"/quarantine/7", "/trail?campaign=rain&user=u1", "/restores", "/journal"}
 
 func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
 // Journal gives entries 99 to 0 in pages: each tells the query that it answers, and its place is its number.
+func (b *books) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
+
 func (b *books) Journal(_ context.Context, q access.JournalQuery) (access.JournalPage, error) {
 	first := 99
 	if q.After != "" {

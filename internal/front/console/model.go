@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
 // Source reads what the pages show. Its methods may be called at once.
@@ -35,6 +36,8 @@ type Source interface {
 	Trail(ctx context.Context, q model.Question) (model.Trails, error)
 	// Replays are those that were begun by anybody, as far as Redis knows them.
 	Replays(ctx context.Context) ([]app.ReplayState, error)
+	// Restored lists the last restores of what Redis had lost, by shard, the newest first.
+	Restored(ctx context.Context) ([]recovery.Restored, error)
 	// Journal gives a page of who did what, the newest first.
 	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
 // books is a Source with one campaign, and Actions that note what they were told.
@@ -38,8 +39,10 @@ type books struct {
 	err     error
 	refuses error // what creates a campaign
 	trails  model.Trails
-	next    string // of the reports about letters
-	after   string // which the last requeue was given
+	// restored are restores of what Redis had lost.
+	restored []recovery.Restored
+	next     string // of the reports about letters
+	after    string // which the last requeue was given
 }
 
 func (b *books) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {

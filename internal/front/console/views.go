@@ -160,5 +160,6 @@ func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /quarantine", c.allow(access.ReadQuarantine, c.quarantine))
 	mux.Handle("GET /quarantine/{id}", c.allow(access.ReadQuarantine, c.quarantined))
 	mux.Handle("GET /trail", c.allow(access.ReadTrails, c.trail))
+	mux.Handle("GET /restores", c.allow(access.ReadSinks, c.restores))
 	mux.Handle("GET /journal", c.allow(access.ReadJournal, c.journal))
 }

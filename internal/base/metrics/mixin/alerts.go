@@ -68,6 +68,7 @@ func logged(t Times) (all []Alert) {
 	for _, one := range []struct{ code, severity, summary string }{
 		{"redis_went_back", now, "Redis lost events that the ledger, the topic or a caller knows"},
 		{"redis_lost_data", now, "A process saw a shard or an open campaign vanish from Redis"},
+		{"redis_restored", today, "Redis lost writes, and a worker restored what is known"},
 		{"campaign_paused", now, "A grant contradicts the ledger or the plan; its campaign was paused"},
 		{"sink_campaign_paused", now, "Too many grants of a campaign became dead letters; it is paused for a sink"},
 		{"forged_entry", now, "Somebody writes to the streams of Redis by hand"},

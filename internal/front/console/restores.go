@@ -1,0 +1,17 @@
+package console
+
+import (
+	"net/http"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+)
+
+// restores shows what workers restored after Redis had lost writes.
+func (c *Console) restores(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	list, err := c.source.Restored(r.Context())
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.show(w, r, http.StatusOK, "restores", page{Title: "Restores", Caller: who, View: list})
+}
