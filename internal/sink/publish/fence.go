@@ -36,7 +36,7 @@ func (l *Log) FenceSince(last time.Time) time.Time {
 // partition may run at the same time.
 func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
 	r := fencing{l: l, shard: f.Shard, partition: l.Partition(f.Shard), sessions: map[int64]int16{},
-		fenced: map[int64]int16{}, grants: map[hongbao.Grant]struct{}{}}
+		fenced: map[int64]int16{}}
 	if err := l.refuseCompaction(ctx); err != nil {
 		return stream.Fenced{}, err
 	}
@@ -76,7 +76,7 @@ type fencing struct {
 	shard, partition   int
 	end                int64           // of the log at the call
 	sessions, fenced   map[int64]int16 // producer ids to epochs
-	grants             map[hongbao.Grant]struct{}
+	grants             []hongbao.Grant // in the order of the log, some twice
 	records, producers int
 	doubt              string
 }
@@ -120,7 +120,7 @@ func (r *fencing) one(rec *record) error {
 	}
 	if e.Grant.Shard == r.shard {
 		r.met(rec.batch)
-		r.grants[e.Grant] = struct{}{}
+		r.grants = append(r.grants, e.Grant)
 	}
 	return nil
 }
@@ -136,11 +136,11 @@ func (r *fencing) open() (open []numbers) {
 }
 
 func (r *fencing) result() stream.Fenced {
-	grants := slices.SortedFunc(maps.Keys(r.grants), func(a, b hongbao.Grant) int {
+	slices.SortFunc(r.grants, func(a, b hongbao.Grant) int {
 		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Campaign, b.Campaign),
-			cmp.Compare(a.Packet, b.Packet))
+			cmp.Compare(a.Packet, b.Packet), cmp.Compare(a.User, b.User))
 	})
-	return stream.Fenced{Grants: grants, Records: r.records, Producers: r.producers, Doubt: r.doubt}
+	return stream.Fenced{Grants: slices.Compact(r.grants), Records: r.records, Producers: r.producers, Doubt: r.doubt}
 }
 
 // fence sends a fence record under the numbers and returns an offset: what was sent under an earlier epoch of the
