@@ -51,29 +51,22 @@ type CampaignPage struct {
 func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
 	error) {
 	out := CampaignPage{Campaigns: []ListedCampaign{}}
-	const page = 500
-	for {
-		list, err := a.ledger.Campaigns(ctx, after, page)
+	for c, err := range a.ledger.EachCampaign(ctx, after) {
 		if err != nil {
 			return out, err
 		}
-		for _, c := range list {
-			s := &c.Spec
-			if sees != nil && !sees(s.ID) {
-				continue
-			}
-			if len(out.Campaigns) == limit {
-				out.Next = answers.Text(out.Campaigns[limit-1].ID)
-				return out, nil
-			}
-			out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,
-				c.Granted, c.Refunded, c.State, consoleCampaign(&c).State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
+		s := &c.Spec
+		if sees != nil && !sees(s.ID) {
+			continue
 		}
-		if len(list) < page {
+		if len(out.Campaigns) == limit {
+			out.Next = answers.Text(out.Campaigns[limit-1].ID)
 			return out, nil
 		}
-		after = list[page-1].Spec.ID
+		out.Campaigns = append(out.Campaigns, ListedCampaign{s.ID, s.Name, s.Kind, c.Packets, s.Currency, c.Funded,
+			c.Granted, c.Refunded, c.State, consoleCampaign(c).State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
 	}
+	return out, nil
 }
 
 // List lists the campaigns of the ledger, with their status.

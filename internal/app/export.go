@@ -99,13 +99,13 @@ func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCamp
 		c, err := a.campaign(ctx, id)
 		return []ledger.StoredCampaign{c}, err
 	}
-	const most = 500
-	for after := ""; ; after = list[len(list)-1].Spec.ID {
-		page, err := a.ledger.Campaigns(ctx, after, most)
-		if list = append(list, page...); err != nil || len(page) < most {
+	for c, err := range a.ledger.EachCampaign(ctx, "") {
+		if err != nil {
 			return list, err
 		}
+		list = append(list, *c)
 	}
+	return list, nil
 }
 
 // dayOf tells when a campaign's day begins and ends, and refuses one that may get more lines.

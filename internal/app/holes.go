@@ -31,25 +31,18 @@ func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
 		}
 		return a.addHoles(ctx, list, campaign, currency)
 	}
-	const page = 500
-	for after := ""; ; {
-		campaigns, err := a.ledger.Campaigns(ctx, after, page)
+	for c, err := range a.ledger.EachCampaign(ctx, "") {
 		if err != nil {
 			return nil, err
 		}
-		for i := range campaigns {
-			after = campaigns[i].Spec.ID
-			if campaigns[i].State == ledger.StateRefunded {
-				continue
-			}
-			if list, err = a.addHoles(ctx, list, after, campaigns[i].Spec.Currency); err != nil {
-				return nil, err
-			}
+		if c.State == ledger.StateRefunded {
+			continue
 		}
-		if len(campaigns) < page {
-			return list, nil
+		if list, err = a.addHoles(ctx, list, c.Spec.ID, c.Spec.Currency); err != nil {
+			return nil, err
 		}
 	}
+	return list, nil
 }
 
 // addHoles appends what is withheld of a campaign on each of its places.

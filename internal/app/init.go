@@ -175,23 +175,15 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	if seq > 0 {
 		return refuse(fmt.Sprintf("event %d-%d", shard, seq))
 	}
-	const page = 1000
-	for after := ""; ; {
-		list, err := a.ledger.Campaigns(ctx, after, page)
+	for c, err := range a.ledger.EachCampaign(ctx, "") {
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			c := &list[i]
-			after = c.Spec.ID
-			if c.State == ledger.StateFunded && a.store.Has(after, c.Spec.Places(), shard) {
-				return refuse("campaign " + after + ", which is funded,")
-			}
-		}
-		if len(list) < page {
-			return nil
+		if c.State == ledger.StateFunded && a.store.Has(c.Spec.ID, c.Spec.Places(), shard) {
+			return refuse("campaign " + c.Spec.ID + ", which is funded,")
 		}
 	}
+	return nil
 }
 
 // foundTopic makes the topic if it is missing and may be made, and checks it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -228,9 +229,31 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool,
 	return campaignByID(id).one(ctx, l)
 }
 
-// Campaigns lists up to limit campaigns with ids after the given one, in the order of their ids; "" begins.
-func (l *Ledger) Campaigns(ctx context.Context, after string, limit int) ([]StoredCampaign, error) {
-	return question[StoredCampaign]{"list the ledger's campaigns",
-		`SELECT ` + campaignColumns + ` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
-		[]any{after, int64(limit)}, scanCampaign}.all(ctx, l)
+// EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It ends with the first error.
+func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*StoredCampaign, error] {
+	return l.eachCampaign(ctx, after, 500)
+}
+
+// eachCampaign reads so many campaigns at once.
+func (l *Ledger) eachCampaign(ctx context.Context, after string, page int) iter.Seq2[*StoredCampaign, error] {
+	return func(yield func(*StoredCampaign, error) bool) {
+		for {
+			list, err := question[StoredCampaign]{"list the ledger's campaigns",
+				`SELECT ` + campaignColumns + ` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
+				[]any{after, int64(page)}, scanCampaign}.all(ctx, l)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range list {
+				if !yield(&list[i], nil) {
+					return
+				}
+			}
+			if len(list) < page {
+				return
+			}
+			after = list[page-1].Spec.ID
+		}
+	}
 }

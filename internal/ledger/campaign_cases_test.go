@@ -65,8 +65,11 @@ func testCreateInvalid(t *testing.T, f *fixture) {
 	c.Spec.Total++
 	_, err = f.ledger.CreateCampaign(t.Context(), c)
 	require.ErrorContains(t, err, "that of another specification")
-	list, err := f.ledger.Campaigns(t.Context(), "", 10)
-	require.NoError(t, err)
+	var list []StoredCampaign
+	for c, err := range f.ledger.EachCampaign(t.Context(), "") {
+		require.NoError(t, err)
+		list = append(list, *c)
+	}
 	require.Empty(t, list)
 }
 
@@ -89,19 +92,20 @@ func testCampaigns(t *testing.T, f *fixture) {
 		f.create(t, fmt.Sprintf("c%d", i), int64(i)+1)
 	}
 	var ids []string
-	for after := ""; ; {
-		list, err := f.ledger.Campaigns(t.Context(), after, 2)
-		require.NoError(t, err)
-		for _, c := range list {
+	for _, page := range []int{1, 2, 5, 6} {
+		ids = nil
+		for c, err := range f.ledger.eachCampaign(t.Context(), "c0", page) {
+			require.NoError(t, err)
 			ids = append(ids, c.Spec.ID)
 			require.Equal(t, fundedFor(c.Spec.Packets), c.Funded)
 		}
-		if len(list) < 2 {
-			break
-		}
-		after = ids[len(ids)-1]
+		require.Equal(t, []string{"c1", "c2", "c3", "c4"}, ids, page)
 	}
-	require.Equal(t, []string{"c0", "c1", "c2", "c3", "c4"}, ids)
+	for c, err := range f.ledger.EachCampaign(t.Context(), "") { // it can be left
+		require.NoError(t, err)
+		require.Equal(t, "c0", c.Spec.ID)
+		break
+	}
 }
 
 func testReopen(t *testing.T, f *fixture) {

@@ -3,6 +3,7 @@ package recovery
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ type Ledger interface {
 	Fences(ctx context.Context, shard int) ([]ledger.FenceRow, error)
 	NoteOpening(ctx context.Context, shard int, epoch int64, note string) error
 	LostEvents(ctx context.Context, shard int, above int64) (ledger.Lost, error)
-	Campaigns(ctx context.Context, after string, limit int) ([]ledger.StoredCampaign, error)
+	EachCampaign(ctx context.Context, after string) iter.Seq2[*ledger.StoredCampaign, error]
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
 	KeepControls(ctx context.Context, list ...stream.Control) error
 	Controls(ctx context.Context) ([]stream.Control, error)

@@ -182,33 +182,23 @@ func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error)
 	return at.Add(-stream.ClockSkew), nil
 }
 
-// campaignsPage is how many campaigns are asked for at once.
-const campaignsPage = 500
-
 // askCampaigns compares the campaigns of the ledger that live on the shard with those in Redis.
 func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 	if err := r.askEvents(ctx, v); err != nil {
 		return err
 	}
-	for after := ""; ; {
-		page, err := r.cfg.Ledger.Campaigns(ctx, after, campaignsPage)
+	for c, err := range r.cfg.Ledger.EachCampaign(ctx, "") {
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			c := &page[i]
-			after = c.Spec.ID
-			if !r.cfg.Store.Has(after, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
-				continue // Redis has the close of a refunded one, and grants no more of it
-			}
-			if err := r.askCampaign(ctx, v, c); err != nil {
-				return err
-			}
+		if !r.cfg.Store.Has(c.Spec.ID, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
+			continue // Redis has the close of a refunded one, and grants no more of it
 		}
-		if len(page) < campaignsPage {
-			return nil
+		if err := r.askCampaign(ctx, v, c); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // askCampaign compares a campaign of the ledger with the shard's part of it in Redis.
