@@ -52,7 +52,14 @@ func cutToTheLastFsync(l *losing) {
 	if l.class == fast {
 		l.idle.some(l.t.Context(), 20)
 	}
-	testkit.Eventually(l.t, startTime, func() bool { return written.Load() > onDisk.Load()+40 }, "the next one is to come")
+	had := l.grantedOn(server)
+	testkit.Eventually(l.t, startTime, func() bool {
+		if now := onDisk.Load(); now != was {
+			was, had = now, l.grantedOn(server)
+			return false
+		}
+		return written.Load() > was+40 && l.grantedOn(server) > had
+	}, "grants wait for the next fsync")
 	last := l.grantedOn(server)
 	require.NoError(l.t, server.Stop())
 	l.lasts(time.Now(), 200*time.Millisecond, "answers that it has sent arrive")
