@@ -84,7 +84,7 @@ func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
 // Lost reports whether something is missing in Redis.
 func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict asks the ledger and the topic about a shard; the topic only if f lacks its answer. It changes nothing, but
+// verdict asks the ledger about a shard, and without f also the topic. It changes nothing, but
 // it freezes a shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict, error) {
 	k := r.cfg.Store.Shard(shard)
