@@ -1,5 +1,5 @@
--- announce: tells one place of a campaign that a top-up's generation comes. The campaign's revision changes, so whoever grabs
--- learns of it before his next grab; until the generation is here as a whole, grabs that have come to it answer refilling.
+-- announce: notes at one place of a campaign that a top-up's generation comes. The campaign's revision changes, so callers
+-- learn of it before their next grab. Until the whole generation is here, grabs that have come to it answer refilling.
 --
 -- KEYS  1 campaign  2 stock and 3 sums of the generation
 -- ARGV  1 hash of the plan of the campaign  2 generation  3 hash of the generation's plan

@@ -1,5 +1,5 @@
--- close: ends a campaign on one place for ever. From this step on grabs answer ended, and one close entry with the final
--- counts stands behind the last grant.
+-- close: ends a campaign on one place permanently. From this step on grabs answer ended, and one close entry with the
+-- final counts follows the last grant.
 --
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld  6... stock and sums of each generation
 -- ARGV  1 "early" to close it before its window is over, else ""
@@ -56,7 +56,7 @@ if not fits or c[3] - left < 0 or c[4] - left_amount < 0 then
 		', the campaign got ' .. c[3] .. ' of ' .. c[4] .. ', and the sums must fit')
 end
 local granted, amount = string.format('%.0f', c[3] - left), string.format('%.0f', c[4] - left_amount)
-if granted + 0 < holders or granted + 0 > holders * c[5] then -- somebody took a packet, or a receipt, by hand
+if granted + 0 < holders or granted + 0 > holders * c[5] then -- a packet or a receipt was removed by hand
 	return redis.error_reply('HBSTOCK the stock lacks ' .. granted .. ' of ' .. c[3] .. ' packets, and ' .. holders ..
 		' users have receipts, at most ' .. c[5] .. ' each')
 end

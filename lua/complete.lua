@@ -8,9 +8,9 @@
 -- First write the bits: they may grow memory. The types are checked before.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "fenced": the claim is gone. That of a lost one answers "ok" again.
--- A claim that is not there was ended by somebody, or the key was deleted or went back in time. "#fence", which only rises,
--- tells which: if it is below this claim's fence the claims are lost, and the push, which arrived, must not be made again.
--- Unless another claim has come to cover its events: who holds that one finishes it.
+-- A missing claim was ended, or the key was deleted or went back in time. "#fence", which only rises, shows which: if it
+-- is below this claim's fence the claims are lost, and the push, which arrived, must not be made again. If another claim
+-- has come to cover its events, the owner of that claim finishes it.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 local last = redis.call('HGET', KEYS[1], '#fence')

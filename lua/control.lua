@@ -2,8 +2,8 @@
 
 -- decide sets a field of a hash, and keeps who decided it, why and when beside it, with a prefix. A decision that changes
 -- nothing leaves the first one's name, reason and time. Each has a rev that is higher than that of the one before: ms since
--- 1970, if the clock was not set back. waiting is the hash of the decisions that the ledger does not have yet. It returns
--- whether the field has changed.
+-- 1970, if the clock was not set back. waiting is the hash of the decisions that the ledger does not have yet. decide
+-- returns whether the field has changed.
 local function decide(hash, waiting, name, field, prefix, default, value, by, why)
 	local clock = redis.call('TIME')
 	local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

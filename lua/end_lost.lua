@@ -1,5 +1,6 @@
 -- end_lost: ends a campaign of which Redis has lost something, once the ledger has refunded it. From this step on grabs
--- answer ended, and its grace runs. It has no close entry: nobody can say what it would tell. A stub is put where it is missing.
+-- answer ended, and its grace runs. There is no close entry, since its counts are unknown. A stub is put where the
+-- campaign is missing.
 --
 -- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3 withheld  4... stock and sums of
 --       each generation

@@ -1,4 +1,4 @@
--- found: marks a shard, or the whole prefix, as a deployment's, or tells whose it is.
+-- found: marks a shard, or the whole prefix, as a deployment's, or returns whose it is.
 --
 -- KEYS  1 meta, or the key of the prefix  2 with meta, the shard's events
 -- ARGV  1 deployment id  2 number of shards  3 founding, the text that the ledger has too  4.. the other fields and their values, in turn

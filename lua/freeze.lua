@@ -1,5 +1,6 @@
 -- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since, or that was opened without
--- an event that somebody had seen. It keeps the highest seq that anybody saw. Like found and open, it runs although the shard is not open.
+-- an event that a process had seen. It keeps the highest seq that any process saw. Like found and open, it
+-- runs although the shard is not open.
 --
 -- KEYS  1 meta
 -- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 the server's master_replid if it was ever
@@ -23,7 +24,7 @@ local since = m[2] or string.format('%.0f', now)
 if not m[2] and m[1] == ARGV[1] and (ARGV[3] == '' or ARGV[3] == m[6]) and seen <= tonumber(m[3] or 0) and late == 0 then
 	return { 'open', '0', m[3] or '', m[5] or '', string.format('%.0f', seen), '0' }
 end
-if m[3] or seen > 0 then -- else nobody has ever used this Redis, and nothing is written
+if m[3] or seen > 0 then -- else this Redis was never used, and nothing is written
 	redis.call('HSET', KEYS[1], 'frozen', since, 'seen', string.format('%.0f', seen))
 end
 if late > 0 then

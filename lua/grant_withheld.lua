@@ -1,11 +1,11 @@
--- grant_withheld: gives a packet that a restore has withheld to the user who was told of it, under a new seq.
+-- grant_withheld: grants a packet that a restore has withheld to the user to whom it was reported, under a new seq.
 --
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld
 -- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent, "-" for none
---       8 how many packets of the campaign the user has on other shards, "" if nobody has looked
+--       8 how many packets of the campaign the user has on other shards, "" if the caller has not looked
 -- Reply "granted", seq, epoch, ms; "has": the user has the packet; or "refused" and why: the campaign's state if it is neither open nor
 --       paused, "gone" if the packet is not withheld, "request" if the request has another packet, "limit" if the user may have no more,
---       "places" if the campaign is on several shards and nobody has looked there
+--       "places" if the campaign is on several shards and the caller has not looked there
 -- Cost  O(withheld packets)
 -- First write XADD: it grows memory. Everything is checked before it.
 -- Repeat answers "has".
@@ -45,7 +45,7 @@ local receipt = packet .. ' ' .. seq .. ' ' .. string.format('%.0f', now - c[2])
 redis.call('HSET', KEYS[4], ARGV[5], held and held .. '\n' .. receipt or receipt)
 redis.call('LREM', KEYS[5], 1, packet)
 set_withheld(KEYS[3], withheld - 1, amount - ARGV[4], epoch)
--- a filter of the winners of before may lack this user
+-- an earlier filter of the winners may lack this user
 redis.call('HSET', KEYS[3], 'revision', string.gsub(c[4], '%.r%d+$', '') .. '.r' .. seq)
 redis.call('HSET', KEYS[1], 'seq', seq)
 return { 'granted', seq, meta[2], ms }

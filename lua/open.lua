@@ -1,5 +1,5 @@
--- open: opens a frozen shard for the server that runs this. The epoch rises, the seqs go on behind everything that anybody
--- knows, and one entry of kind epoch owns the seqs that are skipped. Fences of claims rise by 2^20.
+-- open: opens a frozen shard for the server that runs this. The epoch rises, the seqs continue after everything
+-- known, and one entry of kind epoch owns the seqs that are skipped. Fences of claims rise by 2^20.
 --
 -- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta

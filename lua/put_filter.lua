@@ -4,7 +4,7 @@
 -- KEYS  1 campaign  2 filter
 -- ARGV  1 revision of the campaign  2 token of who builds the filter  3 number of the part, from 0, or "head"  4 the part, or
 --       the head
--- Reply "ok"; or "refused" and why: campaign (it is not open, or of another revision), builder (somebody else began later)
+-- Reply "ok"; or "refused" and why: campaign (it is not open, or of another revision), builder (another one began later)
 -- Cost  O(bytes of the part)
 -- First write HSET: it grows memory.
 -- Repeat puts the same. Part 0 begins a filter: the head of the one before leaves, and whoever built that one is refused.

@@ -1,10 +1,10 @@
--- regrant: puts grants that Redis has lost back into a frozen shard, in the order of their seqs, or passes over seqs that nobody
--- knows. A packet comes from the stock, or from what an attempt has withheld before somebody named it.
+-- regrant: puts grants that Redis has lost back into a frozen shard, in the order of their seqs, or passes over unknown
+-- seqs. A packet comes from the stock, or from what an attempt withheld before the packet's grant was reported.
 --
 -- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5 withheld  6... stock and sums of each
 --       generation, in turn
 -- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one
---       for seqs that nobody knows: 4 "*" if somebody may have been told of them, which late news does not change;
+--       for unknown seqs: 4 "*" if they may have been reported to users, which a late report does not change;
 --       for grants of one campaign and one time: 4 campaign  5 currency, "-" for none
 --       6 their time in ms  7... for each grant: packet, amount, user, request id ("" for none), traceparent ("-" for none)
 -- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;

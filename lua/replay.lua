@@ -1,4 +1,4 @@
--- replay: begins a named replay on a shard, or tells how it was begun: what it covers never changes afterwards.
+-- replay: begins a named replay on a shard, or returns how it was begun: what it covers never changes afterwards.
 --
 -- KEYS  1 replay  2 meta
 -- ARGV  1 what it covers (text)  2 last seq wanted, 0 for the shard's last one now

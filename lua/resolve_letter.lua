@@ -1,4 +1,4 @@
--- resolve_letter: ends a dead letter by a person's decision: it leaves the dead letters and stands, whole, among the resolved ones.
+-- resolve_letter: ends a dead letter by a person's decision: it moves, whole, to the resolved ones.
 --
 -- KEYS  1 dead letters  2 resolved letters
 -- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why

@@ -3,10 +3,10 @@
 -- KEYS  1 sink  2 controls  3 the sink's campaigns
 -- ARGV  1 what to do: pause, resume, limit  2 who  3 why  4 grants a second, of limit: 0 for no bound, "" for the worker's own
 --       5 the campaign that is paused or resumed; "" for the whole sink  6 name of the decision in controls
--- Reply "changed", or "same" if the sink stood so before; then the sink's hash, field by field
+-- Reply "changed", or "same" if the sink was so before; then the sink's hash, field by field
 -- Cost  O(1)
 -- First write HSET: it grows memory, by one small hash a sink.
---       It runs when Redis is out of memory too (see newDrainScript): a pause may be what mends it.
+--       It runs when Redis is out of memory too (see newDrainScript): a pause may fix that.
 -- Repeat answers "same": the first one's name and reason stay. It counts as a new decision: rev rises, and the ledger gets it.
 
 redis.call('HLEN', KEYS[1])
@@ -16,7 +16,7 @@ local paused = ARGV[1] == 'pause' and '1' or '0'
 local changed
 if ARGV[5] ~= '' then
 	changed = decide(KEYS[3], KEYS[2], ARGV[6], ARGV[5] .. ':paused', ARGV[5] .. ':', '0', paused, ARGV[2], ARGV[3])
-	redis.call('HINCRBY', KEYS[1], 'campaigns', 1) -- workers read them anew
+	redis.call('HINCRBY', KEYS[1], 'campaigns', 1) -- workers read them again
 elseif ARGV[1] == 'limit' then
 	changed = decide(KEYS[1], KEYS[2], ARGV[6], 'rate', 'limit_', '', ARGV[4], ARGV[2], ARGV[3])
 else

@@ -1,4 +1,4 @@
--- stub: a function that stands for a campaign that Redis has lost, put in front of the scripts that need it.
+-- stub: a function that replaces a campaign that Redis has lost, put in front of the scripts that need it.
 
 -- puts a stub where there is no campaign: what was lost must not look as if it had never been. The caller sets its state
 local function stub(campaign)

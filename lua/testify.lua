@@ -1,4 +1,4 @@
--- testify: sends grants that a process has told users of to an attempt to restore a frozen shard.
+-- testify: sends grants that a process has reported to users to an attempt to restore a frozen shard.
 --
 -- KEYS  1 meta  2 witnesses  3 evidence
 -- ARGV  1 the process  2 epoch of the attempt  3 1 if the process has sent all with this, else 0

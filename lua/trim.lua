@@ -6,7 +6,7 @@
 --       4 how many entries are looked at behind an unfinished one  5 the entry behind which that look begins, "" for the front
 --       6 how many entries a group may hold before finished ones behind them count as unfinished
 --       7 how many events a bitmap holds  8 number of declared groups; for each: name, seq of bit 0 of its first bitmap
---       (every event before it is done), number of its bitmaps, how many of its events are lost for ever
+--       (every event before it is done), number of its bitmaps, how many of its events are permanently lost
 --       Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
 -- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry looked at behind an
 --       unfinished one ("" if all were), number of declared groups that are missing, these, number of bitmaps, how many

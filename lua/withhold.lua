@@ -1,5 +1,5 @@
--- withhold: takes packets that a process may have told users of, and that nobody can name, out of a campaign's stock on a frozen
--- shard. They count as left, no grab gets them, and a person can grant one or give all back.
+-- withhold: moves packets that a process may have reported to users, and that no one can name, out of a campaign's stock on
+-- a frozen shard. They count as left, no grab gets them, and a person can grant one or return all to the stock.
 --
 -- KEYS  1 meta  2 campaign  3 withheld  4... stock and sums of each generation, in turn
 -- ARGV  1 the attempt, see mend.lua  2... for each generation how many packets from the front are looked at; then the packets among
@@ -53,7 +53,7 @@ for g = 1, generations do
 			withheld, amount = withheld + 1, amount + string.match(packet, ' (%d+)$')
 		end
 	end
-	-- the sums of chunks that are not whole any more tell nothing: see regrant.lua
+	-- the sums of chunks that are no longer whole are useless: see regrant.lua
 	while n > 0 and tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
 		redis.call('LTRIM', KEYS[k + 1], 1, -1)
 	end

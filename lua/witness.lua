@@ -1,4 +1,5 @@
--- witness: notes that a process watches a shard of which it tells users, and returns what it has to know as a witness of its grants.
+-- witness: notes that a process watches a shard whose grants it reports to users, and returns what the process must know
+-- as a witness of those grants.
 --
 -- KEYS  1 meta  2 witnesses
 -- ARGV  1 the process  2 1 if it answers users, else 0: then it has no line, and nothing is written
@@ -26,7 +27,7 @@ if ARGV[2] == '1' then
 		redis.call('HSET', KEYS[1], 'watched', text)
 	end
 end
-if ARGV[2] == '1' and not line and not m[3] then -- a frozen shard waits for those that are silent
+if ARGV[2] == '1' and not line and not m[3] then -- a frozen shard waits for silent processes
 	local all = redis.call('HGETALL', KEYS[2])
 	for i = 1, #all, 2 do
 		if tonumber(string.match(all[i + 1], '^%d+') or 0) < now - 60000 then

@@ -12,10 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// call is one of a lane's calls; its room is reused from call to call.
+// call is one of a lane's calls; its buffers are reused from call to call.
 type call struct {
 	lane    *lane
-	info    *info // what the call goes by
+	info    *info // the settings that the call uses
 	ask     walk.Ask
 	asked   time.Time // when the last try began
 	batch   []*waiter
@@ -48,7 +48,7 @@ func (c *call) begin() {
 	c.held, c.req.Held = c.held[:0], nil
 }
 
-// takes tells whether a grab that asks for this can go along. The first one says what the call asks for.
+// takes reports whether a grab with this ask can join the call. The first grab sets what the call asks for.
 func (c *call) takes(ask walk.Ask) bool {
 	if ask.Receipts {
 		ask.Generation = 0
@@ -108,7 +108,7 @@ func (c *call) traceparents() []string {
 // repeat tries until the answer is known or ctx ends. Every grab has a request id, so a repeat of a call that was
 // carried out gets the same answers.
 func (c *call) repeat(ctx context.Context) error {
-	var doubt error // a try of which nobody knows whether it was carried out
+	var doubt error // of a try that may have been carried out
 	last := whileAway(ctx, func() error {
 		last := c.try(ctx)
 		var facts *store.FactsError
@@ -129,8 +129,8 @@ func (c *call) repeat(ctx context.Context) error {
 	return last
 }
 
-// whileAway repeats a call while Redis is out of reach or does not answer, until ctx ends. It gives the last try's error,
-// not the context's, which has no class.
+// whileAway repeats a call while Redis is unreachable or does not answer, until ctx ends. It returns the last try's
+// error, because the context's error has no class.
 func whileAway(ctx context.Context, try func() error) error {
 	return retry.Do(ctx, retry.Backoff(5*time.Millisecond, 250*time.Millisecond, 0), func() (bool, error) { // ctx bounds it
 		err := try()
@@ -138,9 +138,9 @@ func whileAway(ctx context.Context, try func() error) error {
 	})
 }
 
-// try makes the call once. What was granted is durable and has its codes when it returns without an error.
+// try makes the call once. If it returns no error, what was granted is durable and has its codes.
 func (c *call) try(ctx context.Context) error {
-	if c.lane.seen.Load() == nil { // the campaign's home told of this place; its own server has settings of its own
+	if c.lane.seen.Load() == nil { // the campaign's home named this place, whose server has its own settings
 		_, err := c.lane.look(ctx)
 		if errors.Is(err, store.ErrFrozen) { // as every script there would answer
 			c.freeze()
@@ -171,7 +171,7 @@ func (c *call) freeze() {
 	}
 }
 
-// askShard has the grabs decided, or reads their users' receipts.
+// askShard lets the shard decide the grabs, or reads their users' receipts.
 func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 	shard, terms := c.lane.shard, c.req.Terms
 	if c.ask.Receipts {
@@ -184,14 +184,14 @@ func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 	return answers, err
 }
 
-// secure makes sure that the receipts that may be told are as safe as the campaign promises, and adds their codes.
+// secure makes sure that the receipts to return are as safe as the campaign promises, and adds their codes.
 func (c *call) secure(ctx context.Context) error {
 	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt
 	var users []string
 	var of []int // whose receipts they are
 	for k := range c.answers {
-		if a := &c.answers[k]; len(a.Receipts) > 0 && a.Outcome != hongbao.OutcomeSoldOut { // those are not told
+		if a := &c.answers[k]; len(a.Receipts) > 0 && a.Outcome != hongbao.OutcomeSoldOut { // those are not returned
 			receipts, users, of = append(receipts, a.Receipts), append(users, c.req.Grabs[k].User), append(of, k)
 		}
 	}

@@ -21,11 +21,11 @@ type Config struct {
 	Space hongbao.Space
 	// Deployment is the deployment's id. A Redis of another one, or with another number of shards, is refused.
 	Deployment string
-	// Log is told of alarms: a Redis that lost data, its append-only file or noeviction. Each server is looked at once a
-	// second for it. nil: no one is alarmed; the producer still reports to Redis which events it has seen.
+	// Log gets the alarms: a Redis that lost data, its append-only file or noeviction. Each server is checked once a
+	// second. nil: no one is alarmed; the producer still reports to Redis which events it has seen.
 	Log *zap.Logger
-	// Called, if not nil, is told of each call to Redis that has ended, before its grabs are answered. It is for metrics:
-	// it must be quick, and several goroutines call it at once.
+	// Called, if not nil, gets each call to Redis that has ended, before its grabs are answered. It is for metrics: it
+	// must be quick, and several goroutines call it at once.
 	Called func(Call) `json:"-"`
 	// Events of a shard that its slowest sink may not have finished, before grabs are answered busy.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`

@@ -1,14 +1,15 @@
 // Package producer puts grabs into Redis.
 //
-// It promises one round trip for a lonely grab, and that a crowd shares calls: while calls are in flight the next grabs
-// of that campaign queue up and go together, up to 128, when one returns. No timer is involved. Every grab carries a
-// request id (one is made up where it is optional), so a call whose answer was lost is repeated and gets the same
+// A single grab takes one round trip, and a crowd shares calls: while calls are in flight the next grabs of that
+// campaign queue up and go together, up to 128, when one returns. No timer is involved. Every grab carries a request
+// id (the producer generates one where it is optional), so a call whose answer was lost is repeated and gets the same
 // answer.
 //
-// Outcomes are values. What is undecided (busy, frozen, refilling) is repeated by the producer itself and, if it stays
-// so, returned as undecided, never as a refusal. An error says what the caller must do by its hongbao.Class: Permanent,
-// the grab is malformed and nothing was touched; Transient, nothing happened; Unknown, it may have been granted, and
-// the same request id gets the answer.
+// Outcomes are values. The producer repeats what is undecided (busy, frozen, refilling) and, if it stays so, returns
+// it as undecided, never as a refusal. An error says what the caller must do by its hongbao.Class: Permanent, the grab
+// is malformed and nothing was touched; Transient, nothing happened; Unknown, it may have been granted, and the same
+// request id gets the answer.
 //
-// What it refuses: more waiting grabs than configured, and a Redis that can't keep the campaign's durability class.
+// The producer refuses more waiting grabs than configured, and a Redis that can't keep the campaign's durability
+// class.
 package producer

@@ -13,11 +13,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
-// Grab asks for a packet and returns the answer. If g has no request id, and the campaign gives one packet a user, an
-// id is made up and written into g, so that g can be repeated after an error.
+// Grab asks for a packet and returns the answer. If g has no request id, and the campaign gives one packet a user,
+// Grab generates an id and writes it into g, so that the caller can repeat g after an error.
 //
-// When ctx ends first the error is Unknown: the grab may be decided all the same, and repeating it with the same
-// request id tells.
+// If ctx ends first the error is Unknown: the grab may still be decided, and a repeat with the same request id gets
+// the answer.
 func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
 	if err := g.Check(); err != nil {
 		return hongbao.Answer{}, err
@@ -44,8 +44,8 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	return c.wait(ctx, w)
 }
 
-// sendLoop is the other side: it sends one call for all that wait at a place, answers them or lets them go on to the
-// next place, and ends when nobody waits.
+// sendLoop sends one call at a time for the grabs that wait at a place. It answers them or lets them go on to the next
+// place, and ends when none waits.
 func (l *lane) sendLoop() {
 	c := l.newCall()
 	for l.next(c) {
@@ -60,13 +60,13 @@ func (l *lane) sendLoop() {
 	}
 }
 
-// undecidedPause is how long a shard that decides nothing is left alone before it is asked again.
+// undecidedPause is how long a shard that decides nothing is not asked again.
 func undecidedPause() time.Duration { return 20*time.Millisecond + rand.N(80*time.Millisecond) }
 
 // waiter is one grab that waits for its answer.
 type waiter struct {
-	grab   hongbao.Grab // a copy, with its Facts: a caller who has left may use his again while the call is under way
-	info   *info        // what check went by
+	grab   hongbao.Grab // a copy, with its Facts: a caller that has left may reuse the original during the call
+	info   *info        // the settings that check used
 	walk   walk.Walk    // over the campaign's places; under the campaign's mu from queue on
 	lane   *lane        // where it waits, or waited last; under the campaign's mu
 	sent   bool         // a call has it, or it was answered; under the campaign's mu
@@ -81,8 +81,8 @@ var waiters = sync.Pool{New: func() any {
 	return &waiter{done: make(chan struct{}, 1), grab: hongbao.Grab{Facts: map[string]string{}}}
 }}
 
-// check refuses a grab that its campaign can't decide, and makes up a request id where it is optional. It tells what it
-// went by.
+// check refuses a grab that its campaign can't decide, and generates a request id where it is optional. It returns the
+// settings that it used.
 func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	info := c.lanes[0].info()
 	if g.RequestID == "" {
@@ -107,8 +107,8 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	return info, nil
 }
 
-// tooLate tells whether the user is certainly too late: then nobody is asked. renew: his grab goes on, and had better
-// ask the script at his first place.
+// tooLate reports whether the user certainly lost: then Redis is not asked. renew: the grab goes on, and should ask
+// the script at its first place again.
 func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
 	now = time.Now()
 	if !c.known.Late(user, now) || !now.Before(i.ends) || c.p.closed.Load() {
@@ -118,8 +118,8 @@ func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, rene
 	return !renew, now, renew
 }
 
-// newWaiter makes the grab wait. It copies the facts that the campaign's limits count by: the caller may change his map
-// as soon as he has left. Other facts are nobody's business.
+// newWaiter makes the grab wait. It copies the facts that the campaign's limits count by: the caller may change the
+// map after leaving. Other facts are dropped.
 func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
 	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
 	facts := w.grab.Facts
@@ -135,7 +135,7 @@ func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
 	return w
 }
 
-// queue puts a grab behind the others, and starts a loop that sends if none runs, or another one pays.
+// queue puts a grab behind the others, and starts a send loop if none runs, or another one pays.
 func (c *campaign) queue(w *waiter) error {
 	c.p.mu.RLock() // against Close, which waits for the loops
 	defer c.p.mu.RUnlock()
@@ -160,7 +160,7 @@ func (l *lane) put(w *waiter) {
 	l.startLoop()
 }
 
-// startLoop starts a loop that sends if somebody waits and one more pays; under mu, and the caller keeps Close waiting.
+// startLoop starts a send loop if grabs wait and one more pays; under mu, and the caller keeps Close waiting.
 func (l *lane) startLoop() {
 	if len(l.waiting) > l.left && l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
 		l.loops++
@@ -168,19 +168,19 @@ func (l *lane) startLoop() {
 	}
 }
 
-// payingGrabs is how many grabs have to wait for one call more.
+// payingGrabs is how many grabs have to wait for one more call.
 const payingGrabs = 8
 
-// pays tells whether so many calls under way are better than one fewer; under mu. Redis takes little longer for ten
-// grabs than for one. So where few grabs wait, which is so in each process of a fleet, they go together in the next
-// call. Where a call waits for a disk or a replica, that takes longest, and calls do not wait for each other. A shard that
-// decides nothing is asked by one call for all.
+// pays reports whether so many calls under way are better than one fewer; under mu. Redis takes little longer for ten
+// grabs than for one. So where few grabs wait, as in each process of a fleet, they go together in the next call. Where
+// a call waits for a disk or a replica, that takes longest, and calls do not wait for each other. A shard that decides
+// nothing gets one call for all.
 func (l *lane) pays(loops int) bool {
 	return loops == 1 || !l.undecided &&
 		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs)
 }
 
-// share is how many of the waiting grabs the next call takes. calls are under way already, at most so many may be. The
+// share returns how many of the waiting grabs the next call takes. calls are already under way, of at most most. The
 // next call leaves half to another one if that pays: Redis decides one while the callers of the other come back.
 func share(waiting, calls, most int) int {
 	if half := waiting / 2; calls+1 < most && half >= (calls+1)*payingGrabs {
@@ -189,8 +189,8 @@ func share(waiting, calls, most int) int {
 	return waiting
 }
 
-// next fills the call with grabs that wait for the same, as many as a script takes at once. False: nobody waits, or too
-// few for one call more, and the loop is over.
+// next fills the call with grabs that have the same ask, as many as a script takes at once. False: no grab waits, or
+// too few for one more call, and the loop is over.
 func (l *lane) next(c *call) bool {
 	// The callers that were just answered come back with their next grab: let them queue first, so that the next call
 	// is not made for a few of them.
@@ -216,7 +216,7 @@ func (l *lane) next(c *call) bool {
 		case c.takes(w.walk.Ask(l.memory, now)):
 			w.sent = true
 			c.add(w)
-		default: // he keeps his turn
+		default: // it keeps its turn
 			l.waiting[kept] = w
 			kept++
 		}
@@ -232,7 +232,7 @@ func (l *lane) next(c *call) bool {
 	return false
 }
 
-// judge tells what becomes of each grab of a call, and lets those go on that have to ask at another place.
+// judge decides what becomes of each grab of a call, and lets those go on that have to ask at another place.
 func (l *lane) judge(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *lane) judge(c *call) {
 			r.verdict = l.decided(c, w, now, &r.answer)
 		}
 		l.undecided = l.undecided || r.verdict == walk.Undecided
-		if r.verdict == walk.Onward && !w.left { // a caller who has left can repeat his grab
+		if r.verdict == walk.Onward && !w.left { // a caller that has left can repeat the grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w)
 		}
@@ -279,8 +279,8 @@ func (l *lane) answer(c *call) (again []*waiter) {
 }
 
 // waitAgain puts undecided grabs behind the others, and answers those whose time is up. A frozen shard would answer
-// frozen to all that wait, so all are undecided. A busy one still has receipts and refusals to give: a grab that was
-// not sent yet keeps its turn. True: nobody waits but undecided grabs, so the next call can wait as well.
+// frozen to all that wait, so all are undecided. A busy shard still has receipts and refusals to give: a grab that was
+// not sent yet keeps its turn. True: only undecided grabs wait, so the next call can wait as well.
 func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +293,7 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 	}
 	allUndecided = true
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
-		if !w.left && w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen { // who has left reads his answer meanwhile
+		if !w.left && w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen { // else the leaving caller reads it
 			w.answer = hongbao.Answer{Outcome: outcome, Time: now}
 		}
 		if w.left || w.answer.Outcome == "" {
@@ -347,14 +347,14 @@ func (c *campaign) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) 
 		"grab in campaign %s, request id %s: it still waited for a call; nothing happened: %w", c.id, w.grab.RequestID, ended)
 }
 
-// end takes the answer and gives w back.
+// end returns the answer and puts w back into the pool.
 func (w *waiter) end() (hongbao.Answer, error) {
 	answer, err := w.answer, w.err
 	waiters.Put(w)
 	return answer, err
 }
 
-// leave takes a caller out of the queue. True: a call has his grab already.
+// leave removes a caller from the queue. True: a call has the grab already.
 func (c *campaign) leave(w *waiter) (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,7 +370,7 @@ func (c *campaign) leave(w *waiter) (sent bool) {
 	return false
 }
 
-// newRequestID makes up an id: 36 random bits, enough to tell one user's grabs in one campaign apart.
+// newRequestID generates an id: 36 random bits, enough to distinguish one user's grabs in one campaign.
 func newRequestID() string {
 	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._"
 	var id [6]byte

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// filterEvery is about how long a producer that found no filter of the winners waits before it looks again; then
-	// twice as long each time, up to filterPause.
+	// filterEvery is about how long a producer that found no filter of the winners waits before the next look. The
+	// wait doubles each time, up to filterPause.
 	filterEvery = time.Second
 	filterPause = 8 * time.Second
 	// filterTimeout bounds one look: a filter of many winners comes in many parts.
 	filterTimeout = time.Minute
 )
 
-// filterLook is how the look for the filter of the winners stands; under the campaign's mu.
+// filterLook is the state of the look for the filter of the winners; under the campaign's mu.
 type filterLook struct {
 	running bool
 	pause   time.Duration // before the next one, after one that brought nothing
 	next    time.Time
-	told    bool // what keeps it from having one
+	told    bool // a warning says why there is no filter
 }
 
-// remember notes what a call has told of the place: that nothing is left, up to which generation it was told, and
-// whether what is known of the winners goes on; under mu. The same outcome many times over is told once. Other answers
-// may come without a look at the campaign's revision.
+// remember notes what a call has shown of the place: that nothing is left, up to which generation, and whether the
+// known winners stay valid; under mu. A repeated outcome is noted once. Other answers may come without a look at the
+// campaign's revision.
 func (l *lane) remember(c *call) {
 	now, last := time.Now(), hongbao.Outcome("")
 	for i := range c.results {
@@ -53,8 +53,8 @@ func (l *lane) remember(c *call) {
 	}
 }
 
-// decided tells what becomes of a grab that the script has answered; under mu. Whoever found nothing here need not go
-// on if he is certainly too late.
+// decided returns what becomes of a grab that the script has answered; under mu. If nothing is left here and the user
+// certainly lost, the grab need not go on.
 func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.Verdict {
 	soldOut := a.Outcome == hongbao.OutcomeSoldOut
 	verdict := w.walk.Decided(l.memory, now, a)
@@ -68,8 +68,8 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 	return verdict
 }
 
-// lookForFilter fetches the filter of the winners once nothing is left anywhere, beside the grabs; under mu, and a loop
-// runs, so Close has not come to its end.
+// lookForFilter fetches the filter of the winners in the background once nothing is left anywhere; under mu, and a
+// loop runs, so Close still waits.
 func (l *lane) lookForFilter(terms *store.Terms, now time.Time) {
 	c, revision := l.campaign, terms.Revision()
 	if c.filter.running || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||

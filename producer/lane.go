@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// unknownFor is how long a campaign that is not there is not looked for again.
+	// unknownFor is how long a missing campaign is not looked for again.
 	unknownFor = time.Second
 	// maxUnknown bounds how many such campaigns are remembered.
 	maxUnknown = 10_000
@@ -32,11 +32,11 @@ type campaign struct {
 	course *walk.Course
 	lanes  []*lane
 
-	known winners.Known // who is certainly too late, once nothing is left; but for Late and Renew under mu
+	known winners.Known // who certainly lost, once nothing is left; under mu, except Late and Renew
 
-	mu     sync.Mutex // over the lanes too
+	mu     sync.Mutex // also for the lanes
 	memory *walk.Memory
-	plan   string // its hash, as the places say; empty until one did
+	plan   string // its hash, as the places report it; empty until one has
 	filter filterLook
 }
 
@@ -46,7 +46,7 @@ type lane struct {
 	place int
 	shard *store.Shard
 	seen  atomic.Pointer[info] // nil until the first look
-	// terms are what the last call was told: a new call need not ask.
+	// terms are those that the last call got: a new call need not ask.
 	terms atomic.Pointer[store.Terms]
 
 	// under the campaign's mu
@@ -56,7 +56,7 @@ type lane struct {
 	calls     int       // under way
 	undecided bool      // the last call had an undecided outcome
 	used      time.Time // when the last call ended
-	alive     time.Time // when an answer said last that the campaign is there and not over; zero once it is over
+	alive     time.Time // when an answer last showed that the campaign is there and not over; zero once it is over
 	lost      bool      // it vanished while it was alive
 }
 
@@ -68,7 +68,7 @@ func (l *lane) info() *info {
 	return l.lanes[0].seen.Load()
 }
 
-// campaign finds a campaign, or looks for it once; nil if it is not in Redis. Callers who come at once share one look.
+// campaign finds a campaign, or looks for it once; nil if it is not in Redis. Concurrent callers share one look.
 func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	c := (*p.campaigns.Load())[id]
 	if c != nil || p.isUnknown(id) {
@@ -98,14 +98,14 @@ func (p *Producer) openCampaign(ctx context.Context, id string) (*campaign, erro
 	return c, err
 }
 
-// isUnknown tells whether a campaign was not there a moment ago.
+// isUnknown reports whether a campaign was not there a moment ago.
 func (p *Producer) isUnknown(campaign string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return time.Now().Before(p.unknown[campaign])
 }
 
-// change puts another map of campaigns in the place of the present one; under mu.
+// change replaces the map of campaigns; under mu.
 func (p *Producer) change(how func(campaigns map[string]*campaign)) {
 	campaigns := maps.Clone(*p.campaigns.Load())
 	how(campaigns)
@@ -150,14 +150,14 @@ func (p *Producer) open(id string) (*campaign, error) {
 		p.noteUnknown(id)
 		return nil, nil
 	}
-	if other := (*p.campaigns.Load())[id]; other != nil { // of a look that ended just now
+	if other := (*p.campaigns.Load())[id]; other != nil { // from a look that ended just now
 		return other, nil
 	}
 	p.change(func(campaigns map[string]*campaign) { campaigns[id] = c })
 	return c, nil
 }
 
-// layCourse adds the lanes of the other places, as the campaign's home tells of them.
+// layCourse adds the lanes of the other places that the campaign's home names.
 func (c *campaign) layCourse() {
 	i := c.lanes[0].info()
 	if i.places > 1 {
@@ -172,7 +172,8 @@ func (c *campaign) addLanes(places ...*store.Shard) {
 	}
 }
 
-// learn keeps what a place goes by now. Another campaign of the same id is none that this one remembers anything of.
+// learn keeps the present terms of a place. If another campaign has taken the id, nothing that is known of the old one
+// stays.
 func (l *lane) learn(terms *store.Terms) {
 	l.terms.Store(terms)
 	plan, _, _ := strings.Cut(terms.Revision(), ".")
@@ -186,7 +187,7 @@ func (l *lane) learn(terms *store.Terms) {
 	}
 	c.mu.Unlock()
 	if replaced || terms.Places() != len(c.lanes) {
-		c.p.drop(c) // the next grab looks at it anew
+		c.p.drop(c) // the next grab looks at it again
 	}
 }
 
@@ -198,7 +199,7 @@ func (p *Producer) noteUnknown(campaign string) {
 	p.unknown[strings.Clone(campaign)] = time.Now().Add(unknownFor)
 }
 
-// sweep takes out the campaigns that were idle for long; under mu. A caller who has one in hand finishes there.
+// sweep removes the campaigns that were idle for long; under mu. A caller that already has one finishes there.
 func (p *Producer) sweep(now time.Time) {
 	for id, c := range *p.campaigns.Load() {
 		if c.idle(now) {
@@ -218,7 +219,7 @@ func (c *campaign) idle(now time.Time) bool {
 	return true
 }
 
-// drop takes out a campaign, so that the next grab looks at it anew.
+// drop removes a campaign, so that the next grab looks at it again.
 func (p *Producer) drop(c *campaign) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,8 +228,8 @@ func (p *Producer) drop(c *campaign) {
 	}
 }
 
-// gone takes out a campaign that is not at the lane's place. Whether it is nowhere is told by its home alone: another
-// place may not have it yet, or have lost it.
+// gone removes a campaign that is not at the lane's place. Only the campaign's home can say that it is nowhere:
+// another place may not have it yet, or have lost it.
 func (l *lane) gone() {
 	l.mu.Lock()
 	l.known.End(time.Now())

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// inspectedFor is how long it is known what a server's settings are.
+	// inspectedFor is how long a reading of a server's settings is valid.
 	inspectedFor = time.Second
-	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded and
-	// taken out of Redis meanwhile.
+	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded
+	// and removed from Redis meanwhile.
 	aliveFor = 10 * time.Minute
 	// maxReceipts bounds what one call reads, so that Redis runs its script for no longer than 2 ms.
 	maxReceipts = 4096
@@ -30,7 +30,7 @@ const (
 	lostHash = "-"
 )
 
-// info is what the producer has to know of a campaign. It does not change while the campaign is there.
+// info is what the producer must know of a campaign. It does not change while the campaign exists.
 type info struct {
 	hold       int64
 	factNames  string
@@ -43,7 +43,7 @@ type info struct {
 	ends       time.Time
 }
 
-// most is how many grabs one call decides at most.
+// most returns how many grabs one call decides at most.
 func (i *info) most() int {
 	return int(min(store.MaxGrabs, max(1, maxReceipts/i.hold)))
 }
@@ -54,7 +54,7 @@ type inspected struct {
 	at     time.Time
 }
 
-// first is the first look. While Redis is away it is repeated, as a call is; nothing is asked for as long as it fails.
+// first is the first look. While Redis is down it is repeated, as a call is; no grab is sent as long as it fails.
 func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
@@ -70,9 +70,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// look reads what the campaign says of itself, whose Redis this is, and whether the shard is open: only where the
-// deployment is the right one, and its shard open for this server, the campaign's absence says anything. It refuses a
-// server that can't keep the durability class.
+// look reads what the campaign says of itself, whose Redis this is, and whether the shard is open. The campaign's
+// absence counts only if the deployment is the right one and its shard is open for this server. look refuses a server
+// that can't keep the durability class.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
@@ -163,8 +163,8 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	return i, nil
 }
 
-// inspect tells the settings of the server that has the campaign now. A replica may not have the last campaigns and
-// grants: it is an outage, as in the midst of a failover.
+// inspect returns the settings of the server that has the campaign now. A replica is an outage, as during a failover:
+// it may lack the last campaigns and grants.
 func (l *lane) inspect(ctx context.Context) (*store.Server, error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func (l *lane) inspect(ctx context.Context) (*store.Server, error) {
 	return server, nil
 }
 
-// inspect asks each server once in a while, for however many campaigns.
+// inspect asks each server at most once per inspectedFor, for however many campaigns.
 func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*store.Server, error) {
 	v, err, _ := p.looks.Do(fmt.Sprintf("server %p", node), func() (any, error) { // no campaign's id has a space
 		p.mu.RLock()
@@ -210,8 +210,8 @@ func (p *Producer) noteServer(node redis.UniversalClient, server *store.Server, 
 	p.servers[node] = inspected{server, at}
 }
 
-// vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis has
-// lost it: that is no final refusal, so the answers become frozen. gone: nothing says that it was lost here.
+// vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis
+// has lost it. That is no final refusal, so the answers become frozen. gone: nothing says that it was lost here.
 func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

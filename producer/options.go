@@ -18,7 +18,7 @@ var clientNeeds = struct{ ContextTimeoutEnabled, ReadOnly, RouteByLatency, Route
 	RouteRandomly:  "RouteRandomly must be false: it reads from replicas",
 }
 
-// checkClient tells everything that is wrong with a client.
+// checkClient returns everything that is wrong with a client.
 func checkClient(rdb redis.UniversalClient) (errs []error) {
 	need := func(ok bool, text string) {
 		if !ok {

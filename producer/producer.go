@@ -28,7 +28,7 @@ type Producer struct {
 	watches  sync.WaitGroup // what runs until ctx ends, at most
 	sending  sync.WaitGroup // loops that send, and first looks
 
-	// campaigns is read by every grab, without a lock: whoever changes it, under mu, puts another map in its place.
+	// campaigns is read by every grab without a lock; a change, under mu, replaces the map.
 	campaigns atomic.Pointer[map[string]*campaign]
 	closed    atomic.Bool // set under mu
 	left      atomic.Bool
@@ -38,7 +38,7 @@ type Producer struct {
 	servers map[redis.UniversalClient]inspected
 }
 
-// New checks the configuration. It talks to nobody yet.
+// New checks the configuration. It does not connect yet.
 func New(cfg Config) (*Producer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func New(cfg Config) (*Producer, error) {
 // ErrClosed says that the producer was closed; nothing happened.
 var ErrClosed = errors.New("the producer is closed")
 
-// Close takes no more grabs, and waits for those that were taken until ctx ends; what is still under way then gets an
-// Unknown error at once, and Close itself returns when Redis' client has given up as well, within its read timeout. A
-// second call waits too.
+// Close takes no more grabs, and waits until ctx ends for those that were taken. Grabs that are still under way then
+// get an Unknown error at once. Close itself returns when Redis' client has given up as well, within its read timeout.
+// A second call waits too.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed.Store(true)

@@ -16,7 +16,7 @@ var announceScript = newScript("announce", "fields")
 // ledger's table takes as many.
 const MaxGenerations = 64
 
-// Announcement is what announce.lua tells one place of a campaign.
+// Announcement is what announce.lua reports to one place of a campaign.
 type Announcement struct {
 	Campaign string
 	Hash     string // of the campaign's first plan

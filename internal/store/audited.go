@@ -21,7 +21,7 @@ func (s *Store) SetAudited(ctx context.Context, a Audited) error {
 	return nil
 }
 
-// LastAudit gives what the last whole audit found; false if there was none.
+// LastAudit returns what the last whole audit found; false if there was none.
 func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	var has struct {
 		Started     int64 `redis:"started"`

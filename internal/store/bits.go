@@ -47,7 +47,7 @@ func AppendSeq(runs []stream.SeqRange, seq int64) []stream.SeqRange {
 	return append(runs, stream.SeqRange{First: seq, Last: seq})
 }
 
-// Without gives the events of runs that are not in others. Both rise.
+// Without returns the events of runs that are not in others. Both rise.
 func Without(runs, others []stream.SeqRange) (out []stream.SeqRange) {
 	for _, r := range runs {
 		next := r.First

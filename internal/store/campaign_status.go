@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Status is how a campaign stands in Redis, over all its places.
+// Status is the state of a campaign in Redis, over all its places.
 type Status struct {
 	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
 	// paused only where it grants nothing.
@@ -28,7 +28,8 @@ type Status struct {
 	dealt int64 // the newest generation that each place has as a whole
 }
 
-// PlaceStatus is how a campaign stands on one of several shards. It has no amounts: a place may have one packet left.
+// PlaceStatus is the state of a campaign on one of several shards. It has no amounts: a place may have one packet
+// left.
 type PlaceStatus struct {
 	State string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"missing: not there yet, or lost."`
 	Shard int    `json:"shard" doc:"The shard's number."`
@@ -52,7 +53,7 @@ func (c *Counts) add(d *Counts) {
 // Redis lost it.
 const missing = "missing"
 
-// Status reads how the campaign stands; false if it is not in Redis.
+// Status reads the state of the campaign; false if it is not in Redis.
 func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error) {
 	m, err := c.Home().CampaignFields(ctx, c.id)
 	if err != nil || len(m) == 0 {
@@ -102,7 +103,7 @@ func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) 
 	return nil
 }
 
-// parse also gives the amount that was granted on the place.
+// parse also returns the amount that was granted on the place.
 func (p *PlaceStatus) parse(id string, m map[string]string) (granted hongbao.Amount, err error) {
 	p.State = m["state"]
 	for name, to := range map[string]*int64{
@@ -129,7 +130,7 @@ func (s *Status) sum() {
 	order := []string{missing, StateFrozen, StateLoading, StateOpen, StatePaused, StateClosed, StateRefunded}
 	first := len(order)
 	for _, p := range s.Places {
-		first = min(first, slices.Index(order, p.State)) // one that nobody knows comes first
+		first = min(first, slices.Index(order, p.State)) // an unknown state comes first
 		s.add(&p.Counts)
 	}
 	if s.State = s.Places[0].State; first >= 0 {

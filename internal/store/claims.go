@@ -18,7 +18,7 @@ type OpenClaim struct {
 	Until time.Time // until then its owner is taken to be at work, by the clock of Redis
 }
 
-// OpenClaims gives the claims of a sink that have not ended.
+// OpenClaims returns the claims of a sink that have not ended.
 func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error) {
 	all, err := k.rdb.HGetAll(ctx, k.Keys.Claims(sink)).Result()
 	if err != nil {

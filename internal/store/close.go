@@ -29,10 +29,7 @@ var ErrRefilling = errors.New("packets that were added to it are not dealt on ev
 // ErrNotClosed says that a campaign is still to be closed.
 var ErrNotClosed = errors.New("the campaign is not closed")
 
-// Close closes a campaign on its shard and gives its close entry. A campaign that is closed gives the same entry again.
-// Before the end of its window it is closed only if early is set. packets is what the ledger has of the whole campaign:
-// ErrRefilling while not all of them came here; 0 closes it with what is here. Any other refusal is Permanent,
-// ErrNotInRedis if the campaign is not there, ErrLost if it is frozen; a frozen shard is Transient.
+// Close closes a campaign on its shard and returns its close entry. A closed campaign returns the same entry again.
 func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets int64) (stream.Entry, error) {
 	how := ""
 	if early {
@@ -114,7 +111,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 	}
 	r := replyReader{}
 	for _, v := range values[1:] {
-		s, _ := v.(string) // an absent field is no number, which is told
+		s, _ := v.(string) // an absent field is no number, which is an error
 		r.rest = append(r.rest, s)
 	}
 	e := readClose(&r, k.Keys, campaign)

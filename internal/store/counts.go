@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The fields of a campaign that tell what a place has granted. The hash has them once the campaign is closed there.
-// Before that it is what the place has got less what its stock has: grabs write no counts.
+// The fields of a campaign that say what a place has granted. The hash has them once the campaign is closed there.
 const (
 	grantedField       = "granted"
 	grantedAmountField = "granted_amount"
@@ -51,7 +50,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
 		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
 		if err1 != nil || err2 != nil {
-			return fields, nil //nolint:nilerr // whoever reads the fields tells that they can't be read
+			return fields, nil //nolint:nilerr // the reader of the fields reports that they can't be read
 		}
 		if err := k.checkHolders(campaign, fields, loaded-left, holders); err != nil {
 			return nil, err
@@ -80,7 +79,7 @@ func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, e
 func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
 	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
 	if err != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold {
-		return nil //nolint:nilerr // whoever needs the field tells that it can't be read
+		return nil //nolint:nilerr // the reader of the field reports that it can't be read
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
 		"receipts, at most %d each; somebody wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,

@@ -13,7 +13,7 @@ var deadLetterScript = newDrainScript("dead_letter")
 // Letter is a dead letter to be: a grant, or a whole entry that can't be read.
 type Letter struct {
 	Group    string
-	Consumer string // who has the entry
+	Consumer string // that has the entry
 	EntryID  string
 	// Grant is nil for a whole entry.
 	Grant *hongbao.Grant

@@ -85,7 +85,7 @@ const shortWait = 100 * time.Millisecond
 // replicas the primary has had at most.
 func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
 	timeout time.Duration) (copies, most int64, err error) {
-	ms := max(timeout.Milliseconds(), 1) // 0 would be for ever
+	ms := max(timeout.Milliseconds(), 1) // 0 would wait without limit
 	wait := []any{"WAIT", replicas, ms}
 	if c.Class == hongbao.DurabilityFsync {
 		wait = []any{"WAITAOF", 1, 0, ms}
@@ -105,7 +105,7 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 		}
 	}
 	text, _ := had.Val()[0].(string)
-	most, _ = strconv.ParseInt(text, 10, 64) // absent: nobody has counted them yet
+	most, _ = strconv.ParseInt(text, 10, 64) // absent: they were not counted yet
 	copies, err = firstInt(cmd.Val())
 	return copies, most, err
 }
@@ -123,14 +123,14 @@ func (k *Shard) RaiseReplicas(ctx context.Context, n int) error {
 	return err
 }
 
-// NoWaitAOF tells whether an error is that of a server that does not know WAITAOF.
+// NoWaitAOF reports whether an error is that of a server that does not know WAITAOF.
 func NoWaitAOF(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.Contains(strings.ToLower(reply.Error()), "unknown command") &&
 		strings.Contains(strings.ToUpper(reply.Error()), "WAITAOF")
 }
 
-// holds tells whether a user's receipts, as Redis keeps them, hold all of the list.
+// holds reports whether a user's receipts, as Redis keeps them, include all of the list.
 func holds(text string, list []hongbao.Receipt) bool {
 	text = "\n" + text
 	for i := range list {

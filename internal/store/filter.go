@@ -74,7 +74,7 @@ func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(
 // winnersAtOnce is about how many users one call reads: Redis runs its script for some 0.5 ms.
 const winnersAtOnce = 1000
 
-// askWinners gives what follows the first word of the reply, at least one text.
+// askWinners returns what follows the first word of the reply, at least one text.
 func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor string) ([]string, error) {
 	generations, err := generationOf(revision)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c Campaign) WantFilter(ctx context.Context, revision string) error {
 	return nil
 }
 
-// WantedFilters gives the campaigns whose filters are wanted, each with its revision.
+// WantedFilters returns the campaigns whose filters are wanted, each with its revision.
 func (s *Store) WantedFilters(ctx context.Context) (map[string]string, error) {
 	wanted, err := s.rdb.HGetAll(ctx, s.filtersWanted()).Result()
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Store) WantedFilters(ctx context.Context) (map[string]string, error) {
 	return wanted, nil
 }
 
-// UnwantFilter takes the wish for a campaign's filter away.
+// UnwantFilter removes the wish for a campaign's filter.
 func (c Campaign) UnwantFilter(ctx context.Context) error {
 	if err := c.store.rdb.HDel(ctx, c.store.filtersWanted(), c.id).Err(); err != nil {
 		return fmt.Errorf("note that a filter of campaign %s was tried: %w", c.id, Classify(err))

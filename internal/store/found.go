@@ -15,8 +15,8 @@ import (
 
 var foundScript = newDrainScript("found").with(unguarded)
 
-// SchemaVersion is the version of the key layout. lowestSchema is the first one whose builds can work with it: an older
-// build goes on with what a newer one has founded until this rises above its own version.
+// SchemaVersion is the version of the key layout. lowestSchema is the lowest version whose builds can work with it: an
+// older build keeps working with what a newer one founded, until lowestSchema rises above its version.
 const (
 	SchemaVersion = 1
 	lowestSchema  = 1
@@ -36,11 +36,11 @@ const (
 // ErrNotFounded says that a Redis has no deployment under the key prefix, or only a part of one. Its error is Broken.
 var ErrNotFounded = errors.New("it is not founded")
 
-// Mark says whose a Redis is. It never changes.
+// Mark says which deployment owns a Redis. It never changes.
 type Mark struct {
 	Deployment string // its id
-	// Founding is what the ledger drew when it was founded: it tells the deployment from others with the same id. Empty
-	// without a ledger.
+	// Founding is what the ledger drew when the deployment was founded: it distinguishes deployments with the same id.
+	// Empty without a ledger.
 	Founding string
 }
 
@@ -64,7 +64,7 @@ type FoundCall struct {
 // Found marks the prefix and those of its shards that are not there yet. It refuses (Broken) keys of another
 // deployment, founding or number of shards, and a shard that has lost its meta but not its stream.
 //
-// It does not see that Redis has lost everything: only the ledger can tell, and who calls Found has asked it.
+// Found does not see that Redis has lost everything: only the ledger knows, and the caller has asked it.
 func (s *Store) Found(ctx context.Context, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
@@ -135,7 +135,7 @@ func (k *Shard) server(ctx context.Context) (Server, error) {
 	return server, nil
 }
 
-// ReadMark tells whose the prefix is; false if it is nobody's.
+// ReadMark returns the owner of the prefix; false if it has none.
 func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, err error) {
 	has, err := s.rdb.HGetAll(ctx, s.Deployment()).Result()
 	if err != nil {
@@ -173,8 +173,8 @@ func checkSchema(key string, has map[string]string) error {
 	return nil
 }
 
-// ReadShards tells what each shard was founded as; nil for one that is not there. The error names those whose server
-// does not answer; what the others said comes with it.
+// ReadShards returns what each shard was founded as; nil for a missing one. The error names the shards whose server
+// does not answer; the other results come with it.
 func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
 	out, away, err := s.readShards(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func numbers(list []int) string {
 	return "shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
-// readShards reads the metas. away are the shards whose server does not answer, err says why of the first one.
+// readShards reads the metas. away are the shards whose server does not answer; err is the first one's error.
 func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, s.Len())
@@ -223,10 +223,10 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err
 	return out, away, err
 }
 
-// Open checks that a Redis is the deployment's, that its key layout is one that this build knows, and that no shard is
-// missing; it writes nothing. The answer's Founding is to be compared with the ledger's. Broken with ErrNotFounded if
-// nothing, or not all, is there. away names the shards of a cluster whose node does not answer, if others do: what
-// needs them fails, the others go on.
+// Open checks that a Redis is the deployment's, that this build knows its key layout, and that no shard is missing. It
+// writes nothing. The caller compares the returned Founding with the ledger's. The error is Broken with ErrNotFounded
+// if the deployment is missing or incomplete. away names the shards of a cluster whose node does not answer, if others
+// do: what needs them fails, the others go on.
 func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
 	m, n, found, err := s.ReadMark(ctx)
 	all, silent, failed := s.readShards(ctx)
@@ -267,7 +267,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error
 	return m, away, nil
 }
 
-// markOf is what the first shard that is there says of all.
+// markOf returns what the first existing shard says of all shards.
 func (s *Store) markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
 	for i, has := range all {
 		if has == nil {

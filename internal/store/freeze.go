@@ -21,14 +21,14 @@ var (
 	unskipScript = newDrainScript("unskip")
 )
 
-// Frozen is how a frozen shard stands.
+// Frozen is the state of a shard as Freeze found it.
 type Frozen struct {
 	Frozen bool
 	Since  time.Duration // how long ago it froze
 	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis has lost the shard.
 	Seq, Epoch int64
-	// Seen is the highest event that anybody has reported since the freeze. Late is one that the shard was opened without,
-	// because it was reported after that; 0 for none.
+	// Seen is the highest event reported since the freeze. Late is an event that the shard was opened without, because
+	// it was reported later; 0 for none.
 	Seen, Late int64
 	// Token names the run of the server, and History its history of writes.
 	Token, History string
@@ -46,16 +46,16 @@ func (z *Frozen) why() string {
 	return "Redis was started anew, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
 
-// stand tells for which server a shard was opened.
+// stand is what meta says of the server that a shard was opened for.
 type stand struct {
 	there, frozen   bool
 	opened, history string
-	seen            int64 // what was reported of a frozen shard
+	seen            int64 // the highest event reported of a frozen shard
 	skipped         string
-	replicas        int // the most that the primary has had
+	replicas        int // the most replicas that the primary has had
 }
 
-// standFields are those of meta that a stand has, behind those of a head.
+// standFields are the fields of meta that a stand has, after those of a head.
 var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
 
 func parseStand(v []any) stand {
@@ -70,15 +70,15 @@ func parseStand(v []any) stand {
 	return s
 }
 
-// openFor tells whether the shard is open, and was opened for the server as it is.
+// openFor reports whether the shard is open, and was opened for this run of the server and its last promotion.
 func (s *stand) openFor(server *Server) bool {
 	promoted := server.promoted()
 	return s.there && !s.frozen && s.opened == server.RunID && (promoted == "" || promoted == s.history)
 }
 
-// Freeze freezes the shard if it was opened for another server than the one that has it now, or if that one was
-// promoted since, or if this process has seen more than the shard has. It reports what this process has seen, and
-// returns how the shard stands.
+// Freeze freezes the shard if it was opened for another server than its present one, if that server was promoted
+// since, or if this process has seen more than the shard has. Freeze reports what this process has seen, and returns
+// the shard's state.
 func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, 0, "") }
 
 // freeze is Freeze. late is an event that an opening has skipped, as meta.skipped was read; 0 for none.
@@ -115,7 +115,7 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, l
 	return z, r.done(freezeScript)
 }
 
-// Skipped gives the seqs that openings of the shard have skipped: no event of the stream has them.
+// Skipped returns the seqs that openings of the shard have skipped: no event of the stream has them.
 func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	text, err := k.skipped(ctx)
 	if err != nil {
@@ -133,8 +133,7 @@ func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	return runs, nil
 }
 
-// GivenUp returns the seqs that openings have skipped by a person's word: what was granted under them is given up. Ranges
-// that can't be read are left out.
+// GivenUp returns the skipped seqs whose loss a person has accepted. Unreadable ranges are left out.
 func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
 	text, err := k.skipped(ctx)
 	list, _ := parseSkipped(text) // a worker repairs an empty range once the shard is open
@@ -200,28 +199,29 @@ const AnyEvidence = 1<<53 - 1
 
 // Reopening is what Reopen writes.
 type Reopening struct {
-	// Was is how the shard was found; it is opened only if it still stands so.
+	// Was is the shard's state as it was found; the shard opens only if that is unchanged.
 	Was Frozen
-	// Mark says whose the shard is. It is written if Redis has lost the shard.
+	// Mark says which deployment owns the shard. It is written if Redis has lost the shard.
 	Mark  Mark
 	Epoch int64 // the new one
-	// Last is the last seq that is skipped; Known the highest one that anybody knows.
+	// Last is the last skipped seq; Known is the highest known one.
 	Last, Known int64
 	// Accepted: a person has accepted what is lost.
 	Accepted bool
-	// Unrecorded are the openings that the ledger does not know, with this one; empty if it knows this one.
+	// Unrecorded are the openings that the ledger does not know, including this one; empty if the ledger knows this
+	// one.
 	Unrecorded []Unrecorded
-	// Evidence is how many texts of witnesses the caller has read. With more of them the shard does not open.
+	// Evidence is how many texts of witnesses the caller has read. If there are more, the shard does not open.
 	Evidence int64
 	// Sinks are those whose claims get new fences.
 	Sinks []string
-	// Campaigns stay frozen. Places is on how many shards each of them is, if it is not one.
+	// Campaigns stay frozen. Places is the number of shards of each campaign that is on more than one.
 	Campaigns []string
 	Places    map[string]int
 }
 
-// Reopen opens a frozen shard for the server that has it. False: it does not stand as it was found any more. A repeat
-// answers the same.
+// Reopen opens a frozen shard for its present server. False: the shard is no longer as it was found. A repeat answers
+// the same.
 func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
@@ -265,10 +265,11 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	}
 	k.state.frozen.Store(0)
 	if reply[0] == "open" {
-		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // what is true of older events is no harm to a later attempt
+		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // evidence that stays is true, and harms no later attempt
 	}
 	if server.Replicas > 0 {
-		// A failover before they have it opens the shard once more, in a later epoch: nothing depends on the answer.
+		// If a failover comes before the replicas have it, a later epoch opens the shard again: nothing depends on the
+		// answer.
 		_ = conn.Wait(ctx, server.Replicas, time.Second).Err()
 	}
 	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })

@@ -24,36 +24,36 @@ type GrabCall struct {
 	Campaign string
 	// Currency is the campaign's, for the entry; empty for none.
 	Currency string
-	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy. Where it is above a
-	// thousand, it is looked at once in a thousandth of it, at most in 255 events.
+	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy. Above a thousand,
+	// the backlog is checked once in a thousandth of the bound, and at least once in 255 events.
 	MaxBacklog int64
-	// FactNames are the names of the facts that the campaign's limits count by, joined by ",", in the order of the
-	// campaign; each grab must have them. FactsError tells the right ones.
+	// FactNames are the names of the facts that the campaign's limits count by, joined by "," in the campaign's order.
+	// Each grab must have these facts. FactsError has the right names.
 	FactNames string
-	// Terms are what the campaign goes by, as Redis last told them. Grab learns them and writes them here: a call that
-	// keeps them asks once a period.
+	// Terms are the campaign's terms as Redis last reported them. Grab updates Terms: a call that keeps them asks once
+	// a period.
 	Terms *Terms
 	Grabs []*hongbao.Grab
-	// Generation is the one whose stock the grabs are granted from; 0 means the first. A place that has not got it yet
-	// answers OutcomeRefilling.
+	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place that does not
+	// have it yet answers OutcomeRefilling.
 	Generation int64
-	// Held has for each grab the times of the receipts that its user holds on other places; nil if nobody holds any.
-	// They count against the limits by user.
+	// Held has for each grab the times of its user's receipts on other places; nil if no user has any. They count
+	// against the limits by user.
 	Held [][]time.Time
 }
 
-// FactsError says that the campaign's limits count by other facts than the call brought. Nothing was decided.
+// FactsError says that the campaign's limits count by other facts than the call has. Nothing was decided.
 type FactsError struct{ Names string }
 
 func (e *FactsError) Error() string {
 	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
 }
 
-// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; its room is reused.
+// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; the slice is reused.
 //
-// Where call.Terms tells of several places or generations, OutcomeSoldOut says that nothing is left on this place in
-// call.Generation, and the answer has the receipts that the user holds here, if any. OutcomeAlreadyGranted has the
-// receipts on this place: none if the user holds the only one that he may have on another place, see GrabCall.Held.
+// If call.Terms has several places or generations, OutcomeSoldOut says that nothing is left on this place in
+// call.Generation, and the answer has the user's receipts here, if any. OutcomeAlreadyGranted has the receipts on this
+// place: none if the only one that the user may have is on another place, see GrabCall.Held.
 //
 // The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
 // nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call
@@ -117,7 +117,7 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	return answers
 }
 
-// noteExpiring keeps that the counters of the terms' periods have their expiry, since a grant sets it.
+// noteExpiring notes that the counters of the terms' periods have their expiry, since a grant sets it.
 func noteExpiring(answers []hongbao.Answer, terms *Terms) {
 	for i := range answers {
 		a := &answers[i]
@@ -142,7 +142,8 @@ func grabKeys(k Keys, call *GrabCall) []string {
 	return keys
 }
 
-// lookAtBacklog is in how many parts of the bound the backlog is looked at: it is exceeded by one of them at most.
+// lookAtBacklog is the number of parts of the bound after each of which the backlog is checked. The backlog exceeds
+// the bound by one part at most.
 const lookAtBacklog = 1000
 
 // grabArgs are the ARGV of grab.lua. seen is the highest seq that the caller has seen.
@@ -165,7 +166,7 @@ func grabArgs(call *GrabCall, seen int64) []any {
 	args := make([]any, 3, 3+(3+len(terms.byFact))*n)
 	args[1], args[2] = call.Campaign+" "+cmp.Or(call.Currency, "-"), terms.revision
 	for _, g := range call.Grabs {
-		args = append(args, &g.User) // a text in an interface would be a new object each
+		args = append(args, &g.User) // a string in an interface would allocate each time
 	}
 	for _, g := range call.Grabs {
 		args = append(args, &g.RequestID)
@@ -189,7 +190,7 @@ func grabArgs(call *GrabCall, seen int64) []any {
 	return args
 }
 
-// appendNumber appends a number that is not negative in so many bytes, the highest first.
+// appendNumber appends a number that is not negative in so many bytes, big-endian.
 func appendNumber(to []byte, n int64, bytes int) []byte {
 	for bytes--; bytes >= 0; bytes-- {
 		to = append(to, byte(n>>(8*bytes)))
@@ -197,7 +198,7 @@ func appendNumber(to []byte, n int64, bytes int) []byte {
 	return to
 }
 
-// noTrace stands for the traceparent of a grab that has none, where others of its call have one.
+// noTrace replaces the traceparent of a grab that has none, if others of its call have one.
 var noTrace = "-"
 
 func bit(b bool) byte {
@@ -207,7 +208,7 @@ func bit(b bool) byte {
 	return 0
 }
 
-// values adds the limit's max, the values that the grabs bring for its fact, none twice, and which of them each brings.
+// values adds the limit's maximum, the distinct values of its fact among the grabs, and which of them each grab has.
 func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]byte, []any) {
 	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
 	head = appendNumber(head, l.most, 7)
@@ -231,7 +232,7 @@ func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]by
 
 var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
 
-// common tells the script what it need not look for: users who come twice, and traces.
+// common reports what lets the script skip work: whether all users are distinct, and whether any grab has a trace.
 func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 	if len(grabs) == 1 {
 		return true, grabs[0].Trace != ""
@@ -249,7 +250,7 @@ func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 
 var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
 
-// ParseGrabReply reads the reply of grab.lua that has answers. The head has the seq that the shard came to by the call,
+// ParseGrabReply parses a reply of grab.lua that has answers. The head has the seq that the shard reached by the call,
 // and its epoch.
 func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) (
 	[]hongbao.Answer, Head, error) {
@@ -260,7 +261,7 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 		var more bool
 		var err error
 		text, rest, more = strings.Cut(rest, "\t")
-		if i == 1 && text == "" && more && call.Terms != nil { // that of the terms
+		if i == 1 && text == "" && more && call.Terms != nil { // empty: the same as in the terms
 			head[i] = call.Terms.from
 			continue
 		}
@@ -353,7 +354,7 @@ func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 	}}}, nil
 }
 
-// ParseReceipts reads a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's
+// ParseReceipts parses a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's
 // start, separated by newlines. from is the window's start in unix ms.
 func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
 	out := make([]hongbao.Receipt, 0, 1)
@@ -380,7 +381,7 @@ func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error
 	return out, nil
 }
 
-// parseDigits reads what a script writes: digits only, without a leading zero, below 2^53.
+// parseDigits parses a number that a script writes: digits only, without a leading zero, below 2^53.
 func parseDigits(s string) (int64, error) {
 	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Hand is what one worker of a group has in hand on a shard, and who leads in reclaiming at that instant.
+// Hand is what one worker of a group has in hand on a shard, and which one leads in reclaiming at that instant.
 type Hand struct {
 	Entries []InHand
-	// Leader is the consumer that gets the entries of the dead; empty if nobody leads.
+	// Leader is the consumer that gets the entries of the dead; empty if none leads.
 	Leader string
 }
 
@@ -24,7 +24,7 @@ type InHand struct {
 // handAtMost bounds the entries that Hand gives: far above consumer's bound of what a worker has in hand.
 const handAtMost = 100_000
 
-// Hand tells what one worker has in hand.
+// Hand returns what one worker has in hand.
 func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) {
 	var pending *redis.XPendingExtCmd
 	var leader *redis.StringCmd
@@ -44,7 +44,7 @@ func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) 
 	return hand, nil
 }
 
-// Workers gives the workers of a group on the shard: none, as long as there is no stream.
+// Workers returns the workers of a group on the shard: none, as long as there is no stream.
 func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 	var all GroupStatus
 	there, err := k.rdb.Exists(ctx, k.Keys.Events()).Result()

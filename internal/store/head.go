@@ -18,7 +18,7 @@ type Head struct {
 	Epoch int64
 	// DoneFloor is the lowest seq whose done bits still exist. Every group has finished the events below it.
 	DoneFloor int64
-	// Frozen: the shard answers nobody. What it says of itself may be the past.
+	// Frozen: the shard refuses all calls. Its data may be out of date.
 	Frozen bool
 }
 
@@ -55,12 +55,12 @@ func (k *Shard) Head(ctx context.Context) (Head, error) {
 	return k.parseHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-// OpenHead is Head for who is about to work on the shard: a frozen one is ErrFrozen.
+// OpenHead is Head for a caller that is about to work on the shard: a frozen one is ErrFrozen.
 func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
 	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-// parseOpenHead reads the head as OpenHead gives it.
+// parseOpenHead parses the head as OpenHead returns it.
 func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
 	h, err := k.parseHead(cmd)
 	if err == nil {

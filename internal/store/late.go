@@ -11,9 +11,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// tellLate looks for what this process told users in earlier epochs, if the shard was opened without asking it: it was stopped, or
-// cut off. A grant that Redis lacks comes back under a new seq if its packet is withheld. lost are those that could not come
-// back, each with the reason.
+// tellLate checks what this process reported to users in earlier epochs, if the shard was opened without its evidence:
+// the process was stopped, or cut off. A grant that Redis lacks returns under a new seq if its packet is withheld.
+// lost are the grants that could not return, each with the reason.
 func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 	epoch, grants, err := k.late()
 	if err != nil || len(grants) == 0 {
@@ -39,7 +39,7 @@ func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if why != "" && why != RefusedHas && why != StateFrozen { // of a frozen campaign a person has accepted the loss
+		if why != "" && why != RefusedHas && why != StateFrozen { // if it is frozen, a person has accepted the loss
 			lost = append(lost, LateGrant{*g, why})
 		}
 	}
@@ -50,14 +50,15 @@ func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 	return lost, nil
 }
 
-// LateGrant is a grant that a user was told of, that an opening went without, and why it could not come back.
+// LateGrant is a grant that a user knows and an opening left out. Why says why it could not come back.
 type LateGrant struct {
 	hongbao.Grant
 
 	Why Refusal
 }
 
-// late returns what this process told users in epochs before the shard's, unless it was asked for it or has looked already.
+// late returns what this process reported to users in earlier epochs. It returns nothing if an attempt has this
+// evidence, or if the process has looked already.
 func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	w := &k.state.witness
 	w.mu.Lock()

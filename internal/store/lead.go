@@ -20,7 +20,7 @@ func (k *Shard) TakeLead(ctx context.Context, work, who string, lead time.Durati
 	return led, err
 }
 
-// EndLead gives the lead up, if the caller has it: another one can take it at once.
+// EndLead ends the lead, if the caller has it: another one can take it at once.
 func (k *Shard) EndLead(ctx context.Context, work, who string) error {
 	_, err := k.run(ctx, lockScript, []string{k.Keys.Lead(work)}, []any{"release", who, 0})
 	return err

@@ -10,14 +10,14 @@ import (
 
 var lockScript = newDrainScript("lock").with(unguarded)
 
-// LockCall names a lock and who wants it.
+// LockCall names a lock and the caller that wants it.
 type LockCall struct {
 	Name  string
-	Token string // nobody else has it
+	Token string // no one else has it
 	Lease time.Duration
 }
 
-// TakeLock takes a lock, or tells for how long another owner still has it. The same token takes it again.
+// TakeLock takes a lock, or returns for how long another owner still has it. The same token takes it again.
 func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (ok bool, held time.Duration, err error) {
 	reply, err := c.run(ctx, k, "take")
 	if err != nil {
@@ -35,12 +35,12 @@ func taken(reply []string) (ok bool, held time.Duration, err error) {
 	return ok, held, r.done(lockScript)
 }
 
-// RenewLock begins the lease anew. False if the lock is lost: its lease was over, or somebody took it away.
+// RenewLock starts the lease again. False if the lock is lost: its lease was over, or another owner took it.
 func (k *Shard) RenewLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "renew")
 }
 
-// ReleaseLock gives the lock back. False if it was not the caller's any more; then nothing was changed.
+// ReleaseLock releases the lock. False if it was no longer the caller's; then nothing was changed.
 func (k *Shard) ReleaseLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "release")
 }

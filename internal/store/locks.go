@@ -108,7 +108,7 @@ func (l *Locks) hold(ctx context.Context, call *lockCall, sent time.Time, fn fun
 	return err
 }
 
-// take tries until it has the lock, and tells when it sent the call that got it.
+// take tries until it has the lock, and returns when it sent the call that got it.
 func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 	for {
 		sent := time.Now()
@@ -136,7 +136,7 @@ func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 	}
 }
 
-// renew begins the lease anew every third of it. A renewal that fails is tried again, until over fires.
+// renew starts the lease again every third of it. A renewal that fails is tried again, until over fires.
 func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall, over *time.Timer,
 	lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.cfg.Lease / 3)
@@ -163,7 +163,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall,
 	}
 }
 
-// release gives the lock back, also after ctx has ended. If that fails the lease ends by itself.
+// release releases the lock, also after ctx has ended. If that fails the lease ends automatically.
 func (l *Locks) release(ctx context.Context, call *lockCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
 	defer cancel()

@@ -13,21 +13,21 @@ import (
 
 var endLostScript = newDrainScript("end_lost", "stub")
 
-// ErrLost says that Redis has lost a campaign, in whole or in part, so that nobody can say what is left of it.
+// ErrLost says that Redis has lost all or part of a campaign, so no one can say what is left of it.
 var ErrLost = errors.New("Redis has lost something of the campaign")
 
-// LostError is the error of what a campaign can't do any more because Redis has lost something of it. It is Permanent.
+// LostError is the error of an operation that fails because Redis has lost something of the campaign. It is Permanent.
 func LostError(campaign string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
 		"campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
 		campaign, ErrLost, campaign)
 }
 
-// LostField marks a campaign that was ended from the ledger. What Redis says of it is no proof of anything.
+// LostField marks a campaign that was ended from the ledger. Redis' data of such a campaign proves nothing.
 const LostField = "lost"
 
-// LostCampaign is what the ledger says of a campaign that Redis has lost. Packets and Total are of the whole campaign,
-// the other fields are the part that one shard is to tell.
+// LostCampaign is the ledger's record of a campaign that Redis has lost. Packets and Total are of the whole campaign,
+// the other fields are the part that one shard reports.
 type LostCampaign struct {
 	ID            string
 	Packets       int64
@@ -64,14 +64,14 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 		"end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
 }
 
-// Waiting is what of a campaign a group has not finished.
+// Waiting is what a group has not finished of a campaign.
 type Waiting struct {
-	// Stream are grants whose entries stand in the stream. Receipts are grants that users were told of, and whose entries
+	// Stream counts grants whose entries are in the stream. Receipts counts grants that users know and whose entries
 	// are gone.
 	Stream, Receipts int64
 }
 
-// Waiting tells what of a campaign a group has not finished on the shard. It reads the whole stream and all receipts.
+// Waiting counts what a group has not finished of a campaign on the shard. It reads the whole stream and all receipts.
 // The shard must be open, and the campaign must grant nothing meanwhile.
 func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting, err error) {
 	undone, err := k.undone(ctx, group)
@@ -102,7 +102,7 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting,
 	return w, err
 }
 
-// undone tells which events a group has not finished, as it is now.
+// undone returns a function that reports whether a group has not finished an event, as of now.
 func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil || head.Seq == 0 {
@@ -112,7 +112,7 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
 }
 
-// eachEntry calls fn for all entries of the stream that can be read and that the shard does not refute.
+// eachEntry calls fn for each entry of the stream that can be read and that the shard does not contradict.
 func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	for raw, err := range k.Pages(ctx, "-", "+") {
 		if err != nil {
@@ -129,8 +129,8 @@ func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	return nil
 }
 
-// EachReceipts calls fn for the receipts of every user of a campaign until fn fails; its error is given back as it is.
-// A user may come more than once. A campaign that is not there has none.
+// EachReceipts calls fn for the receipts of every user of a campaign until fn fails, and returns fn's error unchanged.
+// A user may come more than once. A missing campaign has no receipts.
 func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 	fn func(user string, receipts []hongbao.Receipt) error) error {
 	const fields = 2_000

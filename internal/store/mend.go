@@ -25,10 +25,11 @@ var (
 
 // Attempt is an attempt to restore a frozen shard.
 type Attempt struct {
-	// Epoch is the one that the ledger records for it. Floor is the last event that Redis surely had when it began, and Wrote
-	// when Redis wrote the shard last before it froze, in ms: 0 if nobody knows. What an attempt writes says nothing about either.
+	// Epoch is the epoch that the ledger records for the attempt. Floor is the last event that Redis surely had when
+	// the attempt began. Wrote is the time of the last write to the shard before it froze, in ms; 0 if unknown. Writes
+	// of an attempt count for neither.
 	Epoch, Floor, Wrote int64
-	// Token and History are those of the server.
+	// Token names the run of the server, and History its history of writes.
 	Token, History string
 }
 
@@ -37,7 +38,7 @@ func (a Attempt) String() string {
 	return fmt.Sprintf("%d %d %d %s %s", a.Epoch, a.Floor, a.Wrote, cmp.Or(a.Token, "-"), cmp.Or(a.History, "-"))
 }
 
-// parseAttempt reads an attempt; its zero for an empty text.
+// parseAttempt parses an attempt; an empty text gives the zero Attempt.
 func parseAttempt(text string) (a Attempt, err error) {
 	if text == "" {
 		return a, nil
@@ -61,17 +62,18 @@ func (r *replyReader) attempt() Attempt {
 	return a
 }
 
-// ErrAttemptOver says that another attempt restores the shard, or that it went on otherwise. Nothing was changed.
+// ErrAttemptOver says that another attempt restores the shard, or that the shard changed otherwise. Nothing was
+// changed.
 var ErrAttemptOver = hongbao.Outagef(hongbao.ClassTransient, "the shard changed while it was restored; it is tried again")
 
-// Attempt returns the attempt that the shard has noted; its zero for none.
+// Attempt returns the attempt that the shard has noted; the zero Attempt for none.
 func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), mendField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Attempt{}, fmt.Errorf("read who restores %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	a, err := parseAttempt(text)
-	if err != nil { // of another build, or changed by hand: the next one has a later epoch
+	if err != nil { // written by another build or by hand: the next attempt has a later epoch
 		return Attempt{}, nil //nolint:nilerr // see above
 	}
 	return a, nil
@@ -79,12 +81,12 @@ func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 
 const mendField = "mend"
 
-// Begin notes an attempt, so that witnesses send what they know to it. was is how the shard was found.
+// Begin notes an attempt, so that witnesses send what they know to it. was is the shard as the caller found it.
 func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
 	return k.mend(ctx, mendScript, []string{k.Keys.Meta()}, was.Seq, was.Epoch, a.String())
 }
 
-// mend calls a script of an attempt on the server of that.
+// mend calls a script of an attempt on the attempt's server.
 func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any) error {
 	reply, err := s.runPlain(ctx, k.rdb, keys, args)
 	if err != nil {
@@ -93,7 +95,7 @@ func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any)
 	return s.mended(reply)
 }
 
-// mended returns what a script of an attempt answered, if not "ok".
+// mended turns a reply other than "ok" into an error.
 func (s *script) mended(reply []string) error {
 	switch reply[0] {
 	case "ok":
@@ -104,7 +106,7 @@ func (s *script) mended(reply []string) error {
 	return hongbao.Errorf(hongbao.ClassConflict, "script %s: a grant can't be restored: %s", s.name, strings.Join(reply, " "))
 }
 
-// Evidence is what witnesses have sent to the shard's attempts. Texts counts their texts, Broken those that can't be read.
+// Evidence is what witnesses have sent to the shard's attempts. Texts counts all texts, Broken the unreadable ones.
 type Evidence struct {
 	Grants        []hongbao.Grant
 	Texts, Broken int64
@@ -115,7 +117,7 @@ const evidencePage = 10_000
 
 // Evidence returns what witnesses have sent.
 func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
-	count := k.rdb.HGet(ctx, k.Keys.Meta(), "evidence") // first: what comes in between keeps the shard from opening
+	count := k.rdb.HGet(ctx, k.Keys.Meta(), "evidence") // read first: texts that come later keep the shard from opening
 	if err := count.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return e, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
 	}
@@ -138,16 +140,17 @@ func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
 	}
 }
 
-// grantVersion is that of an entry of grants.
+// grantVersion is the version of stream entries of grants.
 const grantVersion = "3"
 
-// Run is what Regrant puts back at once: grants of one campaign and one time, with seqs one after the other, or seqs that are
-// no grants.
+// Run is what one call of a script puts back: grants of one campaign and one time with consecutive seqs, or seqs that
+// are no grants.
 type Run struct {
 	Grants      []hongbao.Grant
-	Generations int64           // that the campaign has
-	Nobody      stream.SeqRange // if there are no grants
-	// Told: a process that is silent may have told users of some of Nobody. Then late news of one does not freeze the shard again.
+	Generations int64           // how many the campaign has
+	Nobody      stream.SeqRange // the seqs, if there are no grants
+	// Told: a silent process may have reported some of Nobody to users. A late report of one then does not freeze the
+	// shard again.
 	Told bool
 }
 
@@ -171,17 +174,17 @@ func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
 	return keys, args
 }
 
-// regrantsAtOnce is how many runs are on their way at once: at most 8,192 grants.
+// regrantsAtOnce is how many runs are in flight at once: at most 8,192 grants.
 const regrantsAtOnce = 64
 
-// Regrant puts runs back, in the order of their seqs. A run that comes before its turn, or once more, changes nothing. An
-// error of class Conflict says that a grant can't be granted; nothing of its run was changed, nor of those after it.
+// Regrant puts runs back in the order of their seqs. A run that is out of order or repeated changes nothing. An error
+// of class Conflict says that a grant can't be granted; that run and those after it changed nothing.
 func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
 	keys, args := runs[0].call(k, a)
-	if err := k.mend(ctx, regrantScript, keys, args...); err != nil { // the server has the script then
+	if err := k.mend(ctx, regrantScript, keys, args...); err != nil { // from here on the server has the script
 		return err
 	}
 	sha := textsFor("", false).sha[regrantScript]
@@ -212,7 +215,7 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 // markRuns is how many runs of events one call marks.
 const markRuns = 500
 
-// Mark sets the done bits of events that a sink has. It leaves out those of open claims.
+// Mark sets the done bits of events that a sink has, except those of open claims.
 func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []stream.SeqRange) error {
 	for some := range slices.Chunk(events, markRuns) {
 		m := newMarks(k.Keys, sink, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
@@ -227,28 +230,28 @@ func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []strea
 	return nil
 }
 
-// Revise gives a campaign another revision: packets may have come back to its stock, so nobody may go by what was known.
+// Revise changes the revision of a campaign: packets may have returned to its stock, so cached knowledge is void.
 func (k *Shard) Revise(ctx context.Context, a Attempt, campaign string) error {
 	return k.mend(ctx, reviseScript, []string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Filter(campaign)}, a.String())
 }
 
 // Before is what Redis had of a shard before it froze.
 type Before struct {
-	// Direct reports that one promotion lies between the shard's last opening and its server. Then Redis lost the end
-	// only, whatever it lost.
+	// Direct reports that one promotion lies between the shard's last opening and its server. If Redis lost anything,
+	// it lost the end only.
 	Direct bool
-	// Wrote is when Redis wrote the shard last, as far as an entry or a witness shows; the zero of Unix if the stream is gone.
-	// Frozen is when it froze.
+	// Wrote is the time of the last write to the shard, as far as an entry or a witness shows; the zero of Unix if the
+	// stream is gone. Frozen is when the shard froze.
 	Wrote, Frozen time.Time
-	// Attempt is the one that the shard has noted, and Asked how long ago that began to ask.
+	// Attempt is the attempt that the shard has noted. Asked is how long ago it began to ask.
 	Attempt Attempt
 	Asked   time.Duration
-	// Sure is the last event at least some time before Wrote, or the last one that left the stream.
+	// Sure is the last event at least the overlap before Wrote, or the last one that left the stream.
 	Sure int64
 }
 
-// Before returns what Redis had of a frozen shard. overlap is how long before its last write Redis is not trusted if it is not
-// Direct.
+// Before returns what Redis had of a frozen shard. Unless the result is Direct, Redis is not trusted for the time of
+// overlap before its last write.
 func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, err error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -277,13 +280,13 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	case last.After(b.Wrote):
 		b.Wrote = last
 	}
-	// A server that began from a file may name the history of that file, too.
+	// A server that started from a file may also name the history of that file.
 	now, err := conn.Time(ctx).Result()
 	if err != nil {
 		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
 	}
 	mend, _ := v[4].(string)
-	b.Attempt, _ = parseAttempt(mend) // its zero is no attempt's
+	b.Attempt, _ = parseAttempt(mend) // the zero Attempt matches none
 	b.Asked = now.Sub(unixMilli(v[5]))
 	b.Direct = b.Direct && server.Uptime > now.Sub(b.Wrote)
 	b.Sure, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
@@ -307,7 +310,7 @@ func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
 // someEntries is how many entries firstEntry looks at.
 const someEntries = 100
 
-// firstEntry returns the first entry of a range that can be read.
+// firstEntry returns the first readable entry of a range.
 func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found bool, err error) {
 	messages, err := cmd.Result()
 	if err != nil {
@@ -324,14 +327,14 @@ func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found b
 	return e, false, nil
 }
 
-// unixMilli reads a time in ms; the zero of Unix if there is none.
+// unixMilli parses a time in ms; the zero of Unix if there is none.
 func unixMilli(v any) time.Time {
 	text, _ := v.(string)
 	ms, _ := strconv.ParseInt(text, 10, 64) // absent: 0
 	return time.UnixMilli(ms)
 }
 
-// ReceiptsOf returns what users hold of a campaign, be the shard frozen or not.
+// ReceiptsOf returns what users hold of a campaign, whether or not the shard is frozen.
 func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string) (map[string][]hongbao.Receipt, error) {
 	held := map[string][]hongbao.Receipt{}
 	for some := range slices.Chunk(users, MaxGrabs) {

@@ -19,12 +19,12 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-// ErrFrozen says that a shard answers nobody: nobody founded it, or Redis may have lost what it had acknowledged. It is
-// an outage: nothing happened, and the call is good again once the shard is open.
+// ErrFrozen says that a shard refuses all calls: it was never founded, or Redis may have lost what it had
+// acknowledged. It is an outage: nothing happened, and the call can be repeated once the shard is open.
 var ErrFrozen = errors.New("the shard is frozen")
 
-// ErrStale says that the shard was opened anew after the caller took its batch. Nothing happened; the caller begins
-// anew.
+// ErrStale says that the shard was opened again after the caller took its batch. Nothing happened; the caller starts
+// again.
 var ErrStale = errors.New("the shard was opened anew since this batch was taken")
 
 // state is what this process knows of a shard on a Redis.
@@ -33,17 +33,17 @@ type state struct {
 	seen   atomic.Int64          // the highest seq
 	// replicas are how many the last wait of class replica was for
 	replicas atomic.Int64
-	frozen   atomic.Int64 // until then, in unix ns, calls are answered ErrFrozen without asking again
+	frozen   atomic.Int64 // until this unix time in ns, calls get ErrFrozen without asking again
 
 	last   atomic.Pointer[epochSeen] // of the newest epoch
 	epochs sync.Map                  // epoch to *epochSeen
-	// least is the epoch of the last attempt that this process has answered. What it hears of earlier epochs is ignored: that
-	// attempt may have decided without it. It rises under witness.mu.
+	// least is the epoch of the last attempt that this process has answered. Replies of earlier epochs are ignored:
+	// that attempt may have decided without them. least rises under witness.mu.
 	least   atomic.Int64
 	witness witness
 }
 
-// forgetBefore forgets what was seen of epochs before one: an attempt has it.
+// forgetBefore forgets what was seen in epochs before this one: an attempt has it.
 func (st *state) forgetBefore(epoch int64) {
 	st.epochs.Range(func(e, _ any) bool {
 		if e.(int64) < epoch { //nolint:forcetypeassert // nothing else is put there
@@ -59,8 +59,8 @@ type epochSeen struct {
 	seq   atomic.Int64
 }
 
-// saw keeps the highest seq that this process has seen. Each call of a script brings it along. The highest one of each
-// epoch is kept besides: the seqs of a later epoch are higher, and would hide that one of an earlier epoch was lost.
+// saw keeps the highest seq that this process has seen; each call of a script passes it on. It also keeps the highest
+// seq of each epoch: the higher seqs of a later epoch would hide that an earlier epoch lost one.
 func (st *state) saw(epoch, seq int64) {
 	if epoch < st.least.Load() {
 		return
@@ -77,7 +77,7 @@ func (st *state) saw(epoch, seq int64) {
 	raise(&e.seq, seq)
 }
 
-// sawStand notes the head that was read with standFields. A head that can't be read is not one that was seen.
+// sawStand notes a head that was read with standFields. An unreadable head is ignored.
 func (st *state) sawStand(v []any) {
 	seq, _ := v[0].(string)
 	epoch, _ := v[1].(string)
@@ -88,7 +88,7 @@ func (st *state) sawStand(v []any) {
 	}
 }
 
-// known is how far the process knows the shard to be: zero if it has seen no event.
+// known returns how far the process knows the shard to be: zero if it has seen no event.
 func (st *state) known() Head {
 	e := st.last.Load()
 	if e == nil {
@@ -106,8 +106,9 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// late is the highest seq that this process saw in an epoch before this one, and that an opening has skipped: the shard
-// was opened without knowing of it. A range's last seq is what meta.seq was after the opening, and no event. 0 for none.
+// late returns the highest seq that this process saw in an earlier epoch and that an opening has skipped: the shard
+// was opened without knowing it. 0 for none. A range's last seq does not count: meta.seq had it after the opening, and
+// no event has it.
 func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	st.epochs.Range(func(_, v any) bool {
 		e := v.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
@@ -125,7 +126,7 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	return seq, seenIn
 }
 
-// saw keeps the highest of the events: the caller has them from the stream, so a shard that has not come to them went
+// saw keeps the highest of the events. The caller has read them from the stream, so a shard that is behind them went
 // back in time. They are of the epoch of the caller's batch or of an earlier one.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	epoch, ok := stream.EpochOf(ctx)
@@ -137,13 +138,13 @@ func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	}
 }
 
-// frozenFor is how long a caller believes that a frozen shard is frozen.
+// frozenFor is how long a caller assumes that a frozen shard is still frozen.
 const frozenFor = 100 * time.Millisecond
 
 func (st *state) freeze() { st.frozen.Store(time.Now().Add(frozenFor).UnixNano()) }
 
-// texts are the scripts as one server knows them: with a line in front that names its token. So a SHA belongs to one
-// run of one server, and a server that was started anew, or promoted, answers NOSCRIPT: then surely nothing ran.
+// texts are the scripts for one run of one server: a line in front names the server's token. So each SHA belongs to
+// one run, and a server that was restarted or promoted answers NOSCRIPT: then surely nothing ran.
 type texts struct {
 	token string
 	plain bool // without flags, for miniredis
@@ -184,8 +185,8 @@ func (t *texts) text(s *script) string {
 	return b.String()
 }
 
-// WithEpoch gives a context for the work on a batch that was taken in an epoch: scripts that are called with it change
-// nothing in another one, and answer ErrStale.
+// WithEpoch returns a context for the work on a batch that was taken in an epoch. In another epoch, scripts that are
+// called with this context change nothing and answer ErrStale.
 func WithEpoch(ctx context.Context, epoch int64) context.Context {
 	return stream.WithEpoch(ctx, epoch)
 }
@@ -197,8 +198,8 @@ func epochOf(ctx context.Context) string {
 	return ""
 }
 
-// run calls a script of the shard. What lua/guard.lua wants goes along: meta, the caller's epoch and the highest seq that
-// it has seen. A script that has the guard in itself has got the seq from its caller.
+// run calls a script of the shard. It adds the arguments of lua/guard.lua: meta, the caller's epoch and the highest
+// seq that the caller has seen. A script with an inline guard gets that seq from its caller.
 func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
@@ -230,9 +231,8 @@ func frozenError(why string) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "%w: %s", ErrFrozen, why)
 }
 
-// open asks the server that has the shard whether the shard was opened for it. If so it loads the script there and
-// calls it; question, load and call go by one connection, so all reach the same run of the same server. If not, the
-// shard freezes.
+// open asks the shard's server whether the shard was opened for it. If so, open loads the script there and calls it.
+// All three use one connection, so they reach the same run of the same server. If not, the shard freezes.
 func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -260,17 +260,18 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	return cmd, nil
 }
 
-// AskOpen asks, ahead of other reads in a pipeline to the shard's server, whether they tell what is so now: ErrFrozen if
-// the shard is frozen or gone, or was opened for another server than this one, which may have lost something.
+// AskOpen checks, ahead of other reads in a pipeline to the shard's server, whether those reads are current. judge
+// returns ErrFrozen if the shard is frozen or gone, or was opened for another server: this one may have lost
+// something.
 func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
 	return k.askOpenOn(ctx, pipe, pipe.Info(ctx, "server", "replication"))
 }
 
-// askOpenOn is AskOpen with an INFO that was asked for in the pipeline already.
+// askOpenOn is AskOpen with an INFO that is already in the pipeline.
 func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), standFields...)
 	return func() error {
-		if err := meta.Err(); err != nil { // a slot that moves has some keys on the other node already
+		if err := meta.Err(); err != nil { // a migrating slot already has some keys on the other node
 			return fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 		}
 		s, stand := parseInfo(server.Val()), parseStand(meta.Val())
@@ -283,8 +284,8 @@ func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *red
 	}
 }
 
-// loadAndCall does both in one pipeline. Somebody may still empty the server's cache between them: then it begins anew.
-// (A transaction would not do: a Redis that is out of memory takes none.)
+// loadAndCall does both in one pipeline. If someone empties the server's script cache in between, it starts again. (A
+// transaction would not do: a Redis that is out of memory takes none.)
 func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string,
 	args []any) (call *redis.Cmd, loaded error) {
 	for range 5 {
@@ -301,7 +302,7 @@ func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, ke
 	return call, loaded
 }
 
-// pin gives a connection of its own to the server that has the shard. It does not connect anew by itself.
+// pin returns a dedicated connection to the shard's server. The connection does not reconnect.
 func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 	switch c := k.rdb.(type) {
 	case *redis.ClusterClient:
@@ -317,7 +318,8 @@ func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 		"a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
 }
 
-// tokenOn gives the token of the server at the other end, if the shard was opened for it; else why it is frozen.
+// tokenOn returns the token of the server at the other end if the shard was opened for it; else why the shard is
+// frozen.
 func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen string, err error) {
 	server, err := info(ctx, conn)
 	if err != nil {

@@ -31,20 +31,20 @@ type ReclaimCall struct {
 	Group, Consumer string
 	Count           int
 	Lease           time.Duration
-	// Lead is how long the caller leads from now on, if nobody else does.
+	// Lead is how long the caller leads from now on, if no one else does.
 	Lead time.Duration
 	// Backoff of the parking levels 0, 1, 2, ...; the last one serves all levels above. At least one.
 	Backoff []time.Duration
 }
 
-// Reclaimed is what reclaim.lua gives.
+// Reclaimed is what reclaim.lua returns.
 type Reclaimed struct {
 	// Entries are those of dead workers and the parked ones whose backoff is over; none while the sink is paused.
 	Entries []RawEntry
 	// Gone are the ids of entries that were deleted from the stream while they were pending: an incident.
 	Gone []string
 	Sink SinkControl
-	// Led is for how long another worker leads; 0 if the caller does. Only who leads gets entries.
+	// Led is for how long another worker leads; 0 if the caller does. Only the leader gets entries.
 	Led time.Duration
 }
 

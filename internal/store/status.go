@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// GroupStatus is how a consumer group stands on a shard.
+// GroupStatus is the state of a consumer group on a shard.
 type GroupStatus struct {
 	// Seq is the shard's last event, Waiting how many events up to it the group has not finished.
 	Seq, Waiting int64

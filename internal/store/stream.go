@@ -47,7 +47,7 @@ func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count 
 // readNew makes the command of ReadNew. The client's read timeout must be above block.
 func (k *Shard) readNew(ctx context.Context, group, consumer string, count int, block time.Duration) *redis.Cmd {
 	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
-	if ms := block.Milliseconds(); ms > 0 { // no BLOCK at all for 0: BLOCK 0 would wait for ever
+	if ms := block.Milliseconds(); ms > 0 { // no BLOCK at all for 0: BLOCK 0 would wait without limit
 		args = append(args, "BLOCK", ms)
 	}
 	args = append(args, "STREAMS", k.Keys.Events(), ">")

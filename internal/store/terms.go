@@ -28,7 +28,7 @@ type Terms struct {
 	limits    []hongbao.LimitHit
 	byUser    int          // how many of them, the first ones, are by user
 	byFact    []factLimit  // the others
-	expiring  atomic.Int64 // until when nobody asks again for the expiry of the periods' hashes; in Unix ns
+	expiring  atomic.Int64 // until when no call asks again for the expiry of the periods' hashes; in Unix ns
 }
 
 type factLimit struct {
@@ -46,10 +46,10 @@ func (t *Terms) Generation() int64 { return max(t.newest, 1) }
 // Revision names what the campaign goes by; a generation that is announced changes it.
 func (t *Terms) Revision() string { return t.revision }
 
-// walks tells whether nothing left here does not mean nothing left.
+// walks reports whether other places or generations may have packets when nothing is left here.
 func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
 
-// sinceStart tells times as grab.lua wants them.
+// sinceStart formats times as grab.lua wants them.
 func (t *Terms) sinceStart(times []time.Time) string {
 	var text []byte
 	for i, at := range times {
@@ -67,7 +67,7 @@ var noTerms = &Terms{texts: "|"}
 // keepCounters is how long the counters of a period stay after its end: a clock that is set back a little finds them.
 var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
 
-// parseTerms reads the reply of grab.lua that tells terms.
+// parseTerms parses a reply of grab.lua that has terms.
 func parseTerms(reply []string) (*Terms, error) {
 	broken := fmt.Errorf("script grab answered terms that can't be read: %.200q", reply)
 	if len(reply) < 10 || reply[0] != "T" {

@@ -30,7 +30,7 @@ type Trim struct {
 	Lost map[string]int64
 }
 
-// Trimmed is how a shard stands after a trim.
+// Trimmed is the state of a shard after a trim.
 type Trimmed struct {
 	// Seq is the shard's last event, Finished how many events every declared group has finished.
 	Seq, Finished int64

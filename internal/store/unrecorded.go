@@ -39,7 +39,7 @@ func unrecordedText(list []Unrecorded) (string, error) {
 	return string(text), err
 }
 
-// Unrecorded gives the openings that wait for the ledger, the oldest first, and their text in Redis.
+// Unrecorded returns the openings that wait for the ledger, the oldest first, and their text in Redis.
 func (k *Shard) Unrecorded(ctx context.Context) (list []Unrecorded, text string, err error) {
 	text, err = k.rdb.HGet(ctx, k.Keys.Meta(), unrecordedField).Result()
 	if errors.Is(err, redis.Nil) {

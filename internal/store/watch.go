@@ -17,27 +17,27 @@ import (
 
 // The codes of a Watch's alarms.
 const (
-	// LostData: a shard has come to less than it had before, or is gone.
+	// LostData: a shard is behind where it was before, or is gone.
 	LostData = "redis_lost_data"
-	// LostAppendOnly: the server writes no append-only file any more.
+	// LostAppendOnly: the server no longer writes an append-only file.
 	LostAppendOnly = "redis_lost_append_only"
-	// Evicts: the server's maxmemory-policy is not noeviction any more.
+	// Evicts: the server's maxmemory-policy is no longer noeviction.
 	Evicts = "redis_evicts"
 )
 
 // sight is what one look at one server saw.
 type sight struct {
 	server Server
-	// known is how far this process knew each shard to be before the look. heads are how far the server's shards are. A
-	// shard without meta is not among the heads.
+	// known is how far this process knew each shard to be before the look. heads are the heads of the server's shards,
+	// except those without meta.
 	known, heads map[int]Head
 	// missing are the server's shards without meta, strange those that are not open for this server as it is.
 	missing, strange []int
 	// late are events that this process saw before an opening skipped them, by shard.
 	late map[int]lateEvent
-	// replicas are the most that a shard's primary is known to have had, by shard.
+	// replicas are the most replicas that each shard's primary is known to have had.
 	replicas map[int]int
-	// news are shards of which this process has seen more than the shard has, or was told.
+	// news are shards of which this process has seen more than Redis knows.
 	news []int
 }
 
@@ -47,9 +47,9 @@ type lateEvent struct {
 	skipped    string // meta.skipped as it was found
 }
 
-// Watch looks at every server that has shards, each second or as Every says. INFO and the heads of its shards come from
-// one server, in one round trip. It freezes shards that were opened for another server, or before this one was demoted
-// and promoted again.
+// Watch looks at every server that has shards, each second or as Every says. One round trip to a server reads INFO and
+// the heads of its shards. Watch freezes shards that were opened for another server, or before their server was
+// demoted and promoted again.
 type Watch struct {
 	Store *Store
 	Every time.Duration // 0 for a second
@@ -61,13 +61,14 @@ type Watch struct {
 	mu     sync.Mutex
 	before map[int]*sight                 // by shard
 	busy   map[redis.UniversalClient]bool // servers that are being looked at
-	hurry  atomic.Int64                   // until then, in unix ns, it looks more often
+	hurry  atomic.Int64                   // until this unix time in ns the watch looks more often
 }
 
 // lookTime bounds one look at one server.
 const lookTime = 5 * time.Second
 
-// Run looks until ctx ends. A server that does not answer is asked again at the next look, and delays no other one.
+// Run looks until ctx ends. A server that does not answer is asked again at the next look and does not delay the
+// others.
 func (w *Watch) Run(ctx context.Context) error {
 	every := w.Every
 	if every == 0 {
@@ -90,7 +91,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// hurries lets the watch look more often for a while, if a shard of the server is frozen that was not at the look before.
+// hurries makes the watch look more often for a while, if a shard of the server has frozen since the last look.
 func (w *Watch) hurries(now *sight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,10 +106,11 @@ func (w *Watch) hurries(now *sight) {
 // hurryTime is how long a watch looks more often after a freeze.
 const hurryTime = 15 * time.Second
 
-// frozenLooks is how much more often a watch looks while a shard is frozen: a recoverer waits for what it has seen.
+// frozenLooks is how many times as often a watch looks while a shard is frozen: a recoverer waits for what the watch
+// has seen.
 const frozenLooks = 4
 
-// idleNodes are the servers at which nobody looks now, each with its shards. Each is busy from here on.
+// idleNodes returns the servers that are not being looked at, each with its shards, and marks them busy.
 func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -132,9 +134,9 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	now, err := w.see(ctx, node, list)
-	if err != nil { // calls to it fail as well, and say so
+	if err != nil { // calls to the server fail as well, and report it
 		if cluster, ok := w.Store.rdb.(*redis.ClusterClient); ok {
-			cluster.ReloadState(ctx) // another may have taken over, and nobody redirects away from a dead node
+			cluster.ReloadState(ctx) // another node may have taken over, and a dead one does not redirect
 		}
 		return
 	}
@@ -143,7 +145,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	gone := make([][]LateGrant, len(list))
 	_ = Each(len(list), AllAtOnce, func(at int) error {
 		i := list[at]
-		// A frozen shard refuses the first, and an outage is met again: the next look tries once more.
+		// A frozen shard refuses RaiseReplicas, and an outage is met again: the next look tries once more.
 		if n := now.server.Replicas; n > now.replicas[i] {
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
@@ -162,15 +164,15 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	}
 }
 
-// freeze freezes the shards that are not open for the server as it is, and those that lack what this process has seen.
-// It reports what it has seen to shards that are frozen already or gone, too.
+// freeze freezes the shards that are not open for their present server, and those that lack what this process has
+// seen. It also reports what this process has seen to shards that are already frozen or gone.
 func (w *Watch) freeze(ctx context.Context, now *sight) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
 			late := now.late[shard]
 			z, err := w.Store.Shard(shard).freeze(ctx, late.seq, late.skipped)
 			if err != nil || !z.Frozen {
-				continue // it is looked at again
+				continue // the next look tries again
 			}
 		}
 		if w.Frozen != nil {
@@ -179,7 +181,7 @@ func (w *Watch) freeze(ctx context.Context, now *sight) {
 	}
 }
 
-// nodes are the servers, each with the shards that it has now.
+// nodes returns the servers, each with its present shards.
 func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 	all := map[redis.UniversalClient][]int{}
 	for i := range w.Store.Len() {
@@ -231,7 +233,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	return s, nil
 }
 
-// judgeLate raises an alarm for grants that users were told of and that can't come back.
+// judgeLate raises an alarm for grants that users know and that can't come back.
 func (w *Watch) judgeLate(lost []LateGrant) {
 	if len(lost) == 0 {
 		return
@@ -242,8 +244,8 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
-// was is how far a shard was at the look before. At the first look it is what the process knew: its grabs may have been
-// answered before the watch began.
+// was returns the head of a shard at the look before. At the first look it returns what the process knew: its grabs
+// may have been answered before the watch began.
 func (w *Watch) was(now *sight, shard int) Head {
 	if before := w.before[shard]; before != nil {
 		return before.heads[shard]

@@ -18,7 +18,7 @@ var (
 	releaseWithheldScript = newDrainScript("release_withheld", "fields", "left", "withheld")
 )
 
-// Packet is a packet of a campaign that nobody has.
+// Packet is a packet of a campaign that no one has.
 type Packet struct {
 	Number int64          `json:"packet"`
 	Amount hongbao.Amount `json:"amount"`
@@ -54,7 +54,7 @@ func (k *Shard) Front(ctx context.Context, campaign string, generations, n int64
 	return fronts, nil
 }
 
-// Withhold takes packets out of the stocks of a campaign: those at the front of each generation's, except those that stay.
+// Withhold moves the packets at the front of each generation's stock to the withheld ones, except those in stay.
 func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front []int, stay []Packet) error {
 	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
 		k.Keys.Stocks(campaign, int64(len(front)))...)
@@ -82,16 +82,17 @@ const (
 	RefusedGone    Refusal = "gone"    // the packet is not withheld
 	RefusedRequest Refusal = "request" // the request has another packet
 	RefusedLimit   Refusal = "limit"   // the user may have no more packets
-	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and nobody has looked there
+	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and the caller has not looked there
 	// RefusedGeneration says that packets that were added to the campaign are not dealt yet.
 	RefusedGeneration Refusal = "generation"
 )
 
-// NobodyLooked is the number of packets that a user has on other shards if nobody has looked.
+// NobodyLooked says that the caller has not counted the user's packets on other shards.
 const NobodyLooked = -1
 
-// GrantWithheld grants a withheld packet to the user who was told of it. elsewhere is how many packets of the campaign the
-// user has on other shards. It sets seq, epoch and time of the grant, or returns why nothing was changed.
+// GrantWithheld grants a withheld packet to the user to whom it was reported. elsewhere is how many packets of the
+// campaign the user has on other shards. GrantWithheld sets seq, epoch and time of the grant, or returns why nothing
+// was changed.
 func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere int) (Refusal, error) {
 	held := ""
 	if elsewhere != NobodyLooked {
@@ -118,8 +119,8 @@ func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere i
 	}
 }
 
-// ReleaseWithheld gives withheld packets of a campaign back to its stock, a chunk at a time. It returns how many are withheld
-// still, or why nothing was changed: the campaign's state, RefusedPlaces or RefusedGeneration.
+// ReleaseWithheld returns withheld packets of a campaign to its stock, a chunk at a time. It returns how many are
+// still withheld, or why nothing was changed: the campaign's state, RefusedPlaces or RefusedGeneration.
 func (k *Shard) ReleaseWithheld(ctx context.Context, campaign string) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, MaxChunk/2)
 }

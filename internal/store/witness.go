@@ -21,17 +21,17 @@ var (
 )
 
 const (
-	// toldFor is how long a grant is remembered at least, and toldMost how long if it is not settled.
+	// toldFor is how long a process remembers a grant at least, and toldMost how long if the grant is not settled.
 	toldFor, toldMost = 10 * time.Second, time.Minute
-	// maxTold bounds what a process remembers of a deployment, in bytes.
+	// maxTold bounds the bytes of grants that a process remembers for a deployment.
 	maxTold = 64 << 20
-	// testifyTexts and testifyBytes are how much one call of a script sends.
+	// testifyTexts and testifyBytes bound what one call of a script sends.
 	testifyTexts, testifyBytes = 1000, 1 << 20
 )
 
-// witness is what this process has told users of a shard, and what allows it to.
+// witness is what this process has reported to users of a shard, and the line that allows it to report.
 type witness struct {
-	renewal sync.Mutex // of the line, by callers
+	renewal sync.Mutex // serializes the callers that renew the line
 
 	mu sync.Mutex
 	// answers: this process has answered a user, so it has a line.
@@ -41,13 +41,14 @@ type witness struct {
 	dropped int64
 	line    ownLine
 	copied  bool // the replicas have the first line
-	// sent is the attempt to which this process has sent all, and looked the epoch in which it has looked for what it told earlier.
+	// sent is the epoch of the last attempt to which this process sent all it knew. looked is the last epoch in which
+	// tellLate checked earlier answers.
 	sent, looked int64
-	replicas     int64  // the most that the primary has had
-	text         []byte // where a text is made
+	replicas     int64  // the most replicas that the primary has had
+	text         []byte // buffer for the text of an entry
 }
 
-// told are grants of one event or several, as an entry of the stream has them.
+// told is the grants of one or more events, in the format of a stream entry.
 type told struct {
 	entry       string
 	epoch       int64
@@ -55,21 +56,21 @@ type told struct {
 	at          time.Time
 }
 
-// ownLine is the line of this process: a time before it was written, and the epoch of the shard.
+// ownLine is this process's witness line: a time just before the line was written, and the shard's epoch.
 type ownLine struct {
 	at    time.Time
 	epoch int64
 }
 
-// young reports whether a recoverer surely asks this process before it opens the shard without what an answer tells.
-// Both clocks count: the monotonic one stops while the machine sleeps, the wall clock can be set back.
+// young reports whether a recoverer surely waits for this process before it opens the shard without its answers. The
+// older age of two clocks counts: the monotonic one stops while the machine sleeps, the wall clock can be set back.
 func (l *ownLine) young(epoch int64, now time.Time) bool {
 	age := max(now.Sub(l.at), now.Round(0).Sub(l.at.Round(0)))
 	return l.epoch == epoch && age < stream.WitnessAge
 }
 
-// answer remembers what a call is about to tell users, in the epoch of its reply. It refuses answers that a recoverer may
-// have decided without: then the callers ask again.
+// answer remembers what a call is about to return to users, in the epoch of its reply. It refuses answers that a
+// recoverer may have decided without; the callers then retry.
 func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
 	if may, late := k.remember(call, answers, epoch); may {
 		return nil
@@ -95,8 +96,8 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 	return k.refuseAnswer(epoch)
 }
 
-// remember remembers answers if they may be told: this process has a line that is young enough, in their epoch. late says
-// that it has sent all that it knew of that epoch.
+// remember keeps answers that may be returned: this process has a young enough line in their epoch. late reports that
+// the process has already sent all it knew of that epoch to an attempt.
 func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -128,11 +129,12 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 		"%w", epoch, ErrStale)
 }
 
-// copyTime is how long the first answer of a process waits for its line to come to the replicas. One that does not answer
-// is no reason to refuse users: the primary has the line, and so has each replica that is not so far behind.
+// copyTime is how long the first answer of a process waits until the replicas have its line. A replica that does not
+// answer is no reason to refuse users: the primary has the line, and so has each replica that is less behind.
 const copyTime = 500 * time.Millisecond
 
-// copyLine waits until the replicas have the first line of this process: a recoverer on any of them waits for the process then.
+// copyLine waits until the replicas have the first line of this process. A recoverer on any of them then waits for the
+// process.
 func (k *Shard) copyLine(ctx context.Context) error {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -147,7 +149,7 @@ func (k *Shard) copyLine(ctx context.Context) error {
 			return err
 		}
 		pipe := node.Pipeline()
-		pipe.HExists(ctx, k.Keys.Witnesses(), k.store.process) // WAIT goes by the connection's last command
+		pipe.HExists(ctx, k.Keys.Witnesses(), k.store.process) // WAIT uses the connection's last command
 		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
 		if _, err = pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))
@@ -159,7 +161,7 @@ func (k *Shard) copyLine(ctx context.Context) error {
 	return nil
 }
 
-// remember keeps the receipts of answers: those of this call together, others each by itself.
+// remember keeps the receipts of answers: grants of this call together, earlier grants one by one.
 func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, epoch int64) {
 	now := time.Now()
 	b, first, last := w.text[:0], int64(0), int64(0)
@@ -174,7 +176,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 		for j := range a.Receipts {
 			r := &a.Receipts[j]
 			if r.Shard != k.Index() || a.Time.Sub(r.Time) > toldMost {
-				continue // who told the user first has remembered it for as long
+				continue // the process that reported it first remembered it that long
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
 			if !fresh || last == 0 || r.Seq != last+1 {
@@ -208,19 +210,19 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 func (w *witness) add(s *Store, t told) {
 	w.told = append(w.told, t)
 	total := s.told.Add(int64(len(t.entry)))
-	for total > maxTold && len(w.told) > 0 { // a shard that tells less keeps what it has
+	for total > maxTold && len(w.told) > 0 { // other shards keep their grants
 		total = w.drop(s)
 	}
 }
 
-// drop forgets the oldest grants although they may not be settled. It returns what the process remembers still.
+// drop forgets the oldest grants, settled or not. It returns how many bytes the process still remembers.
 func (w *witness) drop(s *Store) int64 {
 	w.dropped = max(w.dropped, w.told[0].last)
 	s.forgotten.Add(w.told[0].last - w.told[0].first + 1)
 	return w.pass(s)
 }
 
-// pass takes the oldest grants out.
+// pass removes the oldest grants.
 func (w *witness) pass(s *Store) int64 {
 	total := s.told.Add(-int64(len(w.told[0].entry)))
 	w.told[0] = told{}
@@ -228,8 +230,8 @@ func (w *witness) pass(s *Store) int64 {
 	return total
 }
 
-// forget forgets what is settled and old. What the ledger and the topic have says nothing about a grant of an earlier
-// epoch: its seq may be another grant's by now.
+// forget removes grants that are settled and old. A grant of an earlier epoch never counts as settled: another grant
+// may have its seq by now.
 func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
 	for len(w.told) > 0 {
 		t := &w.told[0]
@@ -244,15 +246,15 @@ func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
 	}
 }
 
-// witness writes the line of this process if it answers users. To an attempt to restore a frozen shard it sends what it has
-// told.
+// witness writes the line of this process if it answers users. If the shard is frozen, the process sends its reported
+// grants to the restore attempt.
 func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w := &k.state.witness
 	w.mu.Lock()
 	w.answers = w.answers || answers
 	answers = w.answers
 	w.mu.Unlock()
-	now := time.Now() // before the line is written, so it is never younger than that
+	now := time.Now() // taken before the write, so the line never seems too young
 	reply, err := witnessScript.runPlain(ctx, k.rdb, []string{k.Keys.Meta(), k.Keys.Witnesses()},
 		[]any{k.store.process, bit(answers)})
 	if err != nil {
@@ -295,13 +297,13 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	}
 	w.mu.Unlock()
 	if !answers {
-		k.state.forgetBefore(attempt.Epoch) // it has told nobody, and Freeze reports what it has seen
+		k.state.forgetBefore(attempt.Epoch) // it answered no user, and Freeze reports what it has seen
 		return nil
 	}
 	return k.testify(ctx, attempt.Epoch, texts, all)
 }
 
-// testify sends texts to an attempt. all: that is all that the process knows.
+// testify sends texts to an attempt. all: they are all that the process knows.
 func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool) error {
 	for first := true; first || len(texts) > 0; first = false {
 		n, bytes := 0, 0
@@ -330,11 +332,11 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 // settled.
 func (s *Store) Remembered() (bytes, forgotten int64) { return s.told.Load(), s.forgotten.Load() }
 
-// Enter counts one more who answers users by this Store. Leave counts one less, and the last one takes the line of this process
-// from each shard: no recoverer has to wait for it. Who answers again writes it again.
+// Enter registers a caller that answers users through this Store. Leave removes one; the last Leave deletes this
+// process's line from each shard, so no recoverer waits for it. A later answer writes the line again.
 func (s *Store) Enter() { s.answering.Add(1) }
 
-// Leave is the end of Enter. The line stays on a shard that is frozen or was lost.
+// Leave undoes one Enter. The line stays on a shard that is frozen or was lost.
 func (s *Store) Leave(ctx context.Context) error {
 	if s.answering.Add(-1) > 0 {
 		return nil
@@ -360,8 +362,8 @@ func (s *Store) Leave(ctx context.Context) error {
 	})...)
 }
 
-// lateTold returns a seq that this process has told a user of in an epoch before the present one, and that an opening has skipped
-// without hearing the process; 0 for none.
+// lateTold returns a seq that this process reported to a user in an earlier epoch, and that an opening skipped without
+// its evidence; 0 for none.
 func (st *state) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	w := &st.witness
 	w.mu.Lock()

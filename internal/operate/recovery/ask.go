@@ -15,12 +15,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// facts are what everybody knows of a frozen shard behind the last event that Redis surely had.
+// facts are all that is known of a frozen shard after the last event that Redis surely had.
 type facts struct {
 	attempt store.Attempt
 	began   time.Time
 	before  store.Before
-	// complete: whoever was told of a grant is among the witnesses that have spoken.
+	// complete: every process that reported a grant to a user is among the witnesses that have sent theirs.
 	complete bool
 	ledger   ledger.Lost
 	fenced   bool            // the topic was asked
@@ -33,8 +33,7 @@ type facts struct {
 	lapped   time.Time // when a step of them ended last
 }
 
-// Steps is how long each step of an opening took, in ms; of one that was tried again all tries. Witnesses and Topic go on at
-// the same time.
+// Steps is how long each step of an opening took, in ms, with all its tries. Witnesses and Topic run at the same time.
 type Steps struct {
 	Ledger    int64 `json:"fence_ledger_ms"`
 	Witnesses int64 `json:"hear_ms"`
@@ -52,7 +51,7 @@ func (f *facts) lap(step *int64) {
 	f.lapped = now
 }
 
-// wrote is when Redis wrote the shard last before it froze.
+// wrote is the time of the last write to the shard before it froze.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
 // known are the grants behind the last event that Redis surely had.
@@ -79,9 +78,9 @@ func (f *facts) highest() int64 {
 	return seq
 }
 
-// ask begins an attempt, or goes on with one: from then on the ledger and the topic take nothing of an earlier epoch that
-// Redis has lost. Then it asks them and the witnesses. It returns nil for a shard that can't be restored: one that is gone, one
-// whose server hides its run, and one that was opened without the ledger.
+// ask begins an attempt, or continues one: from then on the ledger and the topic refuse events of earlier epochs that
+// Redis has lost. Then it asks them and the witnesses. It returns nil for a shard that can't be restored: the shard is
+// gone, its server hides its run, or it was opened without the ledger.
 func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
@@ -104,7 +103,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	f := t.facts
 	if f == nil || f.attempt != attempt {
 		f = &facts{attempt: attempt, began: time.Now()}
-		if before.Attempt == attempt { // of a recoverer that has ended: processes have sent what they know since
+		if before.Attempt == attempt { // begun by a recoverer that has ended: processes send since then
 			f.began = f.began.Add(-before.Asked)
 		}
 		t.facts = f
@@ -147,7 +146,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if !before.Direct {
 		a.Floor = min(a.Floor, before.Sure)
 	}
-	if has.Epoch > 0 { // what is behind it, an attempt has put back
+	if has.Epoch > 0 { // an attempt has put back what is after its floor
 		a.Floor, a.Wrote = min(a.Floor, has.Floor), min(a.Wrote, has.Wrote)
 	}
 	fences, err := r.cfg.Ledger.Fences(ctx, k.Index())
@@ -155,7 +154,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 		return a, err
 	}
 	for _, f := range fences {
-		if f.Epoch > z.Epoch { // what Redis has behind it is of a history that this opening has replaced
+		if f.Epoch > z.Epoch { // after its floor Redis has a history that this opening has replaced
 			a.Floor = min(a.Floor, f.Floor)
 		}
 	}
@@ -167,7 +166,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	return a, k.Begin(ctx, z, a)
 }
 
-// fenceTopic keeps every session of before from the topic, and reads what it has. It does so once for an attempt.
+// fenceTopic bars all earlier sessions from the topic, and reads what the topic has. It does so once for an attempt.
 func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) error {
 	if r.cfg.Topic == nil || f.fenced {
 		return nil
@@ -187,7 +186,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 		claims[i] = open[i].Claim
 	}
 	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
-	if err != nil && ctx.Err() == nil { // it can be read, maybe: then a shard that has lost nothing opens
+	if err != nil && ctx.Err() == nil { // reading may still work: then a shard that has lost nothing opens
 		f.doubt = fmt.Sprintf("it can't be fenced: %v", err)
 		f.high, err = r.cfg.Topic.HighestSeq(ctx, k.Index(), since)
 		return err
@@ -199,7 +198,8 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 	return nil
 }
 
-// hear waits for the witnesses, up to Gather, and notes whether all that have to speak have sent all to the attempt.
+// hear waits for the witnesses, up to Gather. It notes whether all witnesses that must report have sent everything to
+// the attempt.
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 	began := time.Now()
 	defer func() { f.steps.Witnesses += time.Since(began).Milliseconds() }()
@@ -238,11 +238,11 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 }
 
 const (
-	// hearEvery is how often a recoverer looks who has spoken.
+	// hearEvery is how often a recoverer checks which witnesses have reported.
 	hearEvery = 50 * time.Millisecond
-	// freshWrite is how long before the freeze the last write may be, so that hardly any process can have begun to answer
-	// since. Else one that lives gets Gather to send what it knows, although Redis has lost its line.
+	// freshWrite is the time from the last write to the freeze within which hardly any process can have begun to
+	// answer. After a longer time, a live process whose line Redis has lost gets Gather to send what it knows.
 	freshWrite = 2 * time.Second
-	// maxUnseen is how long before the freeze the last write of a file may be: later no line can be missing.
+	// maxUnseen is the time from the last write of a file to the freeze within which no line can be missing.
 	maxUnseen = 10 * time.Second
 )

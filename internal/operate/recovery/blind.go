@@ -38,8 +38,8 @@ func (v *Verdict) Blind() error {
 	return nil
 }
 
-// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take nothing of the
-// shard until the ledger has it.
+// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take nothing
+// of the shard until the ledger has the decision.
 func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decision) error {
 	if err := v.Blind(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decisio
 	return err
 }
 
-// keepOpenings brings openings without the ledger to the ledger, until ctx ends.
+// keepOpenings copies openings without the ledger to the ledger, until ctx ends.
 func (r *Recoverer) keepOpenings(ctx context.Context) {
 	failed := map[int]bool{}
 	for {
@@ -139,8 +139,9 @@ func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict,
 	return nil
 }
 
-// record notes openings that were made without the ledger there, unless it has them. from is the ledger's epoch of the shard;
-// the answer is that after it. An epoch that the ledger has passed already is replaced by its next one.
+// record notes in the ledger openings that were made without it, unless the ledger has them. from is the ledger's
+// epoch of the shard; record returns the epoch after it. An epoch that the ledger has passed already is replaced by
+// its next one.
 func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, error) {
 	if len(v.Unrecorded) == 0 {
 		return from, nil

@@ -15,8 +15,8 @@ import (
 // keepEvery is how often a worker looks for decisions that the ledger does not have.
 const keepEvery = time.Second
 
-// keepControls brings people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. They wait in
-// Redis meanwhile, so any worker can do it, and go on where another one was killed.
+// keepControls copies people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. Decisions
+// wait in Redis meanwhile, so any worker can continue where another one was killed.
 func (r *Recoverer) keepControls(ctx context.Context) {
 	failed := false
 	for {
@@ -31,14 +31,13 @@ func (r *Recoverer) keepControls(ctx context.Context) {
 	}
 }
 
-// KeepControls brings the decisions to the ledger that only Redis has. A shard that can't be read keeps no other one's in
-// Redis.
+// KeepControls copies the decisions that only Redis has to the ledger. An unreadable shard does not block the others.
 func (r *Recoverer) KeepControls(ctx context.Context) error {
 	unread, err := r.keepNew(ctx)
 	return errors.Join(unread, err)
 }
 
-// keepNew is KeepControls; unread is what Redis could not tell or forget, and err the ledger's error.
+// keepNew is KeepControls; unread is what Redis could not return or delete, and err the ledger's error.
 func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	waiting, errs := r.cfg.Store.NewControls(ctx)
 	var all []stream.Control
@@ -65,8 +64,8 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	return errors.Join(errs...), nil
 }
 
-// restoreControls brings back what people have decided about campaigns and sinks, for Redis may have lost that too. The
-// ledger has it: first it gets what only Redis has, from every shard that can be read. A decision that is newer on this
+// restoreControls restores people's decisions about campaigns and sinks from the ledger, for Redis may have lost them
+// too. First the ledger gets the decisions that only Redis has, from every readable shard. A newer decision on this
 // shard stays.
 func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	if err := r.keepOlder(ctx); err != nil {
@@ -98,7 +97,7 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	return nil
 }
 
-// keepOlder brings decisions about sinks to the ledger that an earlier build made: it wrote them to the sinks only.
+// keepOlder copies decisions about sinks to the ledger that an earlier build made: it wrote them to the sinks only.
 func (r *Recoverer) keepOlder(ctx context.Context) error {
 	var all []stream.Control
 	for _, sink := range r.cfg.Sinks {

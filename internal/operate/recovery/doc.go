@@ -1,7 +1,8 @@
-// Package recovery opens shards that are frozen: Redis was started anew, another server took over, or Redis went back
-// in time.
+// Package recovery opens shards that are frozen: Redis was restarted, another server took over, or Redis went back in
+// time.
 //
-// A shard opens by itself if nothing was lost: ledger, topic and everybody who has called the shard since the freeze
-// know of no event that Redis has not. If something was lost it stays frozen, and a person decides (Accept). Either way
-// the epoch rises, and the seqs go on behind everything that anybody knows, so no event number stands for two grants.
+// A shard opens automatically if nothing was lost: ledger, topic and all processes that have called the shard since
+// the freeze know of no event that Redis lacks. If something was lost the shard stays frozen, and a person decides
+// (Accept). Either way the epoch rises, and the seqs continue after all known ones, so no event number names two
+// grants.
 package recovery

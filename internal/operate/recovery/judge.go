@@ -76,7 +76,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
 }
 
-// moveBehind gives the grants that were named after their seqs were passed over new ones, behind all others.
+// moveBehind gives new seqs, after all others, to grants that were reported after their seqs were passed over.
 func moveBehind(kept []restore.Known, known int64) []restore.Known {
 	var moved []restore.Known
 	for _, g := range kept {
@@ -96,7 +96,7 @@ func nameOf(g *hongbao.Grant) string {
 	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
 }
 
-// agree compares what several know of a grant; it returns a contradiction, or "". redis is the last event of Redis.
+// agree compares the reports of each grant; it returns a contradiction, or "". redis is the last event of Redis.
 func agree(kept, all []restore.Known, redis int64) string {
 	type packet struct {
 		campaign string
@@ -168,7 +168,7 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
 		case has:
 		case g.Seq <= v.Redis && v.withheld[g.Campaign][g.Packet]:
-			missing = append(missing, known[i]) // it was named after its seq was passed over
+			missing = append(missing, known[i]) // it was reported after its seq was passed over
 		case slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(g.Seq) }):
 		case g.Seq <= v.Redis:
 			return nil, nil, "Redis has gone on without it: " + nameOf(g), nil

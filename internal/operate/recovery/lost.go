@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Books is what the ledger tells of a campaign of which Redis has lost something, and does with it. *ledger.Ledger is
-// one.
+// Books is what an Ender needs of the ledger for a campaign of which Redis has lost something. *ledger.Ledger
+// implements it.
 type Books interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
@@ -24,7 +24,7 @@ type Books interface {
 	RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error)
 }
 
-// Ender ends campaigns of which Redis has lost something, from the ledger alone. Its methods may be called at once.
+// Ender ends campaigns of which Redis has lost something, from the ledger alone. It is safe for concurrent use.
 type Ender struct {
 	Store *store.Store
 	Books Books
@@ -32,30 +32,30 @@ type Ender struct {
 	Group string
 }
 
-// Ending is how a campaign stands of which Redis has lost something.
+// Ending is the state of a campaign of which Redis has lost something.
 type Ending struct {
 	Campaign string `json:"campaign"`
 	Currency string `json:"currency,omitempty"`
 	Sponsor  string `json:"sponsor"`
 	Shard    int    `json:"shard"`
-	// Redis is what Redis still has of it.
+	// Redis is what Redis still has of the campaign.
 	Redis Remains `json:"redis"`
-	// Packets and Funded are all of it, Paid and PaidAmount what the ledger has paid, Left and LeftAmount what would be
-	// refunded.
+	// Packets and Funded are of the whole campaign. Paid and PaidAmount are what the ledger has paid, Left and
+	// LeftAmount what would be refunded.
 	Packets    int64          `json:"packets"`
 	Funded     hongbao.Amount `json:"funded_amount"`
 	Paid       int64          `json:"paid"`
 	PaidAmount hongbao.Amount `json:"paid_amount"`
 	Left       int64          `json:"left"`
 	LeftAmount hongbao.Amount `json:"left_amount"`
-	// Waiting is what may still be paid: while there is any, nothing is refunded.
+	// Waiting is what may still be paid: until it is empty, nothing is refunded.
 	Waiting Waiting `json:"waiting"`
 	// Refund is nil while there is none.
 	Refund *payment.Refund `json:"-"`
 }
 
-// Remains are what Redis still has of a campaign. State is empty if it has nothing; Packets is 0 for a stub. Of a
-// campaign on several shards it is all together, and the state that of the first one that has lost something.
+// Remains are what Redis still has of a campaign. State is empty if Redis has nothing; Packets is 0 for a stub. For a
+// campaign on several shards Remains is the sum, and State that of the first shard that has lost something.
 type Remains struct {
 	State         string         `json:"state"`
 	Packets       int64          `json:"packets"`
@@ -73,7 +73,7 @@ type Waiting struct {
 	Open int64 `json:"open_shards,omitempty"`
 }
 
-// Steps says what to do about each grant that waits, one sentence a kind; none if none waits.
+// Steps says what to do about each kind of waiting grant, one sentence each; none if none waits.
 func (w *Waiting) Steps(campaign string) (steps []string) {
 	for _, s := range []struct {
 		n  int64
@@ -106,8 +106,8 @@ func (e *Ending) Settled() error {
 		payment.ErrSettling, strings.Join(steps, "; "))
 }
 
-// Standing tells how a campaign stands, and changes nothing. It refuses a campaign that is as it should be: close and
-// refund are its end.
+// Standing returns the state of a campaign, and changes nothing. It refuses a campaign of which nothing is lost: close
+// and refund end that.
 func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 	s, err := e.standing(ctx, id)
 	if err != nil {
@@ -177,10 +177,10 @@ func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place
 	return p, err
 }
 
-// gone tells that Redis has lost something of the campaign here, or may have.
+// gone reports whether Redis has lost something of the campaign here, or may have.
 func (p *place) gone() bool { return p.State == store.StateFrozen || p.State == "" }
 
-// sum tells of all places in one: the state is that of the first one that has lost something.
+// sum adds up all places: the state is that of the first one that has lost something.
 func (e *standing) sum() {
 	e.Redis = e.places[0].Remains
 	for _, p := range e.places[1:] {
@@ -193,7 +193,7 @@ func (e *standing) sum() {
 	}
 }
 
-// Next is the command that ends the campaign; "" if it is at its end. digest names what the person was shown.
+// Next returns the command that ends the campaign; "" if it has ended. digest names what the person was shown.
 func (e *Ending) Next(digest string) string {
 	amount := e.LeftAmount
 	switch {
@@ -208,7 +208,7 @@ func (e *Ending) Next(digest string) string {
 	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d%s --by NAME --why TEXT", e.Campaign, amount, digest)
 }
 
-// read reads what Redis still has. Of a place that has lost something only the state is relied upon.
+// read reads what Redis still has. If the place has lost something, only its state counts.
 func (p *place) read(ctx context.Context, id string) error {
 	fields, err := p.CampaignFields(ctx, id)
 	if err != nil {
@@ -226,7 +226,7 @@ func (p *place) read(ctx context.Context, id string) error {
 	return nil
 }
 
-// nowhere tells that Redis has nothing of it on any shard.
+// nowhere reports whether Redis has nothing of the campaign on any shard.
 func (e *standing) nowhere() bool {
 	return !slices.ContainsFunc(e.places, func(p place) bool { return p.State != "" })
 }
@@ -234,7 +234,7 @@ func (e *standing) nowhere() bool {
 // lost refuses a campaign of which Redis has lost nothing.
 func (e *standing) lost() error {
 	switch {
-	case e.Refund != nil && e.Refund.By != "": // it had, and perhaps not every shard has noted the end
+	case e.Refund != nil && e.Refund.By != "": // it had, and maybe not every shard has noted the end
 		return nil
 	case e.Redis.State == store.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
 		e.Redis.State == store.StateRefunded && e.Refund != nil:
@@ -294,7 +294,8 @@ func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 	return list, nil
 }
 
-// note has each shard answer ended: a shard that has lost something by the ledger's numbers, the others by their closes.
+// note makes each shard answer ended: a shard that has lost something by the ledger's numbers, the others by their
+// closes.
 func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 	lost := e.rest(r)
 	var errs []error
@@ -306,7 +307,7 @@ func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 			continue
 		}
 		errs = append(errs, p.EndLost(ctx, &lost))
-		// The first place that has lost something tells of all of them.
+		// The first place that has lost something reports for all of them.
 		lost = store.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
 	}
 	return errors.Join(errs...)
@@ -331,7 +332,7 @@ func (e *standing) rest(r *payment.Refund) store.LostCampaign {
 }
 
 // Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly
-// that sum. Killed at any point, and run again, it goes on; it refunds once.
+// that sum. After a crash at any point a repeat continues; it refunds once.
 func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
 	at, err := e.standing(ctx, o.Campaign)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is what the ledger tells of shards, and keeps of them. *ledger.Ledger is one.
+// Ledger is what a Recoverer needs of the ledger. *ledger.Ledger implements it.
 type Ledger interface {
 	Deployment(ctx context.Context) (ledger.Deployment, error)
 	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
@@ -38,13 +38,13 @@ type Ledger interface {
 	Controls(ctx context.Context) ([]stream.Control, error)
 }
 
-// Topic is what the topic tells of a shard. *publish.Log is one.
+// Topic is what a Recoverer needs of the topic. *publish.Log implements it.
 type Topic interface {
-	// HighestSeq is the highest event of the shard that was sent since a time, 0 if none was.
+	// HighestSeq returns the highest event of the shard that was sent since a time, 0 if none was.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
-	// Fence keeps what claims from before would send from the topic, and returns what it has.
+	// Fence bars what earlier claims would still send from the topic, and returns what the topic has.
 	Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error)
-	// FenceSince is from when on Fence has to read for a shard whose last entry is of that time.
+	// FenceSince returns the time from which Fence must read, for a shard whose last entry is of the given time.
 	FenceSince(last time.Time) time.Time
 }
 
@@ -63,10 +63,10 @@ type Config struct {
 	Check func(*store.Server) error
 	// Gather is how long the recoverer waits for a process that has not sent what it knows. 0 for five seconds.
 	Gather time.Duration
-	// Settle is how long it waits at least, if Redis was written just before the freeze: a process whose line is lost sends
-	// what it knows within a look of its watch. 0 for 1.5 seconds.
+	// Settle is the shortest wait if Redis was written just before the freeze: a process whose line is lost reports
+	// within one look of its watch. 0 for 1.5 seconds.
 	Settle time.Duration
-	// Margin is for a process that is silent and may have told users of grants that nobody has seen. As many packets of each
+	// Margin is for a silent process that may have reported grants that no one else has seen. As many packets of each
 	// campaign are withheld as the shard granted in the last Margin. 0 leaves such a loss to a person.
 	Margin time.Duration
 	// Lease is how long a shard is kept for a recoverer that died. 0 for ten seconds.
@@ -102,10 +102,10 @@ func New(cfg Config) *Recoverer {
 	return &Recoverer{cfg: cfg, shards: make([]tending, cfg.Store.Len())}
 }
 
-// Run looks after the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and brings people's
+// Run tends the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and copies people's
 // decisions about campaigns and sinks to the ledger.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
-	var others sync.WaitGroup // by themselves: a server that hangs keeps no shard of another one frozen
+	var others sync.WaitGroup // apart: a server that hangs keeps no shard of another one frozen
 	others.Go(func() { r.repairAll(ctx) })
 	others.Go(func() { r.keepControls(ctx) })
 	others.Go(func() { r.keepOpenings(ctx) })
@@ -127,10 +127,11 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	}
 }
 
-// lostPause is how long a shard that has lost something is left alone: a person has to come.
+// lostPause is how long a shard that has lost something is not looked at again: a person must decide.
 const lostPause = 10 * time.Second
 
-// Tend opens a frozen shard. What Redis has lost it puts back first. If a person has to decide about that, it raises the alarm.
+// Tend opens a frozen shard, and first puts back what Redis has lost. If a person has to decide about the loss, it
+// raises the alarm.
 func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	t.mu.Lock()
@@ -138,7 +139,7 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	return r.tend(ctx, shard)
 }
 
-// tend is Tend for one who has the shard's lock in this process.
+// tend is Tend for a caller that has the shard's lock in this process.
 func (r *Recoverer) tend(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)
@@ -158,7 +159,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 			return err
 		}
 		var f *facts
-		if v.Refused == "" { // else the ledger and the topic need not be asked
+		if v.Refused == "" { // else the ledger and the topic do not matter
 			if f, err = r.ask(ctx, shard); err != nil || f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
 				return err
 			}
@@ -181,10 +182,10 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 	return err
 }
 
-// settingsPause is how long it takes until the settings of a server that was refused are looked at again.
+// settingsPause is how long until the settings of a refused server are checked again.
 const settingsPause = time.Second
 
-// alarmSettings says why a shard stays frozen though nothing may be lost, once until that changes.
+// alarmSettings logs why a shard stays frozen though nothing may be lost, once until that changes.
 func (r *Recoverer) alarmSettings(v *Verdict) {
 	t := &r.shards[v.Shard]
 	if t.alarmed == v.Refused {
@@ -195,7 +196,7 @@ func (r *Recoverer) alarmSettings(v *Verdict) {
 		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
 }
 
-// alarm says what was lost, and why it is not restored, once until that changes.
+// alarm logs what was lost, and why it is not restored, once until that changes.
 func (r *Recoverer) alarm(v *Verdict, why string) {
 	what := v.String() + "; it is not restored: " + why
 	t := &r.shards[v.Shard]
@@ -237,7 +238,8 @@ func (v *Verdict) String() string {
 	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s", redis, ledger, topic, v.Seen, late, in)
 }
 
-// alone runs fn, unless another worker is at this shard: then it returns false. fn's context ends if the lease is lost.
+// alone runs fn, unless another worker works on this shard: then it returns false. fn's context ends if the lease is
+// lost.
 func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
 	return r.under(ctx, "recover", shard, fn)
 }
@@ -262,7 +264,7 @@ func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 	return n > 0, store.Classify(err)
 }
 
-// Verdicts tells how every shard stands.
+// Verdicts returns the verdict on every shard.
 func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	out := make([]*Verdict, r.cfg.Store.Len())
 	for shard := range out {
@@ -275,12 +277,13 @@ func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
-// acceptMargin is how long Accept waits beyond the lease for a worker that looks at the shard: it may have died.
+// acceptMargin is how long Accept waits beyond the lease for a worker that looks at the shard: that worker may have
+// died.
 const acceptMargin = 10 * time.Second
 
-// Accept opens a shard that has lost something, by a person's word, which the ledger keeps. Campaigns that Redis has
-// lost, or of which others know more, stay frozen. It refuses a shard that is not as the verdict says. It waits for a
-// worker that looks at the shard, and no other worker begins to look meanwhile.
+// Accept opens a shard that has lost something, by a person's decision, which the ledger keeps. Campaigns that Redis
+// has lost, or of which others know more, stay frozen. It refuses a shard that no longer matches the verdict. It waits
+// for a worker that looks at the shard, and no other worker begins to look meanwhile.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
 		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
@@ -295,7 +298,7 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	})
 }
 
-// accept is Accept for the one who is alone at the shard.
+// accept is Accept for a caller that is alone on the shard.
 func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	now, err := r.verdict(ctx, v.Shard, nil)
 	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
@@ -321,8 +324,9 @@ func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
 }
 
-// keepTopic keeps what the topic has of a shard from being sent again after an accepted loss, unless it contradicts Redis. It
-// fences the topic, and waits for witnesses meanwhile: one that reports no more than the person was shown changes nothing.
+// keepTopic prevents events that the topic has from being sent again after an accepted loss, unless the topic
+// contradicts Redis. It fences the topic, and waits for witnesses meanwhile: one that reports no more than the person
+// was shown changes nothing.
 func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 	f, err := r.ask(ctx, v.Shard)
 	if err != nil || f == nil {
@@ -356,8 +360,8 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
 }
 
-// open opens the shard. The ledger's epoch rises first: so no epoch comes twice, even if Redis forgets it again. word
-// is nil if nothing was lost.
+// open opens the shard. The ledger's epoch rises first, so no epoch comes twice even if Redis loses it again. word is
+// nil if nothing was lost.
 func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
@@ -392,14 +396,14 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		if !hongbao.IsOutage(err) || ctx.Err() != nil {
 			return err
 		}
-		// It lies on one node, whose own shards open after this one and put it again.
+		// The mark is on one node, whose own shards open after this one and write it again.
 		r.cfg.Log.Warn("the mark of the key prefix can't be written while its node is away; the shard opens without",
 			zap.Int("shard", v.Shard), zap.Error(err))
 	}
 	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
 		return err
 	}
-	for id, dealt := range v.dealt { // before anybody grabs: a worker deals again what Redis may have lost
+	for id, dealt := range v.dealt { // before users can grab: a worker deals again what Redis may have lost
 		if err := r.cfg.Ledger.TopUpsLost(ctx, id, dealt); err != nil {
 			return err
 		}

@@ -42,9 +42,9 @@ func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 	return done && err == nil
 }
 
-// repair removes what earlier builds left when a server was started twice without an event in between: a range that is
-// empty, and dead letters of an entry that skips nothing. The letters go first, so that a repair that was killed is
-// repeated. False: another worker is at this shard.
+// repair removes what earlier builds left when a server was restarted without an event in between: an empty range, and
+// dead letters of an entry that skips nothing. The dead letters go first, so that a killed repair is repeated. False:
+// another worker works on this shard.
 func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 	k := r.cfg.Store.Shard(shard)
 	head, err := k.OpenHead(ctx)

@@ -17,13 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Counts are what came back with a restore, by who knew of it first, how many events nobody knew, and what was withheld for these.
+// Counts are the grants that a restore put back, by who knew them first, the events that no one knew, and the packets
+// withheld for these.
 type Counts struct {
 	Ledger    int   `json:"ledger"`
 	Topic     int   `json:"topic"`
 	Witnesses int   `json:"witnesses"`
 	Nobody    int64 `json:"nobody"`
-	// Silent: a process was silent that may have told users of grants that nobody can name. Withheld are the packets that are
+	// Silent: a silent process may have reported grants that no one can name. Withheld counts the packets that are
 	// withheld for them.
 	Silent   bool  `json:"silent,omitempty"`
 	Withheld int64 `json:"withheld,omitempty"`
@@ -66,7 +67,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	return list, nil
 }
 
-// noted returns what the ledger notes of the restores of a shard, also of those that were only planned, the newest first.
+// noted returns the ledger's notes of a shard's restores, also of planned ones, the newest first.
 func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
@@ -85,8 +86,8 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
-// restore puts back what Redis has lost. It returns why a person has to decide, if one has: then nothing is changed.
-// begun is what an earlier run at this attempt has planned, nil for none.
+// restore puts back what Redis has lost. If a person has to decide, it returns why and changes nothing. begun is what
+// an earlier run of this attempt has planned, nil for none.
 func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Counts) (done *Counts, why string, err error) {
 	kept, why, err := r.judge(ctx, v, f)
 	if err != nil || why != "" {
@@ -100,7 +101,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 			return nil, why, err
 		}
 	}
-	if err := r.note(ctx, v, done); err != nil { // before anything is changed: another recoverer may go on
+	if err := r.note(ctx, v, done); err != nil { // before any change: another recoverer may continue
 		return nil, "", err
 	}
 	if v.guarded {
@@ -128,7 +129,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 	return done, "", err
 }
 
-// planned counts what a restore puts back, with what an earlier run at the attempt has put back.
+// planned counts what a restore puts back, including what an earlier run of the attempt has put back.
 func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	done := &Counts{First: v.Redis + 1, Last: v.Known()}
 	if begun != nil {
@@ -161,7 +162,7 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	return done
 }
 
-// runsOf returns the grants to put back, and the seqs between them that nobody knows, as calls to Regrant.
+// runsOf returns the grants to put back, and the unknown seqs between them, as runs for Regrant.
 func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
 	next := v.Redis + 1
 	for rest := kept; len(rest) > 0; {
@@ -176,7 +177,7 @@ func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
 	return runs
 }
 
-// runOf returns the grants at the front that are of one campaign and one time, with seqs one after the other.
+// runOf returns the first grants that are of one campaign and one time, with consecutive seqs.
 func runOf(kept []restore.Known) (run []hongbao.Grant) {
 	for i := range kept {
 		g := kept[i].Grant
@@ -189,7 +190,8 @@ func runOf(kept []restore.Known) (run []hongbao.Grant) {
 	return run
 }
 
-// markTopic sets the done bits of what the topic has: Redis may have lost them, and the publisher would send it again.
+// markTopic sets the done bits of events that the topic has: Redis may have lost the bits, and the publisher would
+// send again.
 func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, last int64) error {
 	var events []stream.SeqRange
 	seqs := make([]int64, 0, len(f.topic))
@@ -205,8 +207,8 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	return k.Mark(ctx, f.attempt, r.cfg.TopicSink, events)
 }
 
-// lost reports whether something is to be put back. begun is what a recoverer that died has planned at this attempt. why says that
-// only a person can decide.
+// lost reports whether something must be put back. begun is what a recoverer that died has planned for this attempt.
+// why is set if only a person can decide.
 func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, begun *Counts, why string, err error) {
 	if f == nil {
 		return v.Lost(), nil, "", nil
@@ -226,12 +228,12 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	if err := r.readWithheld(ctx, v); err != nil {
 		return false, nil, "", err
 	}
-	// A server that was promoted to and fro may have granted something else under the same numbers.
+	// A server that was promoted back and forth may have granted something else under the same numbers.
 	missing, _, why, err := r.missing(ctx, v, f)
 	return len(missing) > 0, nil, why, err
 }
 
-// mend restores what a shard has lost, if it can, and opens it. It returns why a person has to decide.
+// mend restores what a shard has lost, if it can, and opens the shard. It returns why if a person has to decide.
 func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
 	k := r.cfg.Store.Shard(v.Shard)
 	v.evidence = store.AnyEvidence

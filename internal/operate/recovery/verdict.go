@@ -16,23 +16,23 @@ import (
 type Verdict struct {
 	Shard  int           `json:"shard"`
 	Frozen bool          `json:"frozen"`
-	For    time.Duration `json:"-"` // how long it is frozen
+	For    time.Duration `json:"-"` // how long the shard has been frozen
 	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
-	// ones that these know; Ledger and Topic are -1 if they were not asked.
+	// events that these know; Ledger and Topic are -1 if they were not asked.
 	Redis  int64 `json:"redis"`
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
 	Seen   int64 `json:"seen"`
-	// Late is an event that somebody had seen, and reported only after the shard was opened without it; 0 for none.
+	// Late is an event that a process had seen, and reported only after the shard was opened without it; 0 for none.
 	Late int64 `json:"late,omitempty"`
-	// Refused says why no shard may open on its server as that is configured; empty if one may.
+	// Refused says why no shard may open on its server with the present settings; empty if one may.
 	Refused string `json:"refused,omitempty"`
-	// Epoch is the highest one that Redis or the ledger knows, and Opening the one in which Redis was opened.
+	// Epoch is the highest epoch that Redis or the ledger knows. Opening is the epoch in which Redis was opened.
 	Epoch   int64 `json:"epoch"`
 	Opening int64 `json:"-"`
-	// Campaigns are those that Redis has lost, or of which somebody knows more than Redis.
+	// Campaigns are those that Redis has lost, or of which another source knows more than Redis.
 	Campaigns []Doubt `json:"campaigns,omitempty"`
-	// Unloaded are those that Redis does not have, and of which nobody can have been granted anything.
+	// Unloaded are those that Redis does not have, and that can't have granted anything.
 	Unloaded []string `json:"unloaded,omitempty"`
 
 	// Unrecorded are earlier openings that the ledger does not know yet.
@@ -41,14 +41,14 @@ type Verdict struct {
 	here   map[string]here // campaigns of the ledger that Redis has
 	broken []string        // why a campaign can't go on, whatever events come back
 
-	attempt store.Attempt // in which the shard is restored; its zero if it is not
-	// guarded: a silent process may have told users of grants that nobody can name, so packets are withheld.
+	attempt store.Attempt // that restores the shard; zero if none does
+	// guarded: a silent process may have reported grants that no one can name, so packets are withheld.
 	guarded bool
 	// withheld are the packets that restores have withheld, by campaign.
 	withheld map[string]map[int64]bool
 	skip     int64 // the last seq that an opening skips at least
 	opened   int64 // the epoch of the opening
-	// evidence is how many texts of witnesses were judged: with more of them the shard does not open.
+	// evidence is how many texts of witnesses were judged. If there are more, the shard does not open.
 	evidence int64
 
 	state  store.Frozen
@@ -57,9 +57,9 @@ type Verdict struct {
 	silent map[int]bool     // shards that did not answer
 }
 
-// here is a campaign on the shard: the newest generation that Redis has of it, how many packets a user may have, on how many
-// shards it is, whether packets were added to it, and whether users may have been told of its packets: it is neither over nor
-// still to begin.
+// here is a campaign on the shard: its newest generation in Redis, how many packets a user may have, on how many
+// shards it is, whether packets were added to it, and whether users may know of its packets because it has begun and
+// is not over.
 type here struct {
 	dealt, limit  int64
 	places        int
@@ -75,7 +75,7 @@ type Doubt struct {
 	places int // on how many shards it is
 }
 
-// Known is the highest event that anybody knows.
+// Known returns the highest known event.
 func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
 
 // lostEvents reports whether Redis has lost events.
@@ -84,8 +84,8 @@ func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
 // Lost reports whether something is missing in Redis.
 func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict asks everybody about a shard, except those who have said to an attempt what they know. It changes nothing, but it
-// freezes a shard that was opened for another server.
+// verdict asks the ledger about a shard, and without f also the topic. It changes nothing, but
+// it freezes a shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
@@ -103,7 +103,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict,
 	return v, r.askOthers(ctx, v, f)
 }
 
-// checkServer notes why no shard may open on the server that has this one now.
+// checkServer notes why no shard may open on the shard's present server.
 func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	if r.cfg.Check == nil {
 		return nil
@@ -148,8 +148,8 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
 	return r.askCampaigns(ctx, v)
 }
 
-// askLedger asks the ledger for the epoch and the highest event. An event that an opening without the ledger skipped, and
-// that the ledger has, is one that the shard was opened without.
+// askLedger asks the ledger for the epoch and the highest event. If the ledger has an event that an opening without
+// the ledger skipped, the shard was opened without that event.
 func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	if v.Ledger = -1; r.cfg.Ledger == nil {
 		return nil
@@ -172,8 +172,8 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// LastEntry is from when on the topic may have events that Redis has lost: a minute before the shard's last entry, also
-// where that was trimmed. It is the zero time if the stream is gone, or never had an entry.
+// LastEntry returns the time from which the topic may have events that Redis has lost: a minute before the shard's
+// last entry, even if that was trimmed. It is the zero time if the stream is gone, or never had an entry.
 func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
 	at, err := r.cfg.Store.Shard(shard).LastEntry(ctx)
 	if err != nil || at.IsZero() {
@@ -242,9 +242,9 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 	return nil
 }
 
-// elsewhere says why a campaign can't just be loaded on a shard that does not have it: no place opens before all are
-// loaded, so it was there if another one is open. A refunded campaign leaves its places one by one.
-// A shard that is away keeps no other one closed: a load asks every place once more, before it deals anything.
+// elsewhere says why a campaign can't just be loaded on a shard that does not have it. No place opens before all are
+// loaded, so the campaign was there if another place is open. A refunded campaign leaves its places one by one. A
+// shard that is down does not keep others from opening: a load asks every place again before it deals.
 func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) (string, error) {
 	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
 		return "", nil
@@ -287,7 +287,7 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	case state == "" && begun && v.Known() > v.Redis:
 		return "Redis does not have it: it has lost it, unless it was never loaded"
 	case state == "":
-		return "" // it was never loaded, or can be loaded again: nobody was granted anything
+		return "" // it was never loaded, or can be loaded again: it has granted nothing
 	case state == store.StateClosed || state == store.StateRefunded:
 		return ""
 	case refunded:
@@ -307,12 +307,12 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 // blindChunks is how many more chunks are skipped if the ledger was not asked: it may know later events.
 const blindChunks = 16
 
-// chunk is how far apart the boundaries are behind which seqs go on.
+// chunk is the distance between the boundaries after which seqs continue.
 const chunk = 1 << 16
 
-// skipTo is the last seq that is skipped: before a boundary behind everything known, and one further if something was
-// lost. At least half a chunk is skipped: a witness that has seen more than anyone knows, and reports it late, has seen a
-// seq that was skipped, and none that was granted again.
+// skipTo returns the last skipped seq: before a boundary after everything known, and one boundary further if something
+// was lost. At least half a chunk is skipped. So a witness that has seen more, and reports it late, has seen a seq
+// that was skipped, and none that was granted again.
 func (v *Verdict) skipTo() int64 {
 	n := (v.Known()+chunk/2)/chunk + 1
 	if v.Lost() {

@@ -28,8 +28,9 @@ func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// withhold takes the packets out of the stocks that a silent process may have told users of, and that nobody can name. It comes
-// before anything is granted again, since it goes by the order of the stocks. An attempt takes them once.
+// withhold removes from the stocks the packets that a silent process may have reported to users, and that no one can
+// name. It runs before anything is granted again, since it relies on the order of the stocks. An attempt removes them
+// once.
 func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) error {
 	margin, err := r.margin(ctx, v, f, kept)
 	if err != nil {
@@ -95,8 +96,8 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 	return k.Withhold(ctx, a, id, front, stay)
 }
 
-// lostSpans are the seqs from one on that may be of lost events. known rises by seq. Where half a chunk is missing, an opening that is
-// lost as well has skipped seqs up to a boundary.
+// lostSpans returns the seqs, from one on, that may be of lost events. known rises by seq. If half a chunk is missing,
+// a lost opening has skipped seqs up to a boundary.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
 	s := stream.SeqRange{First: from, Last: from - 1}
 	add := func(seq int64) {
@@ -119,8 +120,8 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 	return spans
 }
 
-// margin is how many packets of a campaign may have been granted beyond what anybody has seen: as many as the shard granted in
-// the last Margin of which something is known.
+// margin is how many packets of a campaign may have been granted beyond what anyone has seen: as many as the shard
+// granted in the last Margin of which something is known.
 func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
 	last := f.wrote()
 	for i := range kept {
@@ -150,7 +151,7 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 	return n, nil
 }
 
-// lostWithheld reports whether Redis has lost an opening that withheld packets: then nobody can say which.
+// lostWithheld reports whether Redis has lost an opening that withheld packets: then no one can say which packets.
 func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, err error) {
 	noted, err := r.noted(ctx, v.Shard)
 	for i := range noted {

@@ -8,19 +8,19 @@ type Verdict int
 // The verdicts.
 const (
 	Stay    Verdict = iota // frozen: the ledger or the topic does not answer
-	Wait                   // frozen: witnesses may still speak
-	Exact                  // restore what is known: whoever was told of a packet is among it
-	Guarded                // restore what is known, and withhold a margin for what nobody remembers
+	Wait                   // frozen: witnesses may still report
+	Exact                  // restore what is known: it has every packet that users know of
+	Guarded                // restore what is known, and withhold a margin for what no one remembers
 )
 
 // Evidence is how complete the evidence is.
 type Evidence struct {
 	Ledger, Topic bool // answered, or the deployment has none
-	Silent        int  // processes that have to speak, and have not
+	Silent        int  // processes that must report, and have not
 	// Lines reports that no witness line can be missing: each line was confirmed by every copy that Redis could come
 	// back from. It is false for a server that came back from a file of unknown age, and for an empty one.
 	Lines bool
-	// Waited is the time since the witnesses were asked, and Patience how long it may be.
+	// Waited is the time since the witnesses were asked, and Patience its limit.
 	Waited, Patience time.Duration
 }
 
@@ -43,8 +43,8 @@ type Line struct {
 	Sent bool
 }
 
-// Silent returns how many processes have to speak and have not. wrote is when the youngest line or entry was written
-// before the shard froze; lines do not get old while a restore waits.
+// Silent returns how many processes must report and have not. wrote is the time of the youngest line or entry before
+// the shard froze; lines do not age while a restore waits.
 func Silent(lines []Line, wrote time.Time) (n int) {
 	for _, l := range lines {
 		if !l.Sent && l.At.After(wrote.Add(-Fresh)) {

@@ -22,8 +22,8 @@ const (
 	Quarantine             // a person decides
 )
 
-// Judge returns what becomes of a late grant. Over several places the user may be on the way to another packet,
-// which no script sees: a person decides.
+// Judge returns what becomes of a late grant. With several places the user may be on the way to another packet, which
+// no script sees: a person decides.
 func Judge(l Late) Fate {
 	request := false
 	for i := range l.Held {

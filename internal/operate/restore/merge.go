@@ -48,11 +48,11 @@ type packet struct {
 
 type holder struct{ campaign, user, request string }
 
-// Merge returns the grants to restore, and those that lose against one that precedes them: what the ledger has
-// paid comes first, then what a later epoch granted, then by source. One packet has one grant, one request has one
-// packet, and no user exceeds the limit; but what the ledger has paid stays in any case. One seq has one grant:
-// the second one moves. So does a grant from before the last intact event whose packet is withheld: its seq is
-// done. Another one from there has lost its packet since.
+// Merge returns the grants to restore, and those that lose to one of higher precedence: what the ledger has paid comes
+// first, then what a later epoch granted, then by source. One packet has one grant, one request has one packet, and no
+// user exceeds the limit; but what the ledger has paid stays in any case. One seq has one grant: the second one moves.
+// A grant from before the last intact event also moves if its packet is withheld: its seq is done. Any other grant
+// from there has lost its packet since.
 func Merge(known []Known, c Claims) (kept, lost []Known) {
 	known = slices.Clone(known)
 	slices.SortStableFunc(known, func(a, b Known) int {

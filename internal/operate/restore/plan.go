@@ -9,7 +9,7 @@ import (
 
 // Span is what may have been granted in one epoch and is lost.
 type Span struct {
-	// Seqs are those from behind the opening, or behind the last intact event, to the last that anybody saw.
+	// Seqs are those from after the opening, or after the last intact event, to the last that anyone saw.
 	Seqs  stream.SeqRange
 	Holes []stream.SeqRange // of which no event is known
 	// Through is the packet up to which the opening of this epoch had dealt or withheld the place, as the ledger
@@ -25,9 +25,9 @@ type Place struct {
 	Withheld []int64         // by earlier openings
 	Known    map[int64]Known // by packet
 	Spans    []Span          // in the order of their epochs
-	// Margin is how many more packets are withheld for what nobody remembers.
+	// Margin is how many more packets are withheld for what no one remembers.
 	Margin int64
-	// Through is a packet up to which all that is not known is withheld in any case; 0 for none.
+	// Through is a packet up to which every unknown packet is withheld in any case; 0 for none.
 	Through int64
 }
 
@@ -37,9 +37,9 @@ type Step struct {
 	Grant  *Known
 }
 
-// Plan returns what becomes of the place's packets, in the order of its lists; those that it leaves out stay there.
-// Up to the last known packet of an epoch each is known or belongs to a hole. Each hole behind that may be of this
-// campaign too: seqs are the shard's, packets are the campaign's.
+// Plan returns what becomes of the place's packets, in the order of its lists; those that it leaves out stay there. Up
+// to the last known packet of an epoch each packet is known or belongs to a hole. Each later hole may be of this
+// campaign too: seqs count by shard, packets by campaign.
 func Plan(p Place) []Step {
 	in := func(s Span, packet int64) (k Known, in bool) {
 		k, ok := p.Known[packet]
@@ -93,7 +93,7 @@ func (p *Place) through(packet int64) int64 {
 	return int64(n)
 }
 
-// Margin returns how many packets a campaign deals in a time, if it goes on as it did: granted in the span before.
+// Margin returns how many packets a campaign deals during a time, at its rate in the span before: granted in span.
 func Margin(granted int64, span, during time.Duration) int64 {
 	return (granted*int64(during) + int64(span) - 1) / int64(span)
 }

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// Young is how old its witness line may be when a process grants and when it answers. An older line is written
-	// again before; so a process that was stopped gives no answer that somebody has decided without.
+	// Young is how old the witness line of a process may be when the process grants and when it answers. An older line
+	// is first written again, so a process that was stopped gives no answer that a recoverer has decided without.
 	Young = stream.WitnessAge
-	// Overlap is how far before its last write Redis is not trusted if more than one promotion may lie behind it: for
-	// so long, and the second until a watch looks, may a process write without noticing a promotion.
+	// Overlap is how far before its last write Redis is not trusted if more than one promotion may lie behind it. For
+	// Young, and the second until a watch looks, a process may write without noticing a promotion.
 	Overlap = Young + time.Second
-	// Fresh is how old a witness line may be, before the last write that Redis has, and its process still has to
-	// speak.
+	// Fresh is how old a witness line may be, before the last write that Redis has, for its process still to have to
+	// report.
 	Fresh = Overlap + Young + time.Second
-	// Patience is how long a restore waits for witnesses that are silent. No answer is under way for longer.
+	// Patience is how long a restore waits for silent witnesses. No answer is under way for longer.
 	Patience = Young
 
 	chunk  = 1 << 16 // seqs go on at a multiple of it
@@ -29,23 +29,23 @@ type Entry struct {
 	Time time.Time
 }
 
-// Found is how a recoverer finds the shard.
+// Found is the shard as a recoverer finds it.
 type Found struct {
 	Seq     int64
 	Entries []Entry // those that the stream still has, in the order of their seqs
-	Trimmed int64   // the last event that the stream has no more
+	Trimmed int64   // the last event that left the stream
 	// Wrote is when the youngest entry or witness line was written, before the shard froze.
 	Wrote time.Time
 	// Direct reports that one promotion lies between the shard's last opening and this server: the history in which
 	// the shard was opened is the one that its server followed before.
 	Direct bool
-	// Floors are those that the ledger records of later epochs than Redis has. What Redis has behind one is of a
-	// history that an opening has replaced, or that an attempt has begun to.
+	// Floors are the floors that the ledger records of later epochs than Redis has. After a floor Redis has a history
+	// that an opening has replaced, or that an attempt has begun to replace.
 	Floors []int64
 }
 
-// Intact returns the last event up to which Redis surely has all that was granted. What Redis has behind it is
-// evidence like that of others: a server that was promoted twice may have granted it in place of what it lost.
+// Intact returns the last event up to which Redis surely has all that was granted. What Redis has after it is evidence
+// like that of others: a server that was promoted twice may have granted it in place of what it lost.
 func Intact(f Found) int64 {
 	intact := f.Seq
 	if !f.Direct {
@@ -62,15 +62,15 @@ func Intact(f Found) int64 {
 	return intact
 }
 
-// SkipTo returns the last seq that an opening skips: a boundary behind all that is known, and behind all that may
-// have been granted since Redis' last intact write.
+// SkipTo returns the last seq that an opening skips: a boundary after all that is known, and after all that may have
+// been granted since Redis' last intact write.
 func SkipTo(known int64, since time.Duration) int64 {
 	known += chunk/2 + int64(since.Seconds()*perSec)
 	return (known/chunk+1)*chunk - 1
 }
 
-// Holes returns the seqs of some spans of which no event is known. A span is of one epoch: from the seq behind its
-// opening, or behind the last intact one, to the last one that anybody saw. Spans and owned seqs rise.
+// Holes returns the seqs of some spans of which no event is known. A span is of one epoch: from the seq after its
+// opening, or after the last intact one, to the last one that anyone saw. Spans and owned seqs rise.
 func Holes(spans []stream.SeqRange, owned []int64) (holes []stream.SeqRange) {
 	for _, span := range spans {
 		next := span.First
