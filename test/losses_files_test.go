@@ -47,32 +47,47 @@ func cutToTheLastFsync(l *losing) {
 	server := l.at.hand.servers[0]
 	written, onDisk := fsyncs(l, server)
 	testkit.Eventually(l.t, startTime, func() bool { return onDisk.Load() > 100 }, "marks are on the disk")
-	was := onDisk.Load()
-	testkit.Eventually(l.t, startTime, func() bool { return onDisk.Load() > was }, "an fsync has just ended")
-	if l.class == fast {
-		l.idle.some(l.t.Context(), 20)
-	}
-	had := l.grantedOn(server)
-	testkit.Eventually(l.t, startTime, func() bool {
-		if now := onDisk.Load(); now != was {
-			was, had = now, l.grantedOn(server)
-			return false
+	var last int64
+	for tries := 1; ; tries++ {
+		was := onDisk.Load()
+		testkit.Eventually(l.t, startTime, func() bool { return onDisk.Load() > was }, "an fsync has just ended")
+		if l.class == fast {
+			l.idle.some(l.t.Context(), 20)
 		}
-		return written.Load() > was+40 && l.grantedOn(server) > had
-	}, "grants wait for the next fsync")
-	last := l.grantedOn(server)
-	require.NoError(l.t, server.Stop())
-	l.lasts(time.Now(), 200*time.Millisecond, "answers that it has sent arrive")
-	require.NoError(l.t, server.Kill())
+		testkit.Eventually(l.t, startTime, func() bool { return written.Load() > onDisk.Load()+40 }, "the next one is to come")
+		last = l.grantedOn(server)
+		behind := written.Load() + 1
+		testkit.Eventually(l.t, startTime, func() bool { return written.Load() > behind+2 }, "a mark is behind these grants")
+		require.NoError(l.t, server.Stop())
+		l.lasts(time.Now(), 200*time.Millisecond, "answers that it has sent arrive")
+		if cutsGrants(l, server, onDisk.Load()+1, behind) {
+			break
+		}
+		require.Less(l.t, tries, 20, "no fsync ended with grants behind it")
+		require.NoError(l.t, server.Cont())
+	}
+	require.NoError(l.t, server.Restart())
+	l.lacks(last, server)
+}
+
+// cutsGrants kills a stopped server and cuts its file before a mark, if grants lie between this mark and a later one.
+func cutsGrants(l *losing, server *testkit.RedisServer, mark, later int64) bool {
+	l.t.Helper()
 	file, _ := increments(l.t, server.Dir())
 	data, err := os.ReadFile(file)
 	require.NoError(l.t, err)
-	next := fmt.Sprint(onDisk.Load() + 1)
-	at := bytes.Index(data, fmt.Appendf(nil, "%s\r\n$%d\r\n%s\r\n", fsyncMark, len(next), next))
-	require.Positive(l.t, at, "a mark that was not on the disk")
+	find := func(n int64) int {
+		text := fmt.Sprint(n)
+		return bytes.Index(data, fmt.Appendf(nil, "%s\r\n$%d\r\n%s\r\n", fsyncMark, len(text), text))
+	}
+	at, end := find(mark), find(later)
+	receipts := []byte(l.store.Shard(l.shards[0]).Keys.Receipts(l.id))
+	if at < 0 || end < at || !bytes.Contains(data[at:end], receipts) {
+		return false
+	}
+	require.NoError(l.t, server.Kill())
 	require.NoError(l.t, os.Truncate(file, int64(bytes.LastIndex(data[:at], []byte("*3\r\n")))))
-	require.NoError(l.t, server.Restart())
-	l.lacks(last, server)
+	return true
 }
 
 // fileAge is how old a file is that Redis starts from.
