@@ -22,7 +22,7 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if err := g.Check(); err != nil {
 		return hongbao.Answer{}, err
 	}
-	c, err := p.openCampaign(ctx, g.Campaign)
+	c, err := p.campaign(ctx, g.Campaign)
 	if c == nil {
 		return withoutCampaign(err)
 	}

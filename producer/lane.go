@@ -84,20 +84,6 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	}
 }
 
-// openCampaign is campaign, and waits up to UndecidedTimeout for a shard that is frozen.
-func (p *Producer) openCampaign(ctx context.Context, id string) (*campaign, error) {
-	c, err := p.campaign(ctx, id)
-	if !errors.Is(err, store.ErrFrozen) || p.cfg.UndecidedTimeout == 0 {
-		return c, err
-	}
-	waiting, cancel := context.WithTimeout(ctx, p.cfg.UndecidedTimeout)
-	defer cancel()
-	for errors.Is(err, store.ErrFrozen) && retry.Pause(waiting, undecidedPause()) {
-		c, err = p.campaign(ctx, id)
-	}
-	return c, err
-}
-
 // isUnknown reports whether a campaign was not there a moment ago.
 func (p *Producer) isUnknown(campaign string) bool {
 	p.mu.RLock()
@@ -135,7 +121,7 @@ func (p *Producer) open(id string) (*campaign, error) {
 	defer p.sending.Done()
 	c := &campaign{p: p, id: id}
 	c.addLanes(p.store.Home(id))
-	found, err := c.lanes[0].first(p.ctx)
+	found, err := c.firstLook()
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +141,18 @@ func (p *Producer) open(id string) (*campaign, error) {
 	}
 	p.change(func(campaigns map[string]*campaign) { campaigns[id] = c })
 	return c, nil
+}
+
+// firstLook looks at the campaign's home. While the shard is frozen it looks again, up to UndecidedTimeout: all callers of
+// the campaign wait for this one look.
+func (c *campaign) firstLook() (found bool, err error) {
+	for until := time.Now().Add(c.p.cfg.UndecidedTimeout); ; {
+		found, err = c.lanes[0].first(c.p.ctx)
+		pause := undecidedPause()
+		if !errors.Is(err, store.ErrFrozen) || time.Now().Add(pause).After(until) || !retry.Pause(c.p.ctx, pause) {
+			return found, err
+		}
+	}
 }
 
 // layCourse adds the lanes of the other places that the campaign's home names.

@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -162,13 +164,17 @@ func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 	}
 }
 
-// A grab waits for a frozen shard as long as UndecidedTimeout, also the first grab of a producer, which has to look for its
-// campaign.
+// A grab waits for a frozen shard as long as UndecidedTimeout, also the first grab of a producer, which has to look for
+// its campaign. All callers of that campaign wait for one look.
 func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.load(t, spec("rain", 10))
-	patient := func(c *producer.Config) { c.UndecidedTimeout = 20 * time.Second }
+	b.load(t, spec("rain", 100))
+	var calls atomic.Int64
+	patient := func(c *producer.Config) {
+		c.UndecidedTimeout = 20 * time.Second
+		c.Called = func(producer.Call) { calls.Add(1) }
+	}
 	known := b.producer(t, patient)
 	_, err := known.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
@@ -182,20 +188,28 @@ func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeFrozen, a.Outcome)
 	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
 
-	answers := make(chan hongbao.Answer, 2)
-	for i, p := range []*producer.Producer{known, b.producer(t, patient)} {
-		go func() {
-			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", 3+i), "r3"))
-			if err != nil {
-				t.Error(err)
-			}
-			answers <- a
-		}()
+	const callers = 40
+	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
+	fresh := b.producer(t, func(c *producer.Config) { c.Redis, c.UndecidedTimeout = rdb, 20*time.Second })
+	answers := make(chan hongbao.Answer, callers+1)
+	ask := func(p *producer.Producer, user string) {
+		a, err := p.Grab(t.Context(), grab(user, "r3"))
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- a
 	}
-	time.Sleep(300 * time.Millisecond) // both have been answered frozen at least once
+	before := calls.Load()
+	go ask(known, "v")
+	for i := range callers {
+		go ask(fresh, fmt.Sprint("w", i))
+	}
+	testkit.Eventually(t, 20*time.Second, func() bool { return calls.Load() >= before+2 && looks.n.Load() >= 3 },
+		"both producers have been answered frozen, and asked again")
 	require.Empty(t, answers)
+	require.Less(t, looks.n.Load(), int64(callers), "a look serves all callers")
 	require.NoError(t, b.admin.HDel(t.Context(), meta, "frozen").Err())
-	for range 2 {
+	for range callers + 1 {
 		require.Equal(t, hongbao.OutcomeGranted, (<-answers).Outcome)
 	}
 }

@@ -132,10 +132,7 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 
 // Restored lists the last openings that put back what Redis had lost, by shard, the newest first.
 func (a *App) Restored(ctx context.Context) ([]recovery.Restored, error) {
-	if err := a.ledger.Ready(ctx); err != nil {
-		return nil, err
-	}
-	return recovery.New(recovery.Config{Store: a.store, Ledger: a.ledger, Log: a.log}).Restored(ctx)
+	return recovery.New(recovery.Config{Store: a.store, Ledger: a.ledger}).Restored(ctx)
 }
 
 // Recover reports what Redis has lost. With an Acceptance it opens that shard.

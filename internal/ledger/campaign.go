@@ -229,7 +229,8 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool,
 	return campaignByID(id).one(ctx, l)
 }
 
-// EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It ends with the first error.
+// EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It ends with the first
+// error.
 func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*StoredCampaign, error] {
 	return l.eachCampaign(ctx, after, 500)
 }

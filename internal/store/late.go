@@ -79,3 +79,23 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	}
 	return epoch, grants, nil
 }
+
+// lateTold returns a seq that this process reported to a user in an earlier epoch, and that an opening skipped without
+// its evidence; 0 for none.
+func (st *state) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+	w := &st.witness
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if st.least.Load() >= epoch {
+		return 0, 0
+	}
+	for i := range w.told {
+		t := &w.told[i]
+		for _, r := range skipped {
+			if t.epoch < epoch && !r.accepted && t.first <= r.Last && r.First <= t.last && t.last > seq {
+				seq, seenIn = min(t.last, r.Last), t.epoch
+			}
+		}
+	}
+	return seq, seenIn
+}

@@ -21,8 +21,9 @@ type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space
 	shards []*Shard
-	// process names this Store among those that watch the deployment. answering counts the producers that answer users by it,
-	// told the bytes that it remembers of the answers, and forgotten the grants that it forgot before they were settled.
+	// process names this Store among those that watch the deployment. answering counts the producers that answer users by
+	// it, told the bytes that it remembers of the answers, and forgotten the grants that it forgot before they were
+	// settled.
 	process                    string
 	answering, told, forgotten atomic.Int64
 }

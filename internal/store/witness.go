@@ -328,8 +328,8 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 	return nil
 }
 
-// Remembered returns how many bytes of grants this process remembers, and how many grants it has forgotten before they were
-// settled.
+// Remembered returns how many bytes of grants this process remembers, and how many grants it forgot before it knew that
+// they were settled.
 func (s *Store) Remembered() (bytes, forgotten int64) { return s.told.Load(), s.forgotten.Load() }
 
 // Enter registers a caller that answers users through this Store. Leave removes one; the last Leave deletes this
@@ -360,26 +360,6 @@ func (s *Store) Leave(ctx context.Context) error {
 		w.answers, w.copied, w.line = false, false, ownLine{}
 		return nil
 	})...)
-}
-
-// lateTold returns a seq that this process reported to a user in an earlier epoch, and that an opening skipped without
-// its evidence; 0 for none.
-func (st *state) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
-	w := &st.witness
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if st.least.Load() >= epoch {
-		return 0, 0
-	}
-	for i := range w.told {
-		t := &w.told[i]
-		for _, r := range skipped {
-			if t.epoch < epoch && !r.accepted && t.first <= r.Last && r.First <= t.last && t.last > seq {
-				seq, seenIn = min(t.last, r.Last), t.epoch
-			}
-		}
-	}
-	return seq, seenIn
 }
 
 // WitnessLine is the line of a process: when it was written, and the epoch of the last attempt to which the process has

@@ -52,8 +52,9 @@ var (
 		Help: "Memory for the grants that this process reported to users and the ledger may lack: it sends them if Redis " +
 			"loses them.", Normal: "0 at rest; some MB in a rain, below 64 MiB"})
 	Forgotten = ofServe.add(Metric{Name: "hongbao_grants_forgotten_total", Kind: Counter,
-		Help: "Grants that this process reported to users and forgot before the ledger had them: after a minute, or above " +
-			"64 MiB. If Redis loses them now, packets are withheld.", Normal: "does not grow"})
+		Help: "Grants that this process reported to users and forgot before it knew that the ledger has them: after a " +
+			"minute, or above 64 MiB. If Redis loses them now, packets are withheld.",
+		Normal: "does not grow, but in the minute after a shard was opened again"})
 	HTTPRequests = ofServe.add(Metric{Name: "hongbao_http_requests_total", Kind: Counter,
 		Labels: []string{"route", "status"}, Help: "Requests by the pattern of the path and the status of the answer.",
 		Normal: "200, some 429; 503 is short"})

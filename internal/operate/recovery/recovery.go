@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 	"sync"
 	"time"
 
@@ -196,7 +195,7 @@ func (r *Recoverer) alarmSettings(v *Verdict) {
 		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
 }
 
-// alarm logs what was lost, and why it is not restored, once until that changes.
+// alarm logs a loss and the reason why it is not restored, once until one of them changes.
 func (r *Recoverer) alarm(v *Verdict, why string) {
 	what := v.String() + "; it is not restored: " + why
 	t := &r.shards[v.Shard]
@@ -207,35 +206,6 @@ func (r *Recoverer) alarm(v *Verdict, why string) {
 	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its "+
 		"files, and run `hongbao recover`",
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
-}
-
-// String says what is known of the shard, in one line.
-func (v *Verdict) String() string {
-	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
-	if v.Redis < 0 {
-		redis = "Redis has lost the shard"
-	}
-	topic := fmt.Sprintf("the topic knows event %d", v.Topic)
-	if v.Topic < 0 {
-		topic = "nobody asked the topic"
-	}
-	ledger := fmt.Sprintf("the ledger knows event %d", v.Ledger)
-	if v.Ledger < 0 && v.Frozen {
-		ledger = "nobody asked the ledger"
-	}
-	ids := make([]string, len(v.Campaigns))
-	for i, c := range v.Campaigns {
-		ids[i] = c.Campaign
-	}
-	in := ""
-	if len(ids) > 0 {
-		in = "; campaigns in doubt: " + strings.Join(ids, ", ")
-	}
-	late := ""
-	if v.Late > 0 {
-		late = fmt.Sprintf("; the shard was opened without event %d, which was seen before", v.Late)
-	}
-	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s", redis, ledger, topic, v.Seen, late, in)
 }
 
 // alone runs fn, unless another worker works on this shard: then it returns false. fn's context ends if the lease is

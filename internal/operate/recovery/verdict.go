@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -322,4 +323,33 @@ func (v *Verdict) skipTo() int64 {
 		n += blindChunks
 	}
 	return max(n*chunk-1, v.skip)
+}
+
+// String says what is known of the shard, in one line.
+func (v *Verdict) String() string {
+	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
+	if v.Redis < 0 {
+		redis = "Redis has lost the shard"
+	}
+	topic := fmt.Sprintf("the topic knows event %d", v.Topic)
+	if v.Topic < 0 {
+		topic = "nobody asked the topic"
+	}
+	ledger := fmt.Sprintf("the ledger knows event %d", v.Ledger)
+	if v.Ledger < 0 && v.Frozen {
+		ledger = "nobody asked the ledger"
+	}
+	ids := make([]string, len(v.Campaigns))
+	for i, c := range v.Campaigns {
+		ids[i] = c.Campaign
+	}
+	in := ""
+	if len(ids) > 0 {
+		in = "; campaigns in doubt: " + strings.Join(ids, ", ")
+	}
+	late := ""
+	if v.Late > 0 {
+		late = fmt.Sprintf("; the shard was opened without event %d, which was seen before", v.Late)
+	}
+	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s", redis, ledger, topic, v.Seen, late, in)
 }
