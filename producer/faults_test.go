@@ -279,6 +279,7 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	scripts, rdb := b.counting(t, "evalsha")
+	scripts.with = b.k.Keys.Stock("rain")
 	p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)

@@ -116,6 +116,7 @@ func grab(user, request string) *hongbao.Grab {
 type counted struct {
 	what string
 	but  string // calls with this argument are not counted
+	with string // when set, only calls with this argument are counted
 	n    atomic.Int64
 }
 
@@ -138,7 +139,7 @@ func (h *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func (h *counted) note(cmd redis.Cmder) {
-	if slices.Contains(cmd.Args(), any(h.but)) {
+	if slices.Contains(cmd.Args(), any(h.but)) || h.with != "" && !slices.Contains(cmd.Args(), any(h.with)) {
 		return
 	}
 	if strings.Contains(fmt.Sprint(cmd.Args()[:min(2, len(cmd.Args()))]...), h.what) {
