@@ -26,6 +26,6 @@ func balanceCmd() *cobra.Command {
 			return run.Balance(cmd.Context(), cfg)
 		},
 	}
-	cmd.AddCommand(balanceClientCmd(), balanceFundCmd(), balanceCheckCmd(), balanceMigrateCmd())
+	cmd.AddCommand(balanceClientCmd(), dangerous(balanceFundCmd()), balanceCheckCmd(), balanceMigrateCmd())
 	return cmd
 }

@@ -15,12 +15,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func campaignCmd() *cobra.Command {
 	return family("campaign", "Plan, create, load, pause, close, refund and look at campaigns", "",
-		planCmd(), createCmd(), loadCmd(), topUpCmd(), pauseCmd(), resumeCmd(), showCmd(), listCmd(), cancelCmd(),
-		closeCmd(), refundCmd(), refundLostCmd(), revealCmd(), verifyCmd())
+		planCmd(), createCmd(), loadCmd(), dangerous(topUpCmd()), pauseCmd(), resumeCmd(), showCmd(), listCmd(), dangerous(cancelCmd()),
+		dangerous(closeCmd()), dangerous(refundCmd()), dangerous(refundLostCmd()), dangerous(revealCmd()), verifyCmd())
 }
 
 // readSpec reads and checks a specification from a file, or from standard input for "-".
@@ -136,16 +137,17 @@ func loadCmd() *cobra.Command {
 }
 
 func pauseCmd() *cobra.Command {
-	return stateCmd("pause", "Make a campaign answer paused until it is resumed", "paused",
-		(*app.App).Pause)
+	return stateCmd("pause", "Make a campaign answer paused until it is resumed",
+		ops.Operations.PauseCampaign)
 }
 
 func resumeCmd() *cobra.Command {
-	return stateCmd("resume", "Open a paused campaign again", "open",
-		(*app.App).Resume)
+	return stateCmd("resume", "Open a paused campaign again",
+		ops.Operations.ResumeCampaign)
 }
 
-func stateCmd(name, short, state string, do func(a *app.App, ctx context.Context, id, why string) error) *cobra.Command {
+func stateCmd(name, short string,
+	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) *cobra.Command {
 	why := ""
 	cmd := &cobra.Command{
 		Use: name + " CAMPAIGN", Short: short, Args: oneCampaign,
@@ -156,16 +158,13 @@ func stateCmd(name, short, state string, do func(a *app.App, ctx context.Context
 			if why == "" {
 				return app.Usage("--why is required: the reason is kept (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				if err := do(a, cmd.Context(), args[0], why); err != nil {
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
+				out, err := do(o, cmd.Context(), ops.CampaignPause{Campaign: args[0], Why: why})
+				if err != nil {
 					return err
 				}
-				out := struct {
-					Campaign string `json:"campaign"`
-					State    string `json:"state"`
-				}{args[0], state}
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "campaign %s is %s\n", out.Campaign, state)
+					_, err := fmt.Fprintf(w, "campaign %s is %s\n", out.Campaign, out.State)
 					return err
 				})
 			})
@@ -181,8 +180,8 @@ func showCmd() *cobra.Command {
 			"Redis",
 		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				out, err := a.Show(cmd.Context(), args[0])
+			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
+				out, err := o.ShowCampaign(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
@@ -197,8 +196,8 @@ func listCmd() *cobra.Command {
 		Use: "list", Short: "List the campaigns of the ledger", Example: "  hongbao campaign list",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				list, err := a.List(cmd.Context())
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				list, err := o.ListCampaigns(cmd.Context())
 				if err != nil {
 					return err
 				}

@@ -16,7 +16,7 @@ func claimCmd() *cobra.Command {
 	return family("claim", "List batches that may or may not be in the topic, and settle them",
 		"A claim is a batch of grants on its way to the topic. Workers end it by themselves. Only where the log cannot say any\n"+
 			"more whether the batch arrived, a person decides; its grants are dead letters of class conflict until then.",
-		claimListCmd(), claimSettleCmd())
+		claimListCmd(), dangerous(claimSettleCmd()))
 }
 
 func claimListCmd() *cobra.Command {

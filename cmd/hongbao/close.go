@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func closeCmd() *cobra.Command {
@@ -25,8 +25,8 @@ func closeCmd() *cobra.Command {
 			"Run again it prints the same.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				return printEnding(cmd)(a.Close(cmd.Context(), args[0], early))
+			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
+				return printEnding(cmd)(o.CloseCampaign(cmd.Context(), ops.CampaignClose{Campaign: args[0], Early: early}))
 			})
 		},
 	}
@@ -43,8 +43,8 @@ func cancelCmd() *cobra.Command {
 			"close and\nrefund the campaign. Run again it prints the same.",
 		Example: "  hongbao campaign cancel typo-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				return printEnding(cmd)(a.Cancel(cmd.Context(), args[0]))
+			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
+				return printEnding(cmd)(o.CancelCampaign(cmd.Context(), args[0]))
 			})
 		},
 	}
@@ -92,7 +92,7 @@ func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
 }
 
 func refundCmd() *cobra.Command {
-	o := closing.Order{}
+	var in ops.CampaignRefund
 	cmd := &cobra.Command{
 		Use: "refund CAMPAIGN --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
 		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, " +
@@ -105,15 +105,15 @@ func refundCmd() *cobra.Command {
 		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Campaign = args[0]
-			if o.Wait < 0 || o.Missing < 0 {
-				return app.Usage("--wait %s, --missing %d: give nothing below 0", o.Wait, o.Missing)
+			in.Campaign = args[0]
+			if err := in.Check(); err != nil {
+				return flagged(cmd, err)
 			}
-			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
 				if cmd.Flags().Changed("amount") {
-					return printEnding(cmd)(a.Refund(cmd.Context(), o))
+					return printEnding(cmd)(o.RefundCampaign(cmd.Context(), in))
 				}
-				e, err := a.Standing(cmd.Context(), o.Campaign)
+				e, err := o.CampaignEnding(cmd.Context(), in.Campaign)
 				if err := printEnding(cmd)(e, err); err != nil || e.Refunded != nil {
 					return err
 				}
@@ -121,9 +121,9 @@ func refundCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
-	cmd.Flags().Int64Var(&o.Missing, "missing", 0,
+	cmd.Flags().Var((*amountFlag)(&in.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
+	cmd.Flags().Int64Var(&in.Missing, "missing", 0,
 		"refund although this many grants, exactly, are missing in the ledger and were decided not to be paid")
-	cmd.Flags().DurationVar(&o.Wait, "wait", 0, "wait this long at most until the ledger holds every grant")
+	cmd.Flags().DurationVar(&in.Wait, "wait", 0, "wait this long at most until the ledger holds every grant")
 	return cmd
 }

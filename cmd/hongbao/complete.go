@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/run"
 )
 
@@ -116,20 +117,43 @@ func offerOneOf(words []string) completer {
 }
 
 func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error) {
+	offer := func(list []app.ListedCampaign) {
+		for i := range list {
+			c := &list[i]
+			ids = append(ids, fmt.Sprintf("%s\t%s, from %s", c.ID, c.State, c.From.Format(time.RFC3339)))
+		}
+	}
+	if serverOf(cmd) != "" {
+		err = operate(cmd, app.Needs{}, func(o ops.Operations) error {
+			list, err := o.ListCampaigns(cmd.Context())
+			offer(list)
+			return err
+		})
+		return ids, err
+	}
 	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 		page, err := a.ListCampaigns(cmd.Context(), "", completeMost,
 			func(id string) bool { return strings.HasPrefix(id, prefix) })
-		for i := range page.Campaigns {
-			c := &page.Campaigns[i]
-			ids = append(ids, fmt.Sprintf("%s\t%s, from %s", c.ID, c.State, c.From.Format(time.RFC3339)))
-		}
+		offer(page.Campaigns)
 		return err
 	})
 	return ids, err
 }
 
-// offerSinks reads the configuration, where they stand.
-func offerSinks(cmd *cobra.Command, _ string) ([]string, error) {
+// offerSinks reads the configuration, or asks the server.
+func offerSinks(cmd *cobra.Command, _ string) (names []string, err error) {
+	if serverOf(cmd) != "" {
+		err := operate(cmd, app.Needs{}, func(o ops.Operations) error {
+			s, err := o.ListSinks(cmd.Context())
+			if err == nil {
+				for i := range s.Sinks {
+					names = append(names, s.Sinks[i].Sink)
+				}
+			}
+			return err
+		})
+		return names, err
+	}
 	cfg, err := load(cmd)
 	if err != nil {
 		return nil, err
@@ -154,8 +178,8 @@ func offerShards(cmd *cobra.Command, _ string) (numbers []string, err error) {
 }
 
 func offerLetters(cmd *cobra.Command, _ string) (ids []string, err error) {
-	err = with(cmd, app.Needs{}, func(a *app.App) error {
-		page, err := a.ListLetters(cmd.Context(), deadletter.Filter{}, "", deadletter.MaxListed)
+	err = operate(cmd, app.Needs{}, func(o ops.Operations) error {
+		page, err := o.ListLetters(cmd.Context(), ops.LetterList{Limit: deadletter.MaxListed})
 		for i := range page.Letters {
 			l := &page.Letters[i]
 			ids = append(ids, fmt.Sprintf("%s\t%s, %.60q", l.ID, l.Class, l.Reason))
@@ -177,8 +201,8 @@ func offerClaims(cmd *cobra.Command, _ string) (ids []string, err error) {
 }
 
 func offerQuarantined(cmd *cobra.Command, _ string) (ids []string, err error) {
-	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-		page, err := a.ListQuarantine(cmd.Context(), app.QuarantineList{Limit: completeMost})
+	err = operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+		page, err := o.ListQuarantine(cmd.Context(), ops.QuarantineList{Limit: completeMost})
 		for i := range page.Grants {
 			g := &page.Grants[i]
 			ids = append(ids, fmt.Sprintf("%d\t%s, packet %d: %s", g.ID, g.Campaign, g.Packet, g.Reason))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -53,6 +54,22 @@ func (v *visitor) open(method, path string) *http.Response {
 func (v *visitor) ask(method, path string) (status int, text string) {
 	v.t.Helper()
 	res := v.open(method, path)
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	require.NoError(v.t, err)
+	return res.StatusCode, string(all)
+}
+
+// send sends a body, and reads the answer whole.
+func (v *visitor) send(method, path, contentType, body string) (status int, text string) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, strings.NewReader(body))
+	require.NoError(v.t, err)
+	r.Header.Set("Authorization", "Bearer "+v.key)
+	r.Header.Set("Content-Type", contentType)
+	r.Header.Set("Idempotency-Key", rand.Text())
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(v.t, err)
 	defer res.Body.Close()
 	all, err := io.ReadAll(res.Body)
 	require.NoError(v.t, err)

@@ -1,20 +1,23 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func deadCmd() *cobra.Command {
@@ -22,69 +25,50 @@ func deadCmd() *cobra.Command {
 		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a "+
 			"person's\n"+
 			"decision, and that is kept with the letter, with who and why.",
-		deadListCmd(), deadShowCmd(), deadRequeueCmd(), deadDropCmd(), deadConfirmCmd())
+		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))
 }
 
-// letterFlags pick dead letters.
-type letterFlags struct {
-	filter      deadletter.Filter
-	from, until string
-}
-
-func (f *letterFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringSliceVar(&f.filter.Sinks, "sink", nil, "only letters of these sinks; all of deployment.sinks if not given")
-	flags.StringVar(&f.filter.Campaign, "campaign", "", "only letters of this campaign")
-	flags.StringVar(&f.filter.Class, "class", "", "only letters of this class: "+strings.Join(deadletter.Classes(), ", "))
-	flags.StringVar(&f.filter.User, "user", "", "only letters of this user")
-	flags.StringVar(&f.filter.Reason, "reason", "", "only letters whose reason contains this text")
-	flags.StringVar(&f.from, "from-time", "", "only letters that died at or after this time, as 2026-02-17T20:00:00Z")
-	flags.StringVar(&f.until, "to-time", "", "only letters that died before this time")
-}
-
-func (f *letterFlags) check() (err error) {
-	if f.filter.Class != "" && !slices.Contains(deadletter.Classes(), f.filter.Class) {
-		return app.Usage("--class %.40q: want one of %s", f.filter.Class, strings.Join(deadletter.Classes(), ", "))
-	}
-	if f.filter.Campaign != "" {
-		if err := checkCampaigns(f.filter.Campaign); err != nil {
-			return err
+// addFilter adds the flags that pick dead letters, and returns what reads the times among them.
+func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
+	from, until := "", ""
+	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, with commas between them; all of deployment.sinks if not given")
+	flags.StringVar(&f.Campaign, "campaign", "", "only letters of this campaign")
+	flags.StringVar(&f.Class, "class", "", "only letters of this class: "+strings.Join(deadletter.Classes(), ", "))
+	flags.StringVar(&f.User, "user", "", "only letters of this user")
+	flags.StringVar(&f.Reason, "reason", "", "only letters whose reason contains this text")
+	flags.StringVar(&from, "from-time", "", "only letters that died at or after this time, as 2026-02-17T20:00:00Z")
+	flags.StringVar(&until, "to-time", "", "only letters that died before this time")
+	return func() (err error) {
+		if f.From, err = parseTime("--from-time", from); err == nil {
+			f.To, err = parseTime("--to-time", until)
 		}
-	}
-	if f.filter.From, err = parseTime("--from-time", f.from); err != nil {
 		return err
 	}
-	f.filter.To, err = parseTime("--to-time", f.until)
-	return err
 }
 
 func deadListCmd() *cobra.Command {
-	var f letterFlags
-	after, limit := "", 50
+	in := ops.LetterList{Limit: 50}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List dead letters, oldest first within a sink and shard",
 		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit " +
 			"500 --json",
 		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+	}
+	times := addFilter(cmd.Flags(), &in.LetterFilter)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cmp.Or(times(), in.Check()); err != nil {
+			return flagged(cmd, err)
+		}
+		return operate(cmd, app.Needs{}, func(o ops.Operations) error {
+			page, err := o.ListLetters(cmd.Context(), in)
+			if err != nil {
 				return err
 			}
-			if limit < 1 || limit > deadletter.MaxListed {
-				return app.Usage("--limit %d: want 1 to %d", limit, deadletter.MaxListed)
-			}
-			return with(cmd, app.Needs{}, func(a *app.App) error {
-				page, err := a.ListLetters(cmd.Context(), f.filter, after, limit)
-				if err != nil {
-					return err
-				}
-				return printAnswer(cmd, page, func(w io.Writer) error { return writeLetters(w, &page) })
-			})
-		},
+			return printAnswer(cmd, page, func(w io.Writer) error { return writeLetters(w, &page) })
+		})
 	}
-	f.add(cmd)
-	cmd.Flags().StringVar(&after, "after", "", "go on after this letter: what the page before printed as next")
-	cmd.Flags().IntVar(&limit, "limit", limit, "letters on a page")
+	cmd.Flags().StringVar(&in.After, "after", "", "go on after this letter: what the page before printed as next")
+	cmd.Flags().IntVar(&in.Limit, "limit", in.Limit, "letters on a page")
 	return cmd
 }
 
@@ -111,11 +95,11 @@ func deadShowCmd() *cobra.Command {
 		Use: "show LETTER", Short: "Print a dead letter as JSON: its grant or whole entry, reason, class, attempts, times",
 		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, _, _, err := deadletter.ParseID(args[0]); err != nil {
-				return app.Usage("%w", err)
+			if err := ops.CheckLetter(args[0]); err != nil {
+				return flagged(cmd, err)
 			}
-			return with(cmd, app.Needs{}, func(a *app.App) error {
-				l, err := a.Letter(cmd.Context(), args[0])
+			return operate(cmd, app.Needs{}, func(o ops.Operations) error {
+				l, err := o.ShowLetter(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
@@ -129,86 +113,48 @@ func deadShowCmd() *cobra.Command {
 const countFirst = "With filters, begin with --dry-run: it prints the number of letters, which --expect must repeat. If the " +
 	"filters pick\nanother number by then, nothing is done."
 
-// decideFlags are those of requeue and drop.
-type decideFlags struct {
-	letterFlags
-	who    stream.Decision
-	after  string
-	expect int64
-	dryRun bool
-}
-
-func (f *decideFlags) add(cmd *cobra.Command) {
-	f.letterFlags.add(cmd)
+// lettersCmd is requeue or drop: in is what its flags fill in, do decides.
+func lettersCmd(cmd *cobra.Command, in *ops.Letters,
+	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
 	flags := cmd.Flags()
-	addDecision(flags, &f.who, "; kept with the letter (required)")
-	flags.StringVar(&f.after, "after", "", "go on after this letter, with the same filters: the next of a report that ended early")
-	flags.Int64Var(&f.expect, "expect", 0, "how many letters the filters pick, as --dry-run prints it (required with filters)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "count only, write nothing")
-}
-
-// pick reads which letters are meant: some by name, or those of a filter and their number.
-func (f *decideFlags) pick(cmd *cobra.Command, ids []string) (deadletter.Pick, error) {
-	none := deadletter.Pick{}
-	if err := checkDecision(cmd, &f.who); err != nil {
-		return none, err
-	}
-	if err := f.check(); err != nil {
-		return none, err
-	}
-	if f.filter.Some() == (len(ids) > 0) {
-		return none, app.Usage(
-			"say which letters: either their ids, or a filter such as --sink kafka --class permanent (see `%s --help`)",
-			cmd.CommandPath())
-	}
-	named := ids
-	if f.after != "" {
-		if len(ids) > 0 {
-			return none, app.Usage("--after goes with filters, not with letters that are named")
-		}
-		named = []string{f.after}
-	}
-	for _, id := range named {
-		if _, _, _, err := deadletter.ParseID(id); err != nil {
-			return none, app.Usage("%w", err)
-		}
-	}
-	expect, err := f.expected(cmd, len(ids) > 0)
-	return deadletter.Pick{IDs: ids, Filter: f.filter, After: f.after, Expect: expect}, err
-}
-
-// expected reads how many letters a person expects the filters to pick; nil for letters that are named.
-func (f *decideFlags) expected(cmd *cobra.Command, named bool) (*int64, error) {
-	given := cmd.Flags().Changed("expect")
-	switch {
-	case named && given:
-		return nil, app.Usage("--expect goes with filters, not with letters that are named")
-	case f.expect < 0:
-		return nil, app.Usage("--expect %d: want 0 or more", f.expect)
-	case !named && !given && !f.dryRun:
-		return nil, app.Usage("--expect is required with filters: `%s --dry-run` prints how many letters they pick",
-			cmd.CommandPath())
-	case !given:
-		return nil, nil
-	}
-	return &f.expect, nil
-}
-
-// print prints what came of a decision, and after a dry run how to make it.
-func (f *decideFlags) print(cmd *cobra.Command, ids []string, r *deadletter.Report) error {
-	return printAnswer(cmd, r, func(w io.Writer) error {
-		if err := r.Write(w); err != nil || !f.dryRun || len(ids) > 0 {
+	times := addFilter(flags, &in.LetterFilter)
+	addBy(flags, &in.By, &in.Why, "; kept with the letter (required)")
+	expect := int64(0)
+	flags.BoolVar(&in.All, "all", false, "all letters: without LETTER and filters")
+	flags.StringVar(&in.After, "after", "", "go on after this letter, with the same filters: the next of a report that ended early")
+	flags.Int64Var(&expect, "expect", 0, "how many letters the filters pick, as --dry-run prints it (required with filters)")
+	flags.BoolVar(&in.DryRun, "dry-run", false, "count only, write nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkDecision(cmd, &stream.Decision{By: in.By, Why: in.Why}); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(w, "Run it with --expect %d and without --dry-run to decide them.\n", r.Matched)
-		return err
-	})
+		if in.Letter = strings.Join(args, ","); flags.Changed("expect") {
+			in.Expect = &expect
+		}
+		if err := cmp.Or(times(), in.Check()); err != nil {
+			return flagged(cmd, err)
+		}
+		return operate(cmd, app.Needs{}, func(o ops.Operations) error {
+			report, err := do(cmd.Context(), o)
+			if report == nil {
+				return err
+			}
+			printed := printAnswer(cmd, report, func(w io.Writer) error {
+				if err := report.Write(w); err != nil || !in.DryRun || in.Letter != "" {
+					return err
+				}
+				_, err := fmt.Fprintf(w, "Run it with --expect %d and without --dry-run to decide them.\n", report.Matched)
+				return err
+			})
+			return errors.Join(printed, err, in.Refused(report))
+		})
+	}
+	return cmd
 }
 
 func deadRequeueCmd() *cobra.Command {
-	var f decideFlags
-	rate, patience := 0.0, time.Minute
-	cmd := &cobra.Command{
+	in := ops.Requeue{Patience: time.Minute}
+	cmd := lettersCmd(&cobra.Command{
 		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink after all, once, and end them",
 		Long: "Delivers the grants of the letters to their sink. When the sink has one, its letter is ended, with who and " +
 			"why. Killed anywhere, the\n" +
@@ -216,52 +162,21 @@ func deadRequeueCmd() *cobra.Command {
 			countFirst,
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			pick, err := f.pick(cmd, args)
-			if err != nil {
-				return err
-			}
-			if rate < 0 || patience < 0 {
-				return app.Usage("--rate and --patience: give 0 or more")
-			}
-			return with(cmd, app.Needs{}, func(a *app.App) error {
-				report, err := a.Requeue(cmd.Context(),
-					app.Requeue{Pick: pick, Decision: f.who, Rate: rate, Patience: patience, DryRun: f.dryRun})
-				if report == nil {
-					return err
-				}
-				return errors.Join(f.print(cmd, args, report), err)
-			})
-		},
-	}
-	f.add(cmd)
-	cmd.Flags().Float64Var(&rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
-	cmd.Flags().DurationVar(&patience, "patience", patience, "how long to try again while the sink is out of reach")
+	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) {
+		return o.RequeueLetters(ctx, in)
+	})
+	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
+	cmd.Flags().DurationVar(&in.Patience, "patience", in.Patience, "how long to try again while the sink is out of reach")
 	return cmd
 }
 
 func deadDropCmd() *cobra.Command {
-	var f decideFlags
-	cmd := &cobra.Command{
+	var in ops.Letters
+	return lettersCmd(&cobra.Command{
 		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
 		Long: "Ends the letters without delivering them. They are kept among the resolved ones, whole, with who and why, and " +
 			"the audit names\n" +
 			"their grants as decided.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			pick, err := f.pick(cmd, args)
-			if err != nil {
-				return err
-			}
-			return with(cmd, app.Needs{}, func(a *app.App) error {
-				report, err := a.DropLetters(cmd.Context(), pick, f.who, f.dryRun)
-				if report == nil {
-					return err
-				}
-				return errors.Join(f.print(cmd, args, report), err)
-			})
-		},
-	}
-	f.add(cmd)
-	return cmd
+	}, &in, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) { return o.DropLetters(ctx, in) })
 }

@@ -99,7 +99,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
 		who...)...), "1 letters would be requeued")
 	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after goes with filters")
-	d.refused(2, append([]string{"dead", "drop", "--class", "permanent", "--after", "x"}, who...), "want <sink>/<shard>/<id>")
+	d.refused(2, append([]string{"dead", "drop", "--class", "permanent", "--after", "x"}, who...), "--after is the next")
 	for _, what := range []string{"requeue", "drop"} {
 		for _, n := range []string{"3", "5", "0"} {
 			d.refused(1, append([]string{"dead", what, "--class", "permanent", "--expect", n}, who...),
@@ -309,7 +309,8 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"dead", "requeue", "kafka/0/1-1"}, "--by and --why"},
 		{[]string{"dead", "requeue", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "--by", "a", "--why", "b"}, "say which letters"},
-		{[]string{"dead", "drop", "--all", "--by", "a", "--why", "b"}, "unknown flag"},
+		{[]string{"dead", "drop", "--all", "--by", "a", "--why", "b"}, "--expect is required"},
+		{[]string{"dead", "drop", "--all", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "kafka/0/1-1", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "kafka/0/1-1", "--reason", "closed", "--by", "a", "--why", "b"}, "say which letters"},
 		{[]string{"dead", "drop", "1-1", "--by", "a", "--why", "b"}, "hongbao dead list"},
@@ -320,7 +321,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"dead", "requeue", "--user", "", "--by", "a", "--why", "b"}, "--user is empty"},
 		{[]string{"dead", "drop", "--class", "permanent", "--by", "a", "--why", "b"}, "--expect"},
 		{[]string{"dead", "requeue", "--sink", "kafka", "--by", "a", "--why", "b"}, "--expect"},
-		{[]string{"dead", "requeue", "--sink", "kafka", "--expect", "-1", "--by", "a", "--why", "b"}, "--expect -1"},
+		{[]string{"dead", "requeue", "--sink", "kafka", "--expect", "-1", "--by", "a", "--why", "b"}, "--expect is 0 or more"},
 		{[]string{"dead", "drop", "kafka/0/1-1", "--expect", "1", "--by", "a", "--why", "b"}, "--expect goes with filters"},
 		{[]string{"replay", "x", "--to", "kafka", "--campaign", ""}, "--campaign is empty"},
 		{[]string{"replay", "x", "--to", "kafka", "--seq", ""}, "--seq is empty"},

@@ -21,7 +21,7 @@ func holeCmd() *cobra.Command {
 			"these users may have been told of are withheld: no grab gets one, and they count as left. If the process speaks, its users get "+
 			"them.\n"+
 			"For the others a person decides. What nobody decides about goes back to the sponsor with the refund.",
-		holeListCmd(), holeGrantCmd(), holeReleaseCmd())
+		holeListCmd(), dangerous(holeGrantCmd()), dangerous(holeReleaseCmd()))
 }
 
 func holeListCmd() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func journalCmd() *cobra.Command {
@@ -28,20 +29,14 @@ func journalCmd() *cobra.Command {
 			"  hongbao journal --who key:5xk2q7vmaz3t --limit 20",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Campaign != "" {
-				err = checkCampaigns(q.Campaign)
-			}
-			if err == nil {
-				q.Since, err = parseTime("--since", since)
-			}
-			if err == nil && (q.Limit < 1 || q.Limit > 1000) {
-				err = app.Usage("--limit: give 1 to 1000 (see `%s --help`)", cmd.CommandPath())
-			}
-			if err != nil {
+			if q.Since, err = parseTime("--since", since); err != nil {
 				return err
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				page, err := a.Journal(cmd.Context(), q)
+			if err := ops.CheckJournal(&q); err != nil {
+				return flagged(cmd, err)
+			}
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				page, err := o.ListJournal(cmd.Context(), q)
 				if err != nil {
 					return err
 				}

@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func quarantineCmd() *cobra.Command {
@@ -20,21 +19,20 @@ func quarantineCmd() *cobra.Command {
 		"A grant in quarantine was not paid by the ledger: it contradicts the ledger, the plan or the funding. "+
 			"docs/ledger.md tells what each\n"+
 			"reason means. A person decides, once, and the ledger keeps who and why.",
-		quarantineListCmd(), quarantineShowCmd(), quarantineResolveCmd(), quarantineCampaignCmd())
+		quarantineListCmd(), quarantineShowCmd(), dangerous(quarantineResolveCmd()), dangerous(quarantineCampaignCmd()))
 }
 
 func quarantineListCmd() *cobra.Command {
-	after, limit, all := int64(0), 50, false
+	in := ops.QuarantineList{Limit: 50}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the grants that wait for a decision",
 		Example: "  hongbao quarantine list\n  hongbao quarantine list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > deadletter.MaxListed || after < 0 {
-				return app.Usage("--limit %d --after %d: want 1 to %d letters after number 0 or above", limit, after,
-					deadletter.MaxListed)
+			if err := in.Check(); err != nil {
+				return flagged(cmd, err)
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				page, err := a.ListQuarantine(cmd.Context(), app.QuarantineList{After: after, Limit: limit, All: all})
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				page, err := o.ListQuarantine(cmd.Context(), in)
 				if err != nil {
 					return err
 				}
@@ -43,9 +41,9 @@ func quarantineListCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&after, "after", 0, "go on after this number")
-	flags.IntVar(&limit, "limit", limit, "grants on a page")
-	flags.BoolVar(&all, "all", false, "those that were decided, too")
+	flags.Int64Var(&in.After, "after", 0, "go on after this number")
+	flags.IntVar(&in.Limit, "limit", in.Limit, "grants on a page")
+	flags.BoolVar(&in.All, "all", false, "those that were decided, too")
 	return cmd
 }
 
@@ -91,8 +89,8 @@ func quarantineShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				q, err := a.Quarantined(cmd.Context(), id)
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				q, err := o.ShowQuarantined(cmd.Context(), id)
 				if err != nil {
 					return err
 				}
@@ -103,8 +101,8 @@ func quarantineShowCmd() *cobra.Command {
 }
 
 func quarantineResolveCmd() *cobra.Command {
-	var d ledger.Resolution
-	void := false
+	var in ops.Decide
+	pay, void := false, false
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
 		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the user's, " +
@@ -117,17 +115,20 @@ func quarantineResolveCmd() *cobra.Command {
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
 		Args: exactly(1, "one ID"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if d.ID, err = quarantineID(args[0]); err != nil {
+			if in.ID, err = quarantineID(args[0]); err != nil {
 				return err
 			}
-			if d.Pay == void {
+			if pay == void {
 				return app.Usage("say either --pay or --void (see `%s --help`)", cmd.CommandPath())
 			}
-			if err := checkDecision(cmd, &d.Decision); err != nil {
+			if err := checkDecision(cmd, &stream.Decision{By: in.By, Why: in.Why}); err != nil {
 				return err
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				q, err := a.Decide(cmd.Context(), d)
+			if in.Decision = "void"; pay {
+				in.Decision = "pay"
+			}
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				q, err := o.DecideQuarantined(cmd.Context(), in)
 				if err != nil {
 					return err
 				}
@@ -136,9 +137,9 @@ func quarantineResolveCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&d.Pay, "pay", false, "pay the grant's amount to its user from the reserve")
+	flags.BoolVar(&pay, "pay", false, "pay the grant's amount to its user from the reserve")
 	flags.BoolVar(&void, "void", false, "the grant is not to be paid")
-	addDecision(flags, &d.Decision, "; kept with the grant (required)")
+	addBy(flags, &in.By, &in.Why, "; kept with the grant (required)")
 	return cmd
 }
 

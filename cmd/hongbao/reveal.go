@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func revealCmd() *cobra.Command {
@@ -27,8 +28,8 @@ func revealCmd() *cobra.Command {
 			"to `hongbao campaign verify`.",
 		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				d, err := a.Reveal(cmd.Context(), args[0])
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				d, err := o.RevealCampaign(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}

@@ -38,13 +38,14 @@ func root() *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")
 	flags.Bool("json", false, "print the answer as one JSON document")
+	addServer(flags)
 	configs.AddFlags(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.Contains(f.Name, ".") {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), recoverCmd(), devCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
+	cmd.AddCommand(initCmd(), dangerous(recoverCmd()), devCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
@@ -71,6 +72,10 @@ func checkEmpty(cmd *cobra.Command) (err error) {
 
 // load reads the configuration that the command line, the environment and the file make up.
 func load(cmd *cobra.Command) (*configs.Config, error) {
+	if server := serverOf(cmd); server != "" {
+		return nil, app.Usage("`%s` works with the stores, not at a server: leave out --server, and unset %s (now %.80q)",
+			cmd.CommandPath(), configs.ServerEnv, server)
+	}
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
 		return nil, app.Usage("%w", err)
@@ -87,6 +92,7 @@ func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 	if err != nil {
 		return err
 	}
+	announce(cmd, cfg.Place())
 	return app.With(cmd.Context(), cfg, n, do)
 }
 
@@ -131,8 +137,12 @@ func oneCampaign(cmd *cobra.Command, args []string) error {
 
 // addDecision adds --by and --why; kept ends their help.
 func addDecision(flags *pflag.FlagSet, d *stream.Decision, kept string) {
-	flags.StringVar(&d.By, "by", "", "who decides"+kept)
-	flags.StringVar(&d.Why, "why", "", "why"+kept)
+	addBy(flags, &d.By, &d.Why, kept)
+}
+
+func addBy(flags *pflag.FlagSet, by, why *string, kept string) {
+	flags.StringVar(by, "by", "", "who decides"+kept)
+	flags.StringVar(why, "why", "", "why"+kept)
 }
 
 // checkDecision requires --by and --why.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func sinkCmd() *cobra.Command {
@@ -26,8 +27,8 @@ func sinkListCmd() *cobra.Command {
 		Use: "list", Short: "Tell how each sink stands: what waits, what is pending, parked or dead, and who has paused it",
 		Example: "  hongbao sink list\n  hongbao sink list --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				s, err := a.Status(cmd.Context())
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
+				s, err := o.ListSinks(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -92,7 +93,7 @@ func rateText(rate int) string {
 }
 
 func sinkPauseCmd() *cobra.Command {
-	cmd := pauseSinkCmd((*app.App).PauseSink, (*app.App).PauseSinkCampaign, "is paused")
+	cmd := pauseSinkCmd(ops.Operations.PauseSink, "is paused")
 	cmd.Use, cmd.Short = "pause SINK", "Tell all workers to hand a sink nothing more, until it is resumed"
 	cmd.Long = "Each worker stops within a second. It finishes the call of the sink that has begun, hands back what it " +
 		"holds, and takes no attempt.\n" +
@@ -103,7 +104,7 @@ func sinkPauseCmd() *cobra.Command {
 }
 
 func sinkResumeCmd() *cobra.Command {
-	cmd := pauseSinkCmd((*app.App).ResumeSink, (*app.App).ResumeSinkCampaign, "goes on")
+	cmd := pauseSinkCmd(ops.Operations.ResumeSink, "goes on")
 	cmd.Use, cmd.Short = "resume SINK", "Let a paused sink go on, at all workers"
 	cmd.Long = "A worker pauses a campaign for a sink by itself if too many of its grants become dead letters within a minute\n" +
 		"(consumer.pause_letters): --campaign lets it go on."
@@ -113,19 +114,15 @@ func sinkResumeCmd() *cobra.Command {
 }
 
 // pauseSinkCmd is pause or resume: of a sink, or of one campaign for it.
-func pauseSinkCmd(whole func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
-	one func(a *app.App, ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange, error),
-	said string) *cobra.Command {
-	campaign := ""
-	cmd := controlCmd(func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error) {
-		if campaign != "" {
-			return one(a, ctx, sink, campaign, by)
-		}
-		return whole(a, ctx, sink, by)
+func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error), said string) *cobra.Command {
+	var in ops.SinkPause
+	cmd := controlCmd(&in.By, &in.Why, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
+		in.Sink = sink
+		return do(o, ctx, in)
 	}, writePause(said))
-	cmd.Flags().StringVar(&campaign, "campaign", "", "one campaign only: its grants wait, and the sink's others go on")
+	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "one campaign only: its grants wait, and the sink's others go on")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable of a shell is not the whole sink
+		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable of a shell is not the whole sink
 			return app.Usage("--campaign is empty: give an id, or leave it out for the whole sink")
 		}
 		return nil
@@ -134,12 +131,11 @@ func pauseSinkCmd(whole func(a *app.App, ctx context.Context, sink string, by st
 }
 
 func sinkLimitCmd() *cobra.Command {
-	rate, byKnob := 0, false
-	cmd := controlCmd(func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error) {
-		if byKnob {
-			return a.LimitSink(ctx, sink, nil, by)
-		}
-		return a.LimitSink(ctx, sink, &rate, by)
+	var in ops.SinkLimit
+	rate := 0
+	cmd := controlCmd(&in.By, &in.Why, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
+		in.Sink = sink
+		return o.LimitSink(ctx, in)
 	}, func(w io.Writer, c *app.SinkChange) error {
 		limit := "the knob of each worker"
 		if c.Limit.GrantsPerSecond != nil {
@@ -154,27 +150,27 @@ func sinkLimitCmd() *cobra.Command {
 		"sinks.SINK_grants_per_second, until --by-knob takes it back."
 	cmd.Example = "  hongbao sink limit balance --rate 500 --by ann --why \"the bank asked for it\""
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("rate") == byKnob {
-			return app.Usage("want either --rate or --by-knob (see `%s --help`)", cmd.CommandPath())
+		if cmd.Flags().Changed("rate") {
+			in.GrantsPerSecond = &rate
 		}
 		return nil
 	}
 	cmd.Flags().IntVar(&rate, "rate", 0, "grants a second; 0 for no bound")
-	cmd.Flags().BoolVar(&byKnob, "by-knob", false, "let each worker go by its knob again")
+	cmd.Flags().BoolVar(&in.ByKnob, "by-knob", false, "let each worker go by its knob again")
 	return cmd
 }
 
-func controlCmd(do func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
+// controlCmd is a change of a sink; by and why are those of the input that do takes.
+func controlCmd(by, why *string, do func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error),
 	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
-	var by stream.Decision
 	cmd := &cobra.Command{
 		Args: exactly(1, "one SINK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkDecision(cmd, &by); err != nil {
+			if err := checkDecision(cmd, &stream.Decision{By: *by, Why: *why}); err != nil {
 				return err
 			}
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				c, err := do(a, cmd.Context(), args[0], by)
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
+				c, err := do(cmd.Context(), o, args[0])
 				if err != nil {
 					return err
 				}
@@ -182,7 +178,7 @@ func controlCmd(do func(a *app.App, ctx context.Context, sink string, by stream.
 			})
 		},
 	}
-	addDecision(cmd.Flags(), &by, "; kept in Redis and in the ledger (required)")
+	addBy(cmd.Flags(), by, why, "; kept in Redis and in the ledger (required)")
 	return cmd
 }
 

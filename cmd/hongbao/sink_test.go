@@ -161,7 +161,7 @@ func TestCampaignPausedForASink(t *testing.T) {
 	require.NotContains(t, d.ok("status"), "campaign rain")
 	w.stop(syscall.SIGTERM)
 	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "", "--by", "ann", "--why", "x"}, "--campaign is empty")
-	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "no id", "--by", "ann", "--why", "x"}, `campaign "no id"`)
+	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "no id", "--by", "ann", "--why", "x"}, "--campaign is 1 to 64")
 }
 
 // A mistyped campaign is an error, and changes nothing: a person would believe that its grants wait, or go on.

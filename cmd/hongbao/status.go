@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func statusCmd() *cobra.Command {
@@ -22,8 +23,8 @@ func statusCmd() *cobra.Command {
 			"Exit code 3 if grants wait for a sink and none of its workers lives.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				s, err := a.Status(cmd.Context())
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
+				s, err := o.ListSinks(cmd.Context())
 				if err != nil {
 					return err
 				}

@@ -8,9 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
-	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
@@ -40,44 +38,6 @@ func (c PageActions) StoreCodes(ctx context.Context, spec hongbao.Campaign) erro
 // LoadCampaign loads a campaign into Redis and opens it.
 func (c PageActions) LoadCampaign(ctx context.Context, _ *access.Caller, id string) error {
 	_, err := c.Load(ctx, id)
-	return err
-}
-
-// TurnCampaign pauses or resumes a campaign. It needs Redis only.
-func (c PageActions) TurnCampaign(ctx context.Context, _ *access.Caller, id string, pause bool) error {
-	if pause {
-		return c.Pause(ctx, id, fromConsole)
-	}
-	return c.Resume(ctx, id, fromConsole)
-}
-
-// fromConsole is the reason that is kept where a button asks for none.
-const fromConsole = "by a button of the console"
-
-// TurnSink pauses or resumes a sink for all workers. It needs Redis only.
-func (c PageActions) TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error {
-	turn := c.ResumeSink
-	if pause {
-		turn = c.PauseSink
-	}
-	_, err := turn(ctx, sink, stream.Decision{By: who.Name(), Why: fromConsole})
-	return err
-}
-
-// Requeue delivers dead letters after all.
-func (c PageActions) Requeue(ctx context.Context, who *access.Caller, o LetterForm) (*deadletter.Report, error) {
-	return c.App.Requeue(ctx, Requeue{Pick: o.Pick, Decision: stream.Decision{By: who.Name(), Why: o.Why},
-		DryRun: o.DryRun, Patience: consolePatience})
-}
-
-// Drop ends dead letters.
-func (c PageActions) Drop(ctx context.Context, who *access.Caller, o LetterForm) (*deadletter.Report, error) {
-	return c.DropLetters(ctx, o.Pick, stream.Decision{By: who.Name(), Why: o.Why}, o.DryRun)
-}
-
-// Decide pays or voids a grant in quarantine.
-func (c PageActions) Decide(ctx context.Context, _ *access.Caller, d ledger.Resolution) error {
-	_, err := c.App.Decide(ctx, d)
 	return err
 }
 
@@ -119,13 +79,6 @@ func (c PageActions) Audit(ctx context.Context, _ *access.Caller) (r *audit.Repo
 		return err
 	})
 	return r, err
-}
-
-// LetterForm is a form about dead letters.
-type LetterForm struct {
-	Pick   deadletter.Pick
-	Why    string
-	DryRun bool
 }
 
 // TopUpForm is a form that adds packets to a campaign. Expect is the funded sum that the page showed. ID was drawn for

@@ -272,14 +272,5 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	}
 	defer Release(to.Handler)
 	to.Handler = a.watched(sink, to.Handler)
-	report, err := letters.Requeue(ctx, to, *pick, o.Decision, o.DryRun)
-	if err == nil && report.Failed > 0 {
-		err = Found("sink %s refused %d letters again, they stay: mend what the report names, then requeue or drop them",
-			sink, report.Failed)
-	}
-	if err == nil && report.Unreadable > 0 && len(pick.IDs) > 0 {
-		err = Found("sink %s: %d of the letters named can't be delivered: `hongbao dead drop` ends them", sink,
-			report.Unreadable)
-	}
-	return report, err
+	return letters.Requeue(ctx, to, *pick, o.Decision, o.DryRun)
 }

@@ -15,9 +15,9 @@ import (
 
 // Status is how all sinks stand.
 type Status struct {
-	Sinks []SinkStatus `json:"sinks"`
+	Sinks []SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
 	// Unrecorded are the shards that a person opened without the ledger, which does not know that yet.
-	Unrecorded []UnrecordedShard `json:"unrecorded" doc:"Shards that a person opened without the ledger: their grants wait."`
+	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened without the ledger: their grants wait."`
 }
 
 // UnrecordedShard is a shard whose workers wait for the ledger.
@@ -195,7 +195,11 @@ func (s *Status) CheckRead() error {
 		}
 		var errs []error
 		for _, u := range x.Unread {
-			errs = append(errs, fmt.Errorf("shard %d: %w", u.Shard, u.err))
+			err := u.err
+			if err == nil { // a server has said so
+				err = hongbao.Outagef(hongbao.ClassTransient, "%s", u.Why)
+			}
+			errs = append(errs, fmt.Errorf("shard %d: %w", u.Shard, err))
 		}
 		all = append(all, fmt.Errorf("sink %s: %d of %d shards did not tell how it stands there: %w", x.Sink, len(errs),
 			len(errs)+len(x.Shards), errors.Join(errs...)))

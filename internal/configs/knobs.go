@@ -126,7 +126,8 @@ var serviceLink = regexp.MustCompile(
 // foreign tells whether a variable that begins as ours is not a knob and no mistake either.
 func foreign(name string) bool {
 	switch name {
-	case PathEnv, knob.EnvPrefix + "KAFKA_DIR", knob.EnvPrefix + "KAFKA_VERSION": // the last two are scripts/setup.sh's
+	case PathEnv, ServerEnv, KeyFileEnv, ServerCAEnv,
+		knob.EnvPrefix + "KAFKA_DIR", knob.EnvPrefix + "KAFKA_VERSION": // these two are scripts/setup.sh's
 		return true
 	}
 	return serviceLink.MatchString(name)

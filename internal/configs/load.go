@@ -14,6 +14,14 @@ import (
 // PathEnv is the variable that may name the configuration file; it is the caller's, Load does not look at it.
 const PathEnv = knob.EnvPrefix + "CONFIG"
 
+// The variables that name a server to ask instead of the stores, the file with a key for it, and the file with its CA. They
+// are the command line's; Load does not look at them.
+const (
+	ServerEnv   = knob.EnvPrefix + "SERVER"
+	KeyFileEnv  = knob.EnvPrefix + "KEY_FILE"
+	ServerCAEnv = knob.EnvPrefix + "SERVER_CA"
+)
+
 const fileSuffix = "_FILE"
 
 // Load merges the defaults, the YAML file at path (none if it is empty), env (as os.Environ gives it) and the flags

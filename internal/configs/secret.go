@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"net/url"
 	"regexp"
 	"slices"
@@ -9,6 +10,15 @@ import (
 
 // maxSecret bounds a secret's file.
 const maxSecret = 64 << 10
+
+// ReadSecret reads a file with one secret, such as an API key. Others must not be able to read the file.
+func ReadSecret(path string) (string, error) {
+	secret, wrong := readSecret(path)
+	if wrong != "" {
+		return "", errors.New(wrong)
+	}
+	return secret, nil
+}
 
 // readSecret reads a file with one secret; a line break at its end is not part of it. what is wrong is told without it.
 func readSecret(path string) (secret, wrong string) {

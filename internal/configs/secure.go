@@ -53,14 +53,15 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 
 // roots reads the certificates of those who may sign others; name is the knob's.
 func (l *loader) roots(name, path string) *x509.CertPool {
-	pool, err := readRoots(path)
+	pool, err := ReadRoots(path)
 	if err != nil {
 		l.bad(name, "%v", err)
 	}
 	return pool
 }
 
-func readRoots(path string) (*x509.CertPool, error) {
+// ReadRoots reads a file with certificates in PEM that others are signed by.
+func ReadRoots(path string) (*x509.CertPool, error) {
 	data, _, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("it can't be read: %w", err)

@@ -221,7 +221,7 @@ func (l *loader) clientCA(t *tls.Config, name, path string) {
 	if path == "" || t == nil || !l.p.fine(name+"_cert", name+"_client_ca") {
 		return
 	}
-	ca, err := watch(func() (*x509.CertPool, error) { return readRoots(path) }, path)
+	ca, err := watch(func() (*x509.CertPool, error) { return ReadRoots(path) }, path)
 	if err != nil {
 		l.bad(name+"_client_ca", "%v", err)
 	}

@@ -10,12 +10,14 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/front/console"
 	"github.com/hongbao-project/hongbao/internal/front/control"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -163,7 +165,8 @@ func (p *process) control(server *serve.Config) (*control.Control, error) {
 
 func (p *process) console(server *serve.Config, faults console.Faults) (*console.Console, error) {
 	return console.New(p.Config.Console, console.Deps{Source: p.PageSource(), Actions: p.PageActions(),
-		Authority: p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
+		Operations: func(who *access.Caller) ops.Operations { return &ops.Local{App: p.App, Caller: who} },
+		Authority:  p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
 		TLS: server.ControlTLS != nil})
 }
 

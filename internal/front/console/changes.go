@@ -7,13 +7,22 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
+
+// fromConsole is the reason that is kept where a button asks for none.
+const fromConsole = "by a button of the console"
+
+// requeuePatience is how long a sink that is down is tried again: somebody waits at the screen.
+const requeuePatience = 10 * time.Second
 
 // changeRoutes are what the buttons do.
 func (c *Console) changeRoutes(mux *http.ServeMux) {
@@ -24,8 +33,14 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /campaigns/{id}/top-ups", c.allow(access.TopUpCampaign, c.topUp))
 	mux.Handle("POST /sinks/{sink}/pause", c.allow(access.PauseSink, c.turnSink(true)))
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
-	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue", c.actions.Requeue)))
-	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop", c.actions.Drop)))
+	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue",
+		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: requeuePatience})
+		})))
+	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop",
+		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
+			return o.DropLetters(ctx, in)
+		})))
 	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
 	mux.Handle("POST /replays", c.allow(access.Replay, c.replay))
 	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
@@ -73,7 +88,11 @@ func (c *Console) turnCampaign(pause bool) handler {
 		if !ok {
 			return
 		}
-		if err := c.actions.TurnCampaign(r.Context(), who, id, pause); err != nil {
+		turn := c.operations(who).ResumeCampaign
+		if pause {
+			turn = c.operations(who).PauseCampaign
+		}
+		if _, err := turn(r.Context(), ops.CampaignPause{Campaign: id, Why: fromConsole}); err != nil {
 			c.failed(w, r, err)
 			return
 		}
@@ -108,7 +127,11 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 
 func (c *Console) turnSink(pause bool) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-		if err := c.actions.TurnSink(r.Context(), who, r.PathValue("sink"), pause); err != nil {
+		turn := c.operations(who).ResumeSink
+		if pause {
+			turn = c.operations(who).PauseSink
+		}
+		if _, err := turn(r.Context(), ops.SinkPause{Sink: r.PathValue("sink"), Why: fromConsole}); err != nil {
 			c.failed(w, r, err)
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // Authority says who calls. access.Authority is one; its errors are access.ErrUnauthorized, or those of the ledger.
@@ -21,10 +22,12 @@ type Authority interface {
 
 // Deps are what a Console works with.
 type Deps struct {
-	Source    Source
-	Actions   Actions
-	Authority Authority
-	Log       *zap.Logger
+	Source  Source
+	Actions Actions
+	// Operations are those that a caller may do.
+	Operations func(who *access.Caller) ops.Operations
+	Authority  Authority
+	Log        *zap.Logger
 	// Faults are those of a development server; nil everywhere else.
 	Faults Faults
 	// Deployment is the deployment's id.
@@ -35,8 +38,8 @@ type Deps struct {
 
 func (d *Deps) check(cfg *configs.Console) error {
 	err := cfg.Check()
-	if d.Source == nil || d.Actions == nil || d.Authority == nil || d.Log == nil || d.Deployment == "" {
-		err = errors.Join(err, errors.New("Source, Actions, Authority, Log and Deployment are required"))
+	if d.Source == nil || d.Actions == nil || d.Operations == nil || d.Authority == nil || d.Log == nil || d.Deployment == "" {
+		err = errors.Join(err, errors.New("Source, Actions, Operations, Authority, Log and Deployment are required"))
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 //go:embed templates
@@ -32,6 +33,7 @@ type Console struct {
 	cfg        configs.Console
 	source     Source
 	actions    Actions
+	operations func(who *access.Caller) ops.Operations
 	faults     Faults // nil: there are none
 	authority  Authority
 	log        *zap.Logger
@@ -52,7 +54,7 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "the console's pages: %w", err)
 	}
-	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, faults: deps.Faults,
+	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, operations: deps.Operations, faults: deps.Faults,
 		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, pages: pages,
 		poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
 	c.handler = c.routes()
@@ -186,6 +188,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, model.ErrNotFound):
 		return http.StatusNotFound
+	case ops.IsInput(err):
+		return http.StatusBadRequest
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent, hongbao.ClassOf(err) == hongbao.ClassConflict:
 		return http.StatusConflict
 	}

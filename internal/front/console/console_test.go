@@ -125,7 +125,7 @@ var changes = []struct {
 	{"/letters/drop", "/letters/kafka/0/1-1", `id="drop"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"a test"}},
 		access.DropLetters, "drop [kafka/0/1-1]  false a test"},
 	{"/quarantine/7", "/quarantine/7", `id="decide"`, url.Values{"decision": {"pay"}, "why": {"asked"}},
-		access.DecideQuarantine, "decide 7 true key:key-treasurer asked"},
+		access.DecideQuarantine, "decide 7 pay asked"},
 	{"/replays", "/jobs", `id="replay"`, url.Values{"name": {"again"}, "to": {"kafka"}}, access.Replay,
 		"replay again kafka"},
 	{"/audits", "/jobs", `id="audit"`, url.Values{}, access.RunAudit, "audit"},
@@ -290,7 +290,7 @@ func TestMadeUpCampaigns(t *testing.T) {
 		} {
 			w := f.ask(t, "treasurer", path, form)
 			require.Equal(t, http.StatusBadRequest, w.Code, "%s %q", path, id)
-			require.Contains(t, w.Body.String(), "no campaign", "%s %q", path, id)
+			require.Contains(t, w.Body.String(), "1 to 64 of a-z", "%s %q", path, id)
 		}
 	}
 	require.Empty(t, f.did)

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 const (
@@ -44,7 +44,7 @@ type Job struct {
 type Again struct {
 	Action access.Action
 	Path   string
-	Order  app.LetterForm
+	Order  ops.Letters
 }
 
 // Running tells a template whether it still runs.

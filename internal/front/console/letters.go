@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // letterPage is the list of dead letters.
@@ -83,65 +84,75 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 
 // workLetters requeues or drops letters: those whose boxes are ticked, or all that the filter picks. The latter are
 // counted first, and the answer has the button that decides that many.
-func (c *Console) workLetters(a access.Action, what string, do func(context.Context, *access.Caller, app.LetterForm) (*deadletter.Report,
-	error)) handler {
+func (c *Console) workLetters(a access.Action, what string,
+	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 		if err := r.ParseForm(); err != nil {
 			c.fail(w, r, http.StatusBadRequest, "This form can't be read.")
 			return
 		}
-		path := r.URL.Path
-		o := app.LetterForm{Pick: deadletter.Pick{IDs: r.PostForm["id"], Filter: filterOf(r.PostForm),
-			After: r.PostFormValue("after")},
-			Why: strings.TrimSpace(r.PostFormValue("why"))}
-		if n, err := strconv.ParseInt(r.PostFormValue("expect"), 10, 64); err == nil {
-			o.Pick.Expect = &n
-		}
-		if text := c.refuseLetters(r, who, a, &o); text != "" {
+		in := lettersOf(r.PostForm)
+		if text := c.refuseLetters(r, who, a, &in); text != "" {
 			c.fail(w, r, http.StatusBadRequest, text)
 			return
 		}
-		name := what + " of dead letters"
-		if o.DryRun = len(o.Pick.IDs) == 0 && o.Pick.Expect == nil; o.DryRun {
+		path, name := r.URL.Path, what+" of dead letters"
+		if in.DryRun {
 			name = "Dry run: " + name
 		}
 		c.startJob(w, r, who, Job{What: name}, func(ctx context.Context, j *Job) (err error) {
-			j.Letters, err = do(ctx, who, o)
+			j.Letters, err = do(ctx, c.operations(who), in)
+			again := in
 			switch {
 			case j.Letters == nil:
-			case o.DryRun && err == nil && j.Letters.Matched > 0:
-				o.Pick.Expect = &j.Letters.Matched
-				j.Again = &Again{a, path, o}
-			case !o.DryRun && j.Letters.Next != "":
-				o.Pick.After = string(j.Letters.Next)
-				j.Again = &Again{a, path, o}
+			case in.DryRun && err == nil && j.Letters.Matched > 0:
+				again.Expect = &j.Letters.Matched
+				j.Again = &Again{a, path, again}
+			case !in.DryRun && j.Letters.Next != "":
+				again.After = string(j.Letters.Next)
+				j.Again = &Again{a, path, again}
 			}
-			return err
+			return errors.Join(err, in.Refused(j.Letters))
 		})
 	}
 }
 
-// refuseLetters says what is wrong with an order; empty for nothing.
-func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, o *app.LetterForm) string {
-	f := &o.Pick.Filter
-	switch {
-	case o.Why == "":
-		return "Say why: it is recorded with the letters."
-	case len(o.Pick.IDs) > 0:
-		for _, id := range o.Pick.IDs {
-			if l, err := c.source.Letter(r.Context(), id); who.Scoped() && (err != nil || !inScope(who, l.Campaign())) {
-				c.hidden(r, a, l.Campaign())
-				return nameOne
-			}
-		}
-		o.Pick.Filter, o.Pick.After = deadletter.Filter{}, ""
-	case f.Campaign != "" && hongbao.CheckCampaignID(f.Campaign) != nil:
-		return badCampaign
-	case !inScope(who, f.Campaign):
-		c.hidden(r, a, f.Campaign)
-		return nameOne
-	case r.PostFormValue("all") == "":
+// lettersOf reads a form about letters. Boxes that are ticked come before the filter.
+func lettersOf(form url.Values) ops.Letters {
+	in := ops.Letters{Letter: strings.Join(form["id"], ","), Why: strings.TrimSpace(form.Get("why"))}
+	if in.Letter != "" {
+		return in
+	}
+	in.LetterFilter = ops.LetterFilter{Sink: form.Get("sink"), Campaign: form.Get("campaign"), Class: form.Get("class"),
+		User: form.Get("user"), Reason: form.Get("reason")}
+	in.All, in.After = in.LetterFilter == ops.LetterFilter{}, form.Get("after")
+	if n, err := strconv.ParseInt(form.Get("expect"), 10, 64); err == nil {
+		in.Expect = &n
+	}
+	in.DryRun = in.Expect == nil
+	return in
+}
+
+// refuseLetters says what is wrong with a form; empty for nothing.
+func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) string {
+	if in.Letter == "" && r.PostFormValue("all") == "" {
 		return "Tick the letters that you mean, or say that you mean all that the filter picks."
+	}
+	if err := in.Check(); err != nil {
+		return c.explain(err)
+	}
+	for id := range strings.SplitSeq(in.Letter, ",") {
+		if in.Letter == "" || !who.Scoped() {
+			break
+		}
+		if l, err := c.source.Letter(r.Context(), id); err != nil || !inScope(who, l.Campaign()) {
+			c.hidden(r, a, l.Campaign())
+			return nameOne
+		}
+	}
+	if in.Letter == "" && !inScope(who, in.Campaign) {
+		c.hidden(r, a, in.Campaign)
+		return nameOne
 	}
 	return ""
 }
@@ -203,21 +214,8 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.failed(w, r, err)
 		return
 	}
-	d := ledger.Resolution{ID: q.ID}
-	d.By, d.Why = who.Name(), strings.TrimSpace(r.PostFormValue("why"))
-	switch r.PostFormValue("decision") {
-	case "pay":
-		d.Pay = true
-	case "void":
-	default:
-		c.fail(w, r, http.StatusBadRequest, "Say whether the grant is paid or voided.")
-		return
-	}
-	if d.Why == "" {
-		c.fail(w, r, http.StatusBadRequest, "Say why: it is recorded with the decision.")
-		return
-	}
-	if err := c.actions.Decide(r.Context(), who, d); err != nil {
+	in := ops.Decide{ID: q.ID, Decision: r.PostFormValue("decision"), Why: strings.TrimSpace(r.PostFormValue("why"))}
+	if _, err := c.operations(who).DecideQuarantined(r.Context(), in); err != nil {
 		c.failed(w, r, err)
 		return
 	}

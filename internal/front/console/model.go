@@ -54,13 +54,6 @@ type Actions interface {
 	StoreCodes(ctx context.Context, spec hongbao.Campaign) error
 	// LoadCampaign loads a campaign into Redis, or goes on with that.
 	LoadCampaign(ctx context.Context, who *access.Caller, id string) error
-	TurnCampaign(ctx context.Context, who *access.Caller, id string, pause bool) error
-	TurnSink(ctx context.Context, who *access.Caller, sink string, pause bool) error
-	// Requeue delivers dead letters, and Drop ends them; a dry run counts them only.
-	Requeue(ctx context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error)
-	Drop(ctx context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error)
-	// Decide pays or voids a grant in quarantine.
-	Decide(ctx context.Context, who *access.Caller, d ledger.Resolution) error
 	// TopUp adds packets to a campaign.
 	TopUp(ctx context.Context, who *access.Caller, o app.TopUpForm) (text string, err error)
 	// Replay delivers grants again. Source.Replays tells how far it is.

@@ -27,6 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // books is a Source with one campaign, and Actions that note what they were told.
@@ -145,31 +146,44 @@ func (b *books) LoadCampaign(_ context.Context, who *access.Caller, id string) e
 	return b.do(who, "load %s", id)
 }
 
-func (b *books) TurnCampaign(_ context.Context, who *access.Caller, id string, pause bool) error {
-	return b.do(who, "campaign %s %v", id, pause)
-}
-
 func (b *books) TopUp(_ context.Context, who *access.Caller, o app.TopUpForm) (string, error) {
 	return "Added", b.do(who, "top-up %v", o)
 }
 
-func (b *books) TurnSink(_ context.Context, who *access.Caller, sink string, pause bool) error {
-	return b.do(who, "sink %s %v", sink, pause)
+// doer are the Operations of a caller: they note what they were told.
+type doer struct {
+	ops.Operations
+	*books
+	who *access.Caller
 }
 
-func (b *books) Requeue(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
-	b.after = o.Pick.After
-	return &deadletter.Report{Decision: "requeued", DryRun: o.DryRun, Matched: 4, Next: answers.Text(b.next)},
-		b.do(who, "requeue %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
+func (b *books) operations(who *access.Caller) ops.Operations { return doer{books: b, who: who} }
+
+func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
+	return ops.CampaignState{}, d.do(d.who, "campaign %s true", in.Campaign)
 }
 
-func (b *books) Drop(_ context.Context, who *access.Caller, o app.LetterForm) (*deadletter.Report, error) {
-	return &deadletter.Report{Decision: "dropped", DryRun: o.DryRun, Matched: 4, Resolved: 1},
-		b.do(who, "drop %v %v %v %s", o.Pick.IDs, o.Pick.Filter.Campaign, o.DryRun, o.Why)
+func (d doer) ResumeCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
+	return ops.CampaignState{}, d.do(d.who, "campaign %s false", in.Campaign)
 }
 
-func (b *books) Decide(_ context.Context, who *access.Caller, d ledger.Resolution) error {
-	return b.do(who, "decide %d %v %s %s", d.ID, d.Pay, d.By, d.Why)
+func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (app.SinkChange, error) {
+	return app.SinkChange{}, d.do(d.who, "sink %s true", in.Sink)
+}
+
+func (d doer) RequeueLetters(_ context.Context, in ops.Requeue) (*deadletter.Report, error) {
+	d.after = in.After
+	return &deadletter.Report{Decision: "requeued", DryRun: in.DryRun, Matched: 4, Next: answers.Text(d.next)},
+		d.do(d.who, "requeue [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
+}
+
+func (d doer) DropLetters(_ context.Context, in ops.Letters) (*deadletter.Report, error) {
+	return &deadletter.Report{Decision: "dropped", DryRun: in.DryRun, Matched: 4, Resolved: 1},
+		d.do(d.who, "drop [%s] %s %v %s", in.Letter, in.Campaign, in.DryRun, in.Why)
+}
+
+func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (app.Quarantined, error) {
+	return app.Quarantined{}, d.do(d.who, "decide %d %s %s", in.ID, in.Decision, in.Why)
 }
 
 func (b *books) Replay(_ context.Context, who *access.Caller, o app.ReplayForm) (string, error) {
@@ -240,7 +254,7 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 			{Name: "Row of the ledger", Text: "no"}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
-	deps := Deps{Source: f.books, Actions: f.books, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
+	deps := Deps{Source: f.books, Actions: f.books, Operations: f.books.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)
 	}

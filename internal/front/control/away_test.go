@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -37,14 +38,14 @@ func TestLedgerAway(t *testing.T) {
 	d, p := setupBehind(t)
 	p.Refuse(true)
 	p.CutAll()
-	var state stateAnswer
+	var state ops.CampaignState
 	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
 	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the ledger is away"}`).OK(t, http.StatusOK, nil)
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
 	d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again).Refused(t, "unavailable")
 	d.get("viewer", "/v1/campaigns/rain").Refused(t, "unavailable")
-	var sinks sinksAnswer
+	var sinks app.Status
 	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	p.Refuse(false)
@@ -75,7 +76,7 @@ func TestLedgerMute(t *testing.T) {
 	t.Parallel()
 	d, p := setupBehind(t)
 	p.Delay(time.Hour)
-	var state stateAnswer
+	var state ops.CampaignState
 	begun := time.Now()
 	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)

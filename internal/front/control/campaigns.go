@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/hongbao-project/hongbao/internal/ops"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao"
@@ -14,7 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/operate/closing"
 )
 
 func campaignReads() []operation {
@@ -43,7 +44,7 @@ func campaignReads() []operation {
 			description: "Gives its specification, the hash of its plan, how it stands in the ledger, and in Redis: null there " +
 				"if it is not loaded. The seed and the amounts that nobody has got are not in it.",
 			action: access.ReadCampaigns, answer: app.Shown{},
-			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Show(ctx, c.campaign) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
@@ -51,7 +52,7 @@ func campaignReads() []operation {
 			description: "Tells how a closed campaign stands, and the exact amount of its refund.",
 			action:      access.ReadCampaigns, answer: app.Ending{},
 			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
-			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.app.Standing(ctx, c.campaign) }),
+			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CampaignEnding(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "The trail of a user's grants",
@@ -92,28 +93,6 @@ func trail(ctx context.Context, c *call) (any, error) {
 // empty is the body of a change that needs nothing but its path.
 type empty struct{}
 
-// closeBody is the body of a close.
-type closeBody struct {
-	Early bool `json:"early,omitempty" doc:"Close it before the end of its window."`
-}
-
-// refundBody is the body of a refund.
-type refundBody struct {
-	Amount  int64 `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exactly what is refunded, in minor units: refund_amount of the ending."`
-	Missing int64 `json:"missing,omitempty" minimum:"1" doc:"Exactly missing of the ending: grants that are decided and will not be paid."`
-}
-
-// stateBody is the body of a pause and of a resume.
-type stateBody struct {
-	Why string `json:"why,omitempty" maxLength:"500" doc:"Kept in Redis and in the ledger, as is the caller's key."`
-}
-
-// stateAnswer is the answer of pause and resume.
-type stateAnswer struct {
-	Campaign string `json:"campaign" doc:"The campaign's id."`
-	State    string `json:"state" enum:"open,paused" doc:"What it is now."`
-}
-
 // loadAnswer is the answer of a load.
 type loadAnswer struct {
 	Campaign string `json:"campaign" doc:"The campaign's id."`
@@ -141,9 +120,10 @@ func campaignChanges() []operation {
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
 		topUpOperation(),
-		stateChange("pause", "Make a campaign answer paused until it is resumed", "paused", access.PauseCampaign,
-			(*app.App).Pause),
-		stateChange("resume", "Open a paused campaign again", "open", access.ResumeCampaign, (*app.App).Resume),
+		stateChange("pause", "Make a campaign answer paused until it is resumed", access.PauseCampaign,
+			ops.Operations.PauseCampaign),
+		stateChange("resume", "Open a paused campaign again", access.ResumeCampaign,
+			ops.Operations.ResumeCampaign),
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/cancel", id: "cancel-campaign",
 			summary: "End a campaign that was never loaded",
@@ -151,7 +131,7 @@ func campaignChanges() []operation {
 				"refused once its loading has begun. A second request gives the same answer.",
 			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
 			codes: []string{"loading_begun"}, together: true,
-			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Cancel(ctx, c.campaign) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CancelCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
@@ -159,11 +139,11 @@ func campaignChanges() []operation {
 			action:      access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
-				early := c.fields.flag("early")
+				in := ops.CampaignClose{Campaign: c.campaign, Early: c.fields.flag("early")}
 				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
-				return c.app.Close(ctx, c.campaign, early)
+				return c.ops().CloseCampaign(ctx, in)
 			},
 		},
 		{
@@ -182,25 +162,25 @@ func campaignChanges() []operation {
 			description: "Gives the disclosure with which everybody can check the draw (`hongbao campaign verify`).",
 			action:      access.RevealCampaign, body: empty{}, answer: campaign.Disclosure{},
 			codes: []string{"not_refunded"}, together: true,
-			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.Reveal(ctx, c.campaign) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().RevealCampaign(ctx, c.campaign) }),
 		},
 	}
 }
 
 // stateChange is pause or resume. It needs no ledger: who pauses must not wait for a database.
-func stateChange(name, summary, state string, action access.Action,
-	do func(a *app.App, ctx context.Context, id, why string) error) operation {
+func stateChange(name, summary string, action access.Action,
+	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
 		description: "It works while the ledger is down; the ledger and its journal have it once that is back.",
 		action:      action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
 		alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
-			why := c.fields.text("why")
+			in := ops.CampaignPause{Campaign: c.campaign, Why: c.fields.text("why")}
 			if err := c.fields.done(); err != nil {
 				return nil, err
 			}
-			return stateAnswer{c.campaign, state}, do(c.app, ctx, c.campaign, why)
+			return do(c.ops(), ctx, in)
 		},
 	}
 }
@@ -259,16 +239,16 @@ func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 
 // refund answers 202 while grants are still being settled.
 func refund(ctx context.Context, c *call) (any, error) {
-	o := closing.Order{Campaign: c.campaign, Amount: c.fields.amount("amount"),
+	in := ops.CampaignRefund{Campaign: c.campaign, Amount: c.fields.amount("amount"),
 		Missing: c.fields.number("missing", 1, hongbao.MaxPackets)}
 	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
-	ending, err := c.app.Refund(ctx, o)
+	ending, err := c.ops().RefundCampaign(ctx, in)
 	if !errors.Is(err, payment.ErrSettling) {
 		return ending, err
 	}
-	if ending, err = c.app.Standing(ctx, c.campaign); err != nil {
+	if ending, err = c.ops().CampaignEnding(ctx, c.campaign); err != nil {
 		return nil, err
 	}
 	return later{ending}, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -61,7 +62,7 @@ func TestLifeOfACampaign(t *testing.T) {
 				require.Equal(t, loadAnswer{"rain-1", 10, false}, loaded)
 			}
 			d.grab("rain-1", "u1")
-			var state stateAnswer
+			var state ops.CampaignState
 			d.post("operator", "/v1/campaigns/rain-1/pause", "{}").OK(t, http.StatusOK, &state)
 			require.Equal(t, "paused", state.State)
 			d.post("operator", "/v1/campaigns/rain-1/resume", "{}").OK(t, http.StatusOK, &state)
@@ -255,7 +256,7 @@ func TestPauseOfASink(t *testing.T) {
 	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the bank is closed"}`).OK(t, http.StatusOK, &change)
 	require.True(t, change.Pause.Paused)
 	require.Equal(t, "the bank is closed", change.Pause.Why)
-	var sinks sinksAnswer
+	var sinks app.Status
 	d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &sinks)
 	require.True(t, sinks.Sinks[0].Pause.Paused)
 	require.Contains(t, sinks.Sinks[0].Pause.By, "key:")

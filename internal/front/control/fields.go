@@ -67,13 +67,18 @@ func (f *fields) has(name string) bool {
 }
 
 // text gives an optional text.
-func (f *fields) text(name string) string {
+func (f *fields) text(name string) string { return f.upTo(name, maxText) }
+
+// list gives an optional text with commas between its parts.
+func (f *fields) list(name string) string { return f.upTo(name, 100*maxText) }
+
+func (f *fields) upTo(name string, most int) string {
 	if !f.has(name) {
 		return ""
 	}
 	s, ok := f.o.Text(name)
-	if !ok || s == "" || len(s) > maxText || !utf8.ValidString(s) || strings.ContainsFunc(s, isControl) {
-		f.fail("%s is a text of 1 to %d bytes without control characters", name, maxText)
+	if !ok || s == "" || len(s) > most || !utf8.ValidString(s) || strings.ContainsFunc(s, isControl) {
+		f.fail("%s is a text of 1 to %d bytes without control characters", name, most)
 	}
 	return s
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -75,7 +75,7 @@ func TestDeadLetters(t *testing.T) {
 	for fields, code := range map[string]string{
 		`"letter":"` + snow + `"`: "unknown_letter", `"campaign":"snow","dry_run":true`: "unknown_campaign",
 		`"sink":"kafka","dry_run":true`: "unknown_sink", `"letter":"x"`: "unknown_letter", `"class":"odd"`: "invalid_value",
-		`"all":true,"class":"permanent"`: "invalid_value", `"dry_run":true`: "invalid_value", `"odd":1`: "invalid_value",
+		`"all":true,"class":"permanent"`: "invalid_value", `"dry_run":true`: "invalid_value", `"odd":1`: "unknown_field",
 		`"all":1`: "invalid_value", `"from":"yesterday"`: "invalid_value", `"user":"a b"`: "invalid_value",
 		`"reason":{}`: "nested_value", `"sink":"balance"`: "invalid_value", `"all":true,"expect":-1`: "invalid_value",
 		`"letter":"` + rain + `","expect":1`: "invalid_value", `"all":true`: "invalid_value",
@@ -114,10 +114,10 @@ func TestDeadLetters(t *testing.T) {
 // A decision about many letters that is not done in time says where the next request goes on.
 func TestDeadLettersGoOn(t *testing.T) {
 	t.Parallel()
-	var got deadletter.Pick
-	o := letterChange("requeue", "", "", access.RequeueLetters, func(ctx context.Context, _ *call, pick deadletter.Pick,
-		_ stream.Decision, _ bool) (*deadletter.Report, error) {
-		got = pick
+	var got ops.Letters
+	o := letterChange("requeue", "", "", access.RequeueLetters, func(ctx context.Context, _ ops.Operations,
+		in ops.Letters) (*deadletter.Report, error) {
+		got = in
 		<-ctx.Done()
 		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
 	})

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ops"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -59,6 +62,22 @@ type call struct {
 	fields   *fields // those of the query of one that reads, and of the body of one that changes something
 	body     []byte  // of one that changes something, as it came
 }
+
+// ops are the operations that the caller may do.
+func (c *call) ops() ops.Operations { return &ops.Local{App: c.app, Caller: &c.who} }
+
+// The names that the document gives to inputs and answers of operations.
+type (
+	lettersBody ops.Letters
+	sinkBody    ops.SinkPause
+	limitBody   ops.SinkLimit
+	stateBody   ops.CampaignPause
+	stateAnswer ops.CampaignState
+	decideBody  ops.Decide
+	closeBody   ops.CampaignClose
+	refundBody  ops.CampaignRefund
+	sinksAnswer app.Status
+)
 
 // later is an answer with status 202: the work goes on.
 type later struct{ answer any }
@@ -140,6 +159,10 @@ func (c *call) read(w http.ResponseWriter, o *operation) error {
 		return err
 	}
 	answer, err := o.do(c.r.Context(), c)
+	var wrong *ops.InputError
+	if errors.As(err, &wrong) && wrong.Code == "" {
+		return web.Refuse("invalid_parameter", wrong.Error())
+	}
 	if err != nil {
 		return problemOf(err)
 	}
@@ -176,6 +199,10 @@ func userParam(description string) *huma.Param {
 
 func flagParam(name, description string) *huma.Param {
 	return param(name, "query", description, &huma.Schema{Type: huma.TypeBoolean})
+}
+
+func timeParam(name, description string) *huma.Param {
+	return param(name, "query", description, &huma.Schema{Type: huma.TypeString, Format: "date-time"})
 }
 
 func numberParam(name, description string, least, most float64) *huma.Param {

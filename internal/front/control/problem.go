@@ -1,9 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ops"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -76,9 +79,12 @@ func problemOf(err error) error {
 	var refused *web.Refusal
 	var spec *campaign.SpecError
 	var usage app.UsageError
+	var wrong *ops.InputError
 	switch {
 	case err == nil || errors.As(err, &refused):
 		return err
+	case errors.As(err, &wrong):
+		return &web.Refusal{Code: cmp.Or(wrong.Code, "invalid_value"), Detail: wrong.Error(), Cause: err}
 	case errors.As(err, &usage):
 		return &web.Refusal{Code: "invalid_value", Detail: err.Error(), Cause: err}
 	case errors.As(err, &spec):

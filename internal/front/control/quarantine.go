@@ -10,16 +10,9 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
-
-// decideBody is a decision about a grant in quarantine.
-type decideBody struct {
-	Decision string `json:"decision" enum:"pay,void" doc:"pay: from the reserve; void: nobody gets it."`
-	Why      string `json:"why" doc:"Kept with the decision, as is the caller's key."`
-}
 
 func quarantineOperations() []operation {
 	number := param("number", "path", "The number in the quarantine.",
@@ -35,12 +28,11 @@ func quarantineOperations() []operation {
 				numberParam("after", "The next of the page before.", 0, 1<<53), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
-				q := app.QuarantineList{After: c.fields.number("after", 0, 1<<53), Limit: c.fields.limit(),
-					All: c.fields.flag("all"), Sees: c.sees()}
+				in := ops.QuarantineList{After: c.fields.number("after", 0, 1<<53), Limit: c.fields.limit(), All: c.fields.flag("all")}
 				if err := c.fields.done(); err != nil {
 					return nil, err
 				}
-				return c.app.ListQuarantine(ctx, q)
+				return c.ops().ListQuarantine(ctx, in)
 			},
 		},
 		{
@@ -48,7 +40,13 @@ func quarantineOperations() []operation {
 			summary: "One grant in quarantine", description: "Both sides of the contradiction.",
 			action: access.ReadQuarantine, answer: app.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
-			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.quarantined(ctx) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) {
+				id, err := c.number()
+				if err != nil {
+					return nil, err
+				}
+				return c.ops().ShowQuarantined(ctx, id)
+			}),
 		},
 		{
 			method: http.MethodPost, path: "/v1/quarantine/{number}/decide", id: "decide-quarantine",
@@ -61,34 +59,24 @@ func quarantineOperations() []operation {
 	}
 }
 
-// quarantined gives the grant of the path, if the caller may see it.
-func (c *call) quarantined(ctx context.Context) (app.Quarantined, error) {
-	gone := web.Refuse("unknown_quarantine", "list the quarantine to see those that there are")
+// number reads the number of the path.
+func (c *call) number() (int64, error) {
 	text := c.r.PathValue("number")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 || id == math.MaxInt64 || strconv.FormatInt(id, 10) != text {
-		return app.Quarantined{}, gone
+		return 0, web.Refuse("unknown_quarantine", "list the quarantine to see those that there are")
 	}
-	q, err := c.app.Quarantined(ctx, id)
-	if err == nil && !c.who.Sees(q.Campaign) {
-		c.hidden(q.Campaign)
-		err = gone
-	}
-	return q, err
+	return id, nil
 }
 
 func decide(ctx context.Context, c *call) (any, error) {
-	what, why := c.fields.one("decision", "pay", "void"), c.fields.why()
-	if what == "" {
-		c.fields.fail("decision is pay or void")
-	}
+	in := ops.Decide{Decision: c.fields.text("decision"), Why: c.fields.text("why")}
 	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
-	q, err := c.quarantined(ctx)
-	if err != nil {
+	var err error
+	if in.ID, err = c.number(); err != nil {
 		return nil, err
 	}
-	return c.app.Decide(ctx, ledger.Resolution{ID: q.ID, Pay: what == "pay",
-		Decision: stream.Decision{By: c.actor.Who, Why: why}})
+	return c.ops().DecideQuarantined(ctx, in)
 }

@@ -279,3 +279,11 @@ func stopReplay(ctx context.Context, c *call) (any, error) {
 	last.RunsHere = false
 	return last, nil
 }
+
+// checkSink refuses a sink that the deployment does not have.
+func (c *call) checkSink(sink string) error {
+	if all := c.app.Config.Deployment.Sinks; !slices.Contains(all, sink) {
+		return web.Refuse("unknown_sink", "the deployment has the sinks "+strings.Join(all, ", "))
+	}
+	return nil
+}

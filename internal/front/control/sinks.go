@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/ops"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
@@ -13,18 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
-
-// sinksAnswer is app.Status.
-type sinksAnswer struct {
-	Sinks []app.SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
-}
-
-// sinkBody is the body of a pause and of a resume.
-type sinkBody struct {
-	Why string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
-	// Campaign is "" for the whole sink.
-	Campaign string `json:"campaign,omitempty" doc:"One campaign only: the sink's other grants go on. Absent: the whole sink."`
-}
 
 // acknowledgeBody is the body of an acknowledgement.
 type acknowledgeBody struct {
@@ -60,13 +50,7 @@ func sinkOperations() []operation {
 			description: "Tells of each sink, by shard, how many grants wait and since when, how many entries are parked and " +
 				"letters dead, and which workers it has. A shard that can't be read is left out: unread names it, and says why.",
 			action: access.ReadSinks, answer: sinksAnswer{},
-			do: plain(func(ctx context.Context, c *call) (any, error) {
-				s, err := c.app.Status(ctx)
-				if err != nil {
-					return nil, err
-				}
-				return sinksAnswer{s.Sinks}, nil
-			}),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "The verdict of the last whole audit",
@@ -84,10 +68,10 @@ func sinkOperations() []operation {
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
 		sinkChange("pause", "Hand a sink nothing until it is resumed",
-			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink, (*app.App).PauseSink,
-			(*app.App).PauseSinkCampaign),
+			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink,
+			ops.Operations.PauseSink),
 		sinkChange("resume", "Let a paused sink go on", "All workers go on within a second.", access.ResumeSink,
-			(*app.App).ResumeSink, (*app.App).ResumeSinkCampaign),
+			ops.Operations.ResumeSink),
 		{
 			method: http.MethodPost, path: "/v1/sinks/{sink}/limit", id: "limit-sink",
 			summary:     "Bound how many grants a second all workers together hand to a sink",
@@ -98,55 +82,32 @@ func sinkOperations() []operation {
 	}
 }
 
-// limitBody is the body of a limit.
-type limitBody struct {
-	GrantsPerSecond int64  `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"0 for no bound; or give by_knob."`
-	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker go by its knob again."`
-	Why             string `json:"why" doc:"Kept with the limit, as is the caller's key."`
-}
-
 func limitSink(ctx context.Context, c *call) (any, error) {
 	f := c.fields
-	why, byKnob, rate := f.why(), f.flag("by_knob"), int(f.number("grants_per_second", 0, app.MaxRate))
-	if _, has := f.o["grants_per_second"]; has == byKnob {
-		f.fail("give grants_per_second or by_knob, one of the two")
+	in := ops.SinkLimit{Sink: c.r.PathValue("sink"), ByKnob: f.flag("by_knob"), Why: f.text("why")}
+	if f.has("grants_per_second") {
+		rate := int(f.number("grants_per_second", 0, app.MaxRate))
+		in.GrantsPerSecond = &rate
 	}
 	if err := f.done(); err != nil {
 		return nil, err
 	}
-	sink := c.r.PathValue("sink")
-	if err := c.checkSink(sink); err != nil {
-		return nil, err
-	}
-	to := &rate
-	if byKnob {
-		to = nil
-	}
-	return c.app.LimitSink(ctx, sink, to, stream.Decision{By: c.actor.Who, Why: why})
+	return c.ops().LimitSink(ctx, in)
 }
 
 // sinkChange is pause or resume. As of campaigns, it needs no ledger.
 func sinkChange(name, summary, description string, action access.Action,
-	do func(a *app.App, ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
-	doCampaign func(a *app.App, ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange,
-		error)) operation {
+	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " It works while the ledger is away.", action: action, body: sinkBody{},
 		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
-			by, campaign := stream.Decision{By: c.actor.Who, Why: c.fields.why()}, c.fields.text("campaign")
+			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
 			if err := c.fields.done(); err != nil {
 				return nil, err
 			}
-			sink := c.r.PathValue("sink")
-			if err := c.checkSink(sink); err != nil {
-				return nil, err
-			}
-			if campaign != "" {
-				return doCampaign(c.app, ctx, sink, campaign, by)
-			}
-			return do(c.app, ctx, sink, by)
+			return do(c.ops(), ctx, in)
 		},
 	}
 }

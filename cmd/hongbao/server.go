@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ops"
+)
+
+func addServer(flags *pflag.FlagSet) {
+	flags.String("server", "", "ask the control listener of a server at this `URL` instead of opening the stores; else "+
+		configs.ServerEnv)
+	flags.String("key-file", "", "`FILE` with the API key for --server; else "+configs.KeyFileEnv)
+	flags.String("server-ca", "", "PEM `FILE` with the CA of --server; else "+configs.ServerCAEnv+", else the system's")
+}
+
+func flagOr(cmd *cobra.Command, flag, env string) string {
+	f := cmd.Flag(flag)
+	if f == nil { // a test's command has no root
+		return ""
+	}
+	return cmp.Or(f.Value.String(), os.Getenv(env))
+}
+
+func serverOf(cmd *cobra.Command) string { return flagOr(cmd, "server", configs.ServerEnv) }
+
+// dangerous marks a command whose effect can't be undone: it says first where it acts.
+func dangerous(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{"dangerous": "true"}
+	return cmd
+}
+
+// announce says where a dangerous command acts. Standard error has it: the answer is the same with and without.
+func announce(cmd *cobra.Command, where string) {
+	if cmd.Annotations["dangerous"] != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "hongbao: acting on "+where)
+	}
+}
+
+// operate calls do with the operations of --server, or else of the stores.
+func operate(cmd *cobra.Command, n app.Needs, do func(o ops.Operations) error) error {
+	server := serverOf(cmd)
+	if server == "" {
+		return with(cmd, n, func(a *app.App) error { return flagged(cmd, do(&ops.Local{App: a})) })
+	}
+	r, err := remoteAt(cmd, server)
+	if err != nil {
+		return app.Usage("%w", err)
+	}
+	announce(cmd, "the deployment of server "+server)
+	return flagged(cmd, do(r))
+}
+
+// remoteAt reads the key and the CA for a server.
+func remoteAt(cmd *cobra.Command, server string) (*ops.Remote, error) {
+	path := flagOr(cmd, "key-file", configs.KeyFileEnv)
+	if path == "" {
+		return nil, fmt.Errorf("--server needs --key-file, or %s: a file with an API key, as `hongbao key create` prints it",
+			configs.KeyFileEnv)
+	}
+	key, err := configs.ReadSecret(path)
+	if err != nil {
+		return nil, fmt.Errorf("--key-file: %w", err)
+	}
+	var roots *x509.CertPool
+	if path := flagOr(cmd, "server-ca", configs.ServerCAEnv); path != "" {
+		if roots, err = configs.ReadRoots(path); err != nil {
+			return nil, fmt.Errorf("--server-ca: %w", err)
+		}
+	}
+	return ops.NewRemote(server, key, roots)
+}
+
+// flagNames are the flags whose names differ from those of the fields.
+var flagNames = map[string]string{"from": "from-time", "to": "to-time", "grants_per_second": "rate", "letter": "LETTER",
+	"sink": "SINK"}
+
+// flagged says of a wrong input which flag it came from.
+func flagged(cmd *cobra.Command, err error) error {
+	var wrong *ops.InputError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	field := wrong.Field
+	name := cmp.Or(flagNames[field], strings.ReplaceAll(field, "_", "-"))
+	if cmd.Flag(strings.ToLower(name)) != nil {
+		name = "--" + strings.ToLower(name)
+	}
+	text := strings.TrimSpace(name + " " + wrong.Text)
+	if field == "" {
+		text = wrong.Text
+	}
+	return app.Usage("%s (see `%s --help`)", text, cmd.CommandPath())
+}

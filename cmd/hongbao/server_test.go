@@ -1,0 +1,304 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+)
+
+// atServer runs commands with --server alone: they know no store.
+type atServer struct {
+	t   *testing.T
+	env []string
+}
+
+// server starts a control listener, and returns how commands reach it with a key of the role, and its URL and that key.
+func (d *deployment) server(role string) (at atServer, base, key string) {
+	d.t.Helper()
+	control := testkit.FreeAddr(d.t)
+	d.serve("--serve.control_listen=" + control)
+	key, base = d.key(role), "http://"+control
+	return atServer{d.t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE=" + keyFile(d.t, key, 0o600)}}, base, key
+}
+
+func keyFile(t *testing.T, key string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(path, []byte(key+"\n"), 0o600))
+	require.NoError(t, os.Chmod(path, mode))
+	return path
+}
+
+func (s atServer) run(args ...string) result {
+	s.t.Helper()
+	return runProgram(s.t, s.env, args...)
+}
+
+// passing are times that go on between two commands.
+var passing = regexp.MustCompile(`[0-9.]+(m?s\b)|("(?:oldest_seconds|seen_seconds_ago)":)[0-9.]+`)
+
+// requireSame runs a command with the stores and at the server: output, errors and exit code are the same.
+func (s atServer) requireSame(d *deployment, args ...string) result {
+	s.t.Helper()
+	local, remote := d.run(args...), s.run(args...)
+	require.Equal(s.t, local.code, remote.code, "%v: %s%s", args, local.err, remote.err)
+	require.Equal(s.t, passing.ReplaceAllString(local.out, "$1$2"), passing.ReplaceAllString(remote.out, "$1$2"), args)
+	return remote
+}
+
+// A command that a server can do prints the same and ends as with the stores, text and JSON.
+func TestServerAnswersAsTheStores(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	d.campaign("snow", 5, 500)
+	for _, user := range []string{"u0", "u1", "u2", "u3", "u4"} {
+		d.ok("grab", "rain", user)
+	}
+	d.buried(configs.SinkBalance)
+	at, _, _ := d.server("treasurer")
+	page := decided[listed](t, at.requireSame(d, "dead", "list", "--json").out)
+	require.Len(t, page.Letters, 5)
+	var ids []string
+	for i := range page.Letters {
+		ids = append(ids, page.Letters[i].ID)
+	}
+	for _, args := range [][]string{
+		{"dead", "list"}, {"dead", "list", "--limit", "2", "--json"}, {"dead", "list", "--after", ids[1]},
+		{"dead", "list", "--sink", "balance", "--campaign", "rain", "--class", "permanent", "--user", "u2", "--reason", "closed",
+			"--from-time", "2026-01-01T00:00:00Z", "--to-time", "2099-01-01T00:00:00Z"},
+		{"dead", "list", "--campaign", "snow", "--json"},
+		{"dead", "show", ids[0]}, {"dead", "show", "balance/0/1-1"}, {"dead", "show", "kafka/0/1-1"},
+		{"sink", "list"}, {"sink", "list", "--json"}, {"status"}, {"status", "--json"},
+		{"quarantine", "list"}, {"quarantine", "list", "--all", "--json"}, {"quarantine", "show", "1"}, {"quarantine", "show", "99"},
+		{"quarantine", "resolve", "99", "--pay", "--by", "ann", "--why", "asked"},
+		{"journal", "--limit", "3"}, {"journal", "--campaign", "rain", "--json"}, {"journal", "--who", "nobody"},
+		{"campaign", "refund", "rain"}, {"campaign", "refund", "none"}, {"campaign", "close", "rain"},
+		{"campaign", "cancel", "rain"}, {"campaign", "reveal", "rain"},
+		{"campaign", "list"}, {"campaign", "list", "--json"}, {"campaign", "show", "rain"}, {"campaign", "show", "none"},
+		{"dead", "requeue", "--all", "--dry-run", "--by", "ann", "--why", "open"},
+		{"dead", "drop", "--user", "u1", "--dry-run", "--by", "ann", "--why", "open", "--json"},
+		{"dead", "drop", "--user", "u1", "--expect", "7", "--by", "ann", "--why", "open"},
+		{"sink", "pause", "balance", "--campaign", "none", "--by", "ann", "--why", "open"},
+		{"campaign", "pause", "none", "--why", "open"},
+	} {
+		r := at.requireSame(d, args...)
+		require.NotContains(t, r.out, "HONGBAO_", args)
+	}
+	at.changes(d, ids)
+}
+
+// changes makes each change at the server.
+func (s atServer) changes(d *deployment, letters []string) {
+	t, by := s.t, []string{"--by", "ann", "--why", "the bank asked"}
+	does := func(want string, args ...string) {
+		t.Helper()
+		r := s.run(args...)
+		require.Zero(t, r.code, "%v: %s", args, r.err)
+		require.Contains(t, r.out, want)
+	}
+	does("balance is paused\n", append([]string{"sink", "pause", "balance"}, by...)...)
+	require.Regexp(t, `balance is paused by "key:[a-z0-9]+" since .*: "ann: the bank asked"`, d.ok("sink", "list"),
+		"the server knows the key, and the reason names the person")
+	does("balance is paused, as before: by", append([]string{"sink", "pause", "balance"}, by...)...)
+	does("balance goes on\n", append([]string{"sink", "resume", "balance"}, by...)...)
+	does("campaign rain is paused at balance\n", append([]string{"sink", "pause", "balance", "--campaign", "rain"}, by...)...)
+	does("campaign rain goes on at balance\n", append([]string{"sink", "resume", "balance", "--campaign", "rain"}, by...)...)
+	does("balance is limited to 7 grants a second\n", append([]string{"sink", "limit", "balance", "--rate", "7"}, by...)...)
+	does("balance is limited to the knob", append([]string{"sink", "limit", "balance", "--by-knob"}, by...)...)
+	does("campaign rain is paused\n", "campaign", "pause", "rain", "--why", "closed")
+	does(`{"campaign":"rain","state":"open"}`, "campaign", "resume", "rain", "--why", "open", "--json")
+	does("1 of 1 letters were requeued", append([]string{"dead", "requeue", letters[0]}, by...)...)
+	does("2 of 2 letters were dropped", append([]string{"dead", "drop", letters[1], letters[2]}, by...)...)
+	does("2 of 2 letters were requeued", append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2"}, by...)...)
+	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
+	does("campaign snow was closed", "campaign", "close", "snow", "--early")
+	s.requireSame(d, "campaign", "refund", "snow")
+	require.Equal(t, exitUndecided, s.requireSame(d, "campaign", "refund", "snow", "--amount", "500").code, "no worker settles")
+	d.start("work")
+	s.requireSame(d, "campaign", "refund", "snow", "--amount", "499")
+	does("campaign snow was refunded", "campaign", "refund", "snow", "--amount", "500", "--wait", "5s")
+	s.requireSame(d, "campaign", "refund", "snow", "--amount", "500")
+	s.requireSame(d, "campaign", "reveal", "snow")
+	require.Equal(t, []string{"balance"}, completed(t, s.env, "sink", "pause", ""))
+	require.Contains(t, strings.Join(completed(t, s.env, "campaign", "pause", ""), " "), "rain")
+}
+
+// What a server can't do, or does not allow, is said before anything happens.
+func TestServerIsRefused(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	at, base, key := d.server("viewer")
+	for _, c := range []struct {
+		code int
+		env  []string
+		args string
+		says string
+	}{
+		{1, nil, "sink pause balance --by a --why b", "forbidden"},
+		{2, nil, "audit", "`hongbao audit` works with the stores, not at a server: leave out --server, and unset HONGBAO_SERVER"},
+		{2, nil, "work", "works with the stores"},
+		{2, nil, "dead requeue balance/0/1-1 --rate 5 --by a --why b", "--rate needs the stores"},
+		{2, []string{"HONGBAO_KEY_FILE="}, "sink list", "--key-file"},
+		{2, []string{"HONGBAO_KEY_FILE=" + keyFile(t, key, 0o644)}, "sink list", "chmod"},
+		{2, []string{"HONGBAO_KEY_FILE=/no/such"}, "sink list", "/no/such"},
+		{2, []string{"HONGBAO_SERVER_CA=/no/such.pem"}, "sink list", "--server-ca"},
+		{2, []string{"HONGBAO_SERVER=ftp://x"}, "sink list", "want https://HOST:PORT"},
+		{2, []string{"HONGBAO_SERVER=http://control.example:8081"}, "sink list", "in clear"},
+		{1, []string{"HONGBAO_KEY_FILE=" + keyFile(t, "hb_none", 0o600)}, "sink list", "unauthorized"},
+		{5, []string{"HONGBAO_SERVER=http://127.0.0.1:1"}, "sink list", "connection refused"},
+		{0, nil, "version", ""},
+	} {
+		r := runProgram(t, append(at.env[:2:2], c.env...), strings.Fields(c.args)...)
+		require.Equal(t, c.code, r.code, "%s: %s", c.args, r.err)
+		require.Contains(t, r.err, c.says, c.args)
+	}
+	require.Zero(t, runProgram(t, nil, "sink", "list", "--server", base, "--key-file", keyFile(t, key, 0o400)).code)
+}
+
+// A command whose effect can't be undone says first where it acts; its answer is as before.
+func TestDangerousCommandsSayWhere(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 10, 1000)
+	at, base, _ := d.server("treasurer")
+	r := d.run("campaign", "close", "rain", "--early", "--json")
+	require.Contains(t, r.err, "hongbao: acting on deployment "+d.prefix+": Redis "+d.rdb.Options().Addr+", ledger postgres 127.0.0.1:")
+	require.True(t, strings.HasPrefix(r.out, "{"), r.out)
+	r = at.run("campaign", "refund", "rain")
+	require.Contains(t, r.err, "hongbao: acting on the deployment of server "+base+"\n")
+	require.NotContains(t, d.run("campaign", "show", "rain").err, "acting on")
+}
+
+// docs/administration.md lists the commands that a server does.
+func TestCommandsOfAServerAreDocumented(t *testing.T) {
+	t.Parallel()
+	env := []string{"HONGBAO_SERVER=http://127.0.0.1:1", "HONGBAO_KEY_FILE=" + keyFile(t, "hb_key", 0o600)}
+	text, err := os.ReadFile("../../docs/administration.md")
+	require.NoError(t, err)
+	_, list, _ := strings.Cut(string(text), "These commands take `--server`: ")
+	list, _, _ = strings.Cut(list, ".\n")
+	var want, got []string
+	for _, word := range regexp.MustCompile("`[^`]+`").FindAllString(list, -1) {
+		want = append(want, strings.Trim(word, "`"))
+	}
+	for name, c := range lines {
+		if c.server == "" || c.server == "kafka" {
+			continue
+		}
+		args := append(strings.Fields(name), strings.Fields(c.args)...)
+		if name == "campaign create" || name == "audit acknowledge" { // they read a file first
+			continue
+		}
+		r := runProgram(t, env, args...)
+		switch {
+		case r.code == exitOutage:
+			require.Contains(t, r.err, "connection refused", name)
+			got = append(got, name)
+		default:
+			require.Equal(t, exitRefused, r.code, "%s: %s", name, r.err)
+			require.Contains(t, r.err, "works with the stores, not at a server", name)
+		}
+	}
+	require.ElementsMatch(t, want, got)
+}
+
+// inputs that an operation refuses: at the command line, with the stores and at a server, over HTTP, and in the console.
+var inputs = []struct {
+	args string // of the command
+	code string // of the API
+	path string // of the API, with its query
+	body string // empty for GET
+	page string // of the console; empty if no form can say this
+	form url.Values
+}{
+	{"dead list --class odd", "invalid_parameter", "/v1/dead-letters?class=odd", "", "", nil},
+	{"dead list --campaign A", "invalid_parameter", "/v1/dead-letters?campaign=A", "", "", nil},
+	{"dead list --sink pigeon", "unknown_sink", "/v1/dead-letters?sink=pigeon", "", "", nil},
+	{"dead list --limit 0", "invalid_parameter", "/v1/dead-letters?limit=0", "", "", nil},
+	{"dead list --after x", "invalid_parameter", "/v1/dead-letters?after=x", "", "", nil},
+	{"dead list --from-time 2026-02-02T00:00:00Z --to-time 2026-02-01T00:00:00Z", "invalid_parameter",
+		"/v1/dead-letters?from=2026-02-02T00:00:00Z&to=2026-02-01T00:00:00Z", "", "", nil},
+	{"dead requeue --by a --why b", "invalid_value", "/v1/dead-letters/requeue", `{"why":"b"}`, "/letters/requeue",
+		url.Values{"why": {"b"}}},
+	{"dead drop --all --user u --by a --why b --dry-run", "invalid_value", "/v1/dead-letters/drop",
+		`{"all":true,"user":"u","dry_run":true,"why":"b"}`, "", nil},
+	{"dead drop --all --by a --why b", "invalid_value", "/v1/dead-letters/drop", `{"all":true,"why":"b"}`, "", nil},
+	{"dead drop balance/0/1-1 --expect 1 --by a --why b", "invalid_value", "/v1/dead-letters/drop",
+		`{"letter":"balance/0/1-1","expect":1,"why":"b"}`, "", nil},
+	{"dead drop balance/0/1-1 --by a", "invalid_value", "/v1/dead-letters/drop", `{"letter":"balance/0/1-1"}`, "/letters/drop",
+		url.Values{"id": {"balance/0/1-1"}}},
+	{"dead drop x --by a --why b", "unknown_letter", "/v1/dead-letters/drop", `{"letter":"x","why":"b"}`, "/letters/drop",
+		url.Values{"id": {"x"}, "why": {"b"}}},
+	{"dead drop --user u --after x --expect 1 --by a --why b", "invalid_value", "/v1/dead-letters/drop",
+		`{"user":"u","after":"x","expect":1,"why":"b"}`, "/letters/drop",
+		url.Values{"all": {"1"}, "user": {"u"}, "after": {"x"}, "expect": {"1"}, "why": {"b"}}},
+	{"dead requeue --sink pigeon --dry-run --by a --why b", "unknown_sink", "/v1/dead-letters/requeue",
+		`{"sink":"pigeon","dry_run":true,"why":"b"}`, "", nil},
+	{"sink pause pigeon --by a --why b", "unknown_sink", "/v1/sinks/pigeon/pause", `{"why":"b"}`, "/sinks/pigeon/pause",
+		url.Values{}},
+	{"sink pause balance --by a", "invalid_value", "/v1/sinks/balance/pause", `{}`, "", nil},
+	{"sink pause balance --campaign A --by a --why b", "invalid_value", "/v1/sinks/balance/pause",
+		`{"campaign":"A","why":"b"}`, "", nil},
+	{"sink limit balance --by a --why b", "invalid_value", "/v1/sinks/balance/limit", `{"why":"b"}`, "", nil},
+	{"sink limit balance --rate 5 --by-knob --by a --why b", "invalid_value", "/v1/sinks/balance/limit",
+		`{"grants_per_second":5,"by_knob":true,"why":"b"}`, "", nil},
+	{"sink limit balance --rate -1 --by a --why b", "invalid_value", "/v1/sinks/balance/limit",
+		`{"grants_per_second":-1,"why":"b"}`, "", nil},
+	{"campaign pause A --why b", "campaign_invalid", "/v1/campaigns/A/pause", `{"why":"b"}`, "/campaigns/A/pause", url.Values{}},
+	{"quarantine list --after -1", "invalid_parameter", "/v1/quarantine?after=-1", "", "", nil},
+	{"quarantine list --limit 0", "invalid_parameter", "/v1/quarantine?limit=0", "", "", nil},
+	{"quarantine resolve 7 --by a --why b", "invalid_value", "/v1/quarantine/7/decide", `{"why":"b"}`, "/quarantine/7",
+		url.Values{"why": {"b"}}},
+	{"quarantine resolve 7 --pay --by a", "invalid_value", "/v1/quarantine/7/decide", `{"decision":"pay"}`, "/quarantine/7",
+		url.Values{"decision": {"pay"}}},
+	{"journal --after x", "invalid_parameter", "/v1/journal?after=x", "", "", nil},
+	{"journal --campaign A", "invalid_parameter", "/v1/journal?campaign=A", "", "", nil},
+	{"campaign refund rain --amount 1 --missing -1", "invalid_value", "/v1/campaigns/rain/refund",
+		`{"amount":1,"missing":-1}`, "", nil},
+	{"campaign close A", "campaign_invalid", "/v1/campaigns/A/close", `{}`, "", nil},
+	{"campaign cancel A", "campaign_invalid", "/v1/campaigns/A/cancel", `{}`, "", nil},
+	{"campaign show A", "campaign_invalid", "/v1/campaigns/A", "", "", nil},
+}
+
+// A bad input is refused wherever it comes from, and nothing is done.
+func TestBadInputsOnAllSurfaces(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	at, base, key := d.server("treasurer")
+	v := &visitor{t, base, key}
+	for _, in := range inputs {
+		t.Run(in.args, func(t *testing.T) {
+			for where, r := range map[string]result{"the stores": d.run(strings.Fields(in.args)...),
+				"a server": at.run(strings.Fields(in.args)...)} {
+				require.Equal(t, exitRefused, r.code, "at %s: %s%s", where, r.out, r.err)
+				require.Contains(t, r.err, "hongbao: ")
+				require.Empty(t, r.out)
+			}
+			method := http.MethodGet
+			if in.body != "" {
+				method = http.MethodPost
+			}
+			_, text := v.send(method, in.path, "application/json", in.body)
+			var problem struct{ Code string }
+			require.NoError(t, json.Unmarshal([]byte(text), &problem), text)
+			require.Equal(t, in.code, problem.Code, text)
+			if in.page != "" {
+				status, text := v.send(http.MethodPost, in.page, "application/x-www-form-urlencoded", in.form.Encode())
+				require.True(t, status == http.StatusBadRequest || status == http.StatusNotFound, "%d: %s", status, text)
+			}
+		})
+	}
+	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
+	require.NotContains(t, d.ok("journal", "--json"), `"action":"pause_sink"`)
+}

@@ -1,0 +1,41 @@
+package configs
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Place names the deployment and the servers that have its data, without any secret: for a person who is about to
+// change something.
+func (c *Config) Place() string {
+	return fmt.Sprintf("deployment %s: Redis %s, ledger %s", c.Deployment.ID, strings.Join(c.Redis.Addrs, ", "), c.Ledger.place())
+}
+
+// place names the ledger's database.
+func (l *Ledger) place() string {
+	dsn := string(l.DSN)
+	at := dsn
+	switch {
+	case dsn == "":
+		return "none (ledger.dsn is not set)"
+	case isURL(dsn):
+		u, err := url.Parse(dsn)
+		if err != nil {
+			return string(l.Driver)
+		}
+		at = u.Host + u.Path
+	case isMySQL(dsn):
+		at, _, _ = strings.Cut(dsn[strings.LastIndex(dsn, "@")+1:], "?")
+	case pairs(dsn):
+		var parts []string
+		for pair := range strings.FieldsSeq(dsn) {
+			switch name, value, _ := strings.Cut(pair, "="); name {
+			case "host", "port", "dbname":
+				parts = append(parts, value)
+			}
+		}
+		at = strings.Join(parts, " ")
+	}
+	return string(l.Driver) + " " + at
+}

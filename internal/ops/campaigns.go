@@ -1,0 +1,137 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"regexp"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+)
+
+// ListCampaigns returns all campaigns of the ledger, with their status.
+func (l *Local) ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error) {
+	return l.App.List(ctx)
+}
+
+// ShowCampaign returns a campaign as the ledger and Redis have it.
+func (l *Local) ShowCampaign(ctx context.Context, id string) (app.Shown, error) {
+	return l.App.Show(ctx, id)
+}
+
+// CampaignPause is the input of a pause and of a resume.
+type CampaignPause struct {
+	Campaign string `json:"-"`
+	Why      string `json:"why,omitempty" maxLength:"500" doc:"Kept in Redis and in the ledger, as is the caller's key."`
+}
+
+// Check refuses what can't be paused.
+func (in *CampaignPause) Check() error {
+	if len(in.Why) > MaxWhy {
+		return checkWhy(in.Why)
+	}
+	return checkPick(in.Campaign, "")
+}
+
+// CampaignState is the state of a campaign after a pause or a resume.
+type CampaignState struct {
+	Campaign string `json:"campaign" doc:"The campaign's id."`
+	State    string `json:"state" enum:"open,paused" doc:"What it is now."`
+}
+
+// PauseCampaign makes a campaign answer paused.
+func (l *Local) PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
+	return l.turnCampaign(ctx, &in, "paused", l.App.Pause)
+}
+
+// ResumeCampaign opens a paused campaign again.
+func (l *Local) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
+	return l.turnCampaign(ctx, &in, "open", l.App.Resume)
+}
+
+func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state string,
+	turn func(ctx context.Context, id, why string) error) (CampaignState, error) {
+	if err := in.Check(); err != nil {
+		return CampaignState{}, err
+	}
+	return CampaignState{in.Campaign, state}, turn(ctx, in.Campaign, in.Why)
+}
+
+// CampaignEnding returns how far the end of a campaign is.
+func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, error) {
+	return l.App.Standing(ctx, id)
+}
+
+// CampaignClose ends a campaign permanently.
+type CampaignClose struct {
+	Campaign string `json:"-"`
+	Early    bool   `json:"early,omitempty" doc:"Close it before the end of its window."`
+}
+
+// CloseCampaign ends a campaign.
+func (l *Local) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
+	return l.App.Close(ctx, in.Campaign, in.Early)
+}
+
+// CancelCampaign ends a campaign that was never loaded.
+func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
+	return l.App.Cancel(ctx, id)
+}
+
+// CampaignRefund gives what nobody got back to the sponsor.
+type CampaignRefund struct {
+	Campaign string         `json:"-"`
+	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exactly what is refunded, in minor units: refund_amount of the ending."`
+	Missing  int64          `json:"missing,omitempty" minimum:"1" doc:"Exactly missing of the ending: grants that are decided and will not be paid."`
+	// Wait is how long a refund waits for grants that are still being settled.
+	Wait time.Duration `json:"-"`
+}
+
+// Check refuses what can't be refunded.
+func (in *CampaignRefund) Check() error {
+	switch {
+	case in.Missing < 0:
+		return &InputError{Field: "missing", Text: "is 0 or more"}
+	case in.Wait < 0:
+		return &InputError{Field: "wait", Text: "is 0 or more"}
+	}
+	return nil
+}
+
+// RefundCampaign refunds a closed campaign, once. While grants are being settled its error is payment.ErrSettling.
+func (l *Local) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	return l.App.Refund(ctx, closing.Order{Campaign: in.Campaign, Amount: in.Amount, Missing: in.Missing, Wait: in.Wait})
+}
+
+// RevealCampaign makes the seed of a refunded campaign public.
+func (l *Local) RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error) {
+	return l.App.Reveal(ctx, id)
+}
+
+// ListJournal lists who did what, the newest first.
+func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error) {
+	if err := CheckJournal(&in); err != nil {
+		return access.JournalPage{}, err
+	}
+	return l.App.Journal(ctx, in)
+}
+
+// JournalPlace is the pattern of where a page of the journal begins.
+const JournalPlace = "^[0-9]{1,15}-[A-Z0-9]{1,64}$"
+
+var journalPlace = regexp.MustCompile(JournalPlace)
+
+// CheckJournal refuses a query that makes no sense.
+func CheckJournal(in *access.JournalQuery) error {
+	if in.After != "" && !journalPlace.MatchString(in.After) {
+		return &InputError{Field: "after", Text: "is the next of the page before"}
+	}
+	return cmp.Or(checkPick(in.Campaign, ""), checkLimit(in.Limit))
+}

@@ -1,0 +1,207 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+)
+
+// LetterFilter picks dead letters; without any field it picks all.
+type LetterFilter struct {
+	Sink     string    `json:"sink,omitempty" doc:"Letters of this sink, or of several with commas between them."`
+	Campaign string    `json:"campaign,omitempty" doc:"Letters of this campaign."`
+	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken" doc:"Letters of this class."`
+	User     string    `json:"user,omitempty" doc:"Letters of this user."`
+	Reason   string    `json:"reason,omitempty" doc:"Letters whose reason contains this text."`
+	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
+	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`
+}
+
+func (f *LetterFilter) some() bool { return *f != LetterFilter{} }
+
+func (f *LetterFilter) check() error {
+	switch classes := deadletter.Classes(); {
+	case f.Class != "" && !slices.Contains(classes, f.Class):
+		return &InputError{Field: "class", Text: "is one of " + strings.Join(classes, ", ")}
+	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
+		return &InputError{Field: "from", Text: "must be before the end"}
+	}
+	return checkPick(f.Campaign, f.User)
+}
+
+func (l *Local) filter(f *LetterFilter) deadletter.Filter {
+	return deadletter.Filter{Sinks: list(f.Sink), Campaign: f.Campaign, Class: f.Class, User: f.User, Reason: f.Reason,
+		From: f.From, To: f.To, Sees: l.sees()}
+}
+
+// LetterList is a page of a list of dead letters.
+type LetterList struct {
+	LetterFilter
+	After string // the Next of the page before
+	Limit int
+}
+
+// Check refuses what can't be listed.
+func (in *LetterList) Check() error {
+	return cmp.Or(checkLimit(in.Limit), checkAfter(in.After), in.check())
+}
+
+func checkAfter(after string) error {
+	if _, _, _, err := deadletter.ParseID(after); after != "" && err != nil {
+		return &InputError{Field: "after", Text: "is the next of the answer before"}
+	}
+	return nil
+}
+
+// CheckLetter refuses what can't be the id of a letter.
+func CheckLetter(id string) error {
+	if _, _, _, err := deadletter.ParseID(id); err != nil {
+		return &InputError{Field: "letter", Code: "unknown_letter", Text: "is SINK/SHARD/ENTRY, as `hongbao dead list` prints it"}
+	}
+	return nil
+}
+
+// ListLetters lists dead letters.
+func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error) {
+	f := l.filter(&in.LetterFilter)
+	if err := cmp.Or(in.Check(), l.checkSinks(f.Sinks...)); err != nil {
+		return app.LetterPage{}, err
+	}
+	return l.App.ListLetters(ctx, f, in.After, in.Limit)
+}
+
+// ShowLetter returns a dead letter. One that the caller may not see does not exist for them.
+func (l *Local) ShowLetter(ctx context.Context, id string) (deadletter.Letter, error) {
+	return l.letter(ctx, access.ReadLetters, id)
+}
+
+func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter deadletter.Letter, err error) {
+	if err := CheckLetter(id); err != nil {
+		return letter, err
+	}
+	sink, shard, _, _ := deadletter.ParseID(id)
+	gone := hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` shows those that are there", id,
+		deadletter.ErrNoLetter)
+	if shard >= l.App.Config.Deployment.Shards || l.checkSinks(sink) != nil {
+		return letter, gone
+	}
+	letter, err = l.App.Letter(ctx, id)
+	if err == nil && !l.shows(ctx, a, letter.Campaign()) {
+		return deadletter.Letter{}, gone
+	}
+	return letter, err
+}
+
+// Letters are the dead letters that a person decides about: some by their ids, or all that filters pick.
+type Letters struct {
+	Letter string `json:"letter,omitempty" doc:"One letter by its id, or several with commas between them; or give filters."`
+	LetterFilter
+	All    bool   `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
+	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that filters or all pick: the matched of a dry run. Required with them, except in a dry run."`
+	After  string `json:"after,omitempty" doc:"The next of an answer 202: goes on there. Not with letter."`
+	By     string `json:"-"` // who decides; a caller's key comes before it
+	Why    string `json:"why" doc:"Kept with each letter, as is the caller's key."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Count only."`
+}
+
+// Check refuses an input that picks no letters, picks them twice, or does not say how many it expects.
+func (in *Letters) Check() error {
+	ways, named := 0, in.Letter != ""
+	for _, given := range []bool{named, in.All, in.some()} {
+		if given {
+			ways++
+		}
+	}
+	if err := checkAfter(in.After); err != nil {
+		return err
+	}
+	switch {
+	case ways != 1:
+		return &InputError{Text: "say which letters: give letter, or filters, or all, and only one of them"}
+	case named && in.After != "":
+		return &InputError{Field: "after", Text: "goes with filters or all, not with letter"}
+	case named && in.Expect != nil:
+		return &InputError{Field: "expect", Text: "goes with filters or all, not with letter"}
+	case in.Expect != nil && *in.Expect < 0:
+		return &InputError{Field: "expect", Text: "is 0 or more"}
+	case !named && in.Expect == nil && !in.DryRun:
+		return &InputError{Field: "expect",
+			Text: "is required with filters or all: send a dry run, and give its matched as expect"}
+	}
+	for _, id := range list(in.Letter) {
+		if err := CheckLetter(id); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(checkWhy(in.Why), in.check())
+}
+
+// Refused returns an error if a person must look at letters that are not done.
+func (in *Letters) Refused(r *deadletter.Report) error {
+	switch {
+	case r == nil:
+		return nil
+	case r.Failed > 0:
+		return app.Found("the sink refused %d letters again, and they stay: fix what the report names, then requeue or drop "+
+			"them", r.Failed)
+	case r.Unreadable > 0 && in.Letter != "" && r.Decision != "dropped":
+		return app.Found("%d of the letters named can't be delivered: drop them", r.Unreadable)
+	}
+	return nil
+}
+
+// pick finds the letters that an input means.
+func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick deadletter.Pick, err error) {
+	pick = deadletter.Pick{IDs: list(in.Letter), Filter: l.filter(&in.LetterFilter), After: in.After, Expect: in.Expect}
+	if err := cmp.Or(in.Check(), l.checkSinks(pick.Filter.Sinks...)); err != nil {
+		return pick, err
+	}
+	for _, id := range pick.IDs {
+		letter, err := l.letter(ctx, a, id)
+		if err != nil {
+			return pick, err
+		}
+		if !slices.Contains(pick.Filter.Sinks, letter.Sink) {
+			pick.Filter.Sinks = append(pick.Filter.Sinks, letter.Sink)
+		}
+	}
+	if in.Campaign != "" {
+		err = l.may(a, in.Campaign)
+	}
+	return pick, err
+}
+
+// DropLetters ends letters without delivery.
+func (l *Local) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
+	pick, err := l.pick(ctx, access.DropLetters, &in)
+	if err != nil {
+		return nil, err
+	}
+	return l.App.DropLetters(ctx, pick, stream.Decision{By: l.by(in.By), Why: in.Why}, in.DryRun)
+}
+
+// Requeue delivers dead letters after all.
+type Requeue struct {
+	Letters
+	// Rate is grants per second at most; 0 for the sink's own bound. Patience is how long a sink that is down is tried again.
+	Rate     float64       `json:"-"`
+	Patience time.Duration `json:"-"`
+}
+
+// RequeueLetters delivers letters to their sinks.
+func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
+	pick, err := l.pick(ctx, access.RequeueLetters, &in.Letters)
+	if err != nil {
+		return nil, err
+	}
+	return l.App.Requeue(ctx, app.Requeue{Pick: pick, Decision: stream.Decision{By: l.by(in.By), Why: in.Why},
+		Rate: in.Rate, Patience: in.Patience, DryRun: in.DryRun})
+}

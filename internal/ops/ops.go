@@ -1,0 +1,153 @@
+// Package ops has the operations that a person may do to a deployment. Each has one input with one check, and the command
+// line, the administration API and the console all call it. Local does it with the deployment's own stores; Remote asks
+// the administration API of a server.
+package ops
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+)
+
+// Operations can be done with the stores (Local) or over HTTP (Remote), with the same answers and errors.
+type Operations interface {
+	// ListLetters returns a page of dead letters, the oldest first within a sink and shard.
+	ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error)
+	ShowLetter(ctx context.Context, id string) (deadletter.Letter, error)
+	// RequeueLetters delivers dead letters, and DropLetters ends them without delivery. A report may come beside an error:
+	// it says what is done.
+	RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error)
+	DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error)
+
+	ListSinks(ctx context.Context) (*app.Status, error)
+	PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error)
+	ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error)
+	LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error)
+
+	ListQuarantine(ctx context.Context, in QuarantineList) (app.QuarantinePage, error)
+	ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error)
+	DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error)
+
+	ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error)
+	ShowCampaign(ctx context.Context, id string) (app.Shown, error)
+	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
+	ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
+	// CampaignEnding returns how far the end of a campaign is. CloseCampaign and CancelCampaign end one.
+	CampaignEnding(ctx context.Context, id string) (*app.Ending, error)
+	CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error)
+	CancelCampaign(ctx context.Context, id string) (*app.Ending, error)
+	RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error)
+	RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error)
+
+	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
+}
+
+// InputError is an input that an operation refuses. Nothing was done.
+type InputError struct {
+	// Field is the input's field, as the API names it; empty if fields contradict each other.
+	Field string
+	// Code is the API's code; empty for the one of a wrong value.
+	Code string
+	// Text goes on after the field's name: "is required".
+	Text string
+}
+
+func (e *InputError) Error() string { return strings.TrimSpace(e.Field + " " + e.Text) }
+
+// Local does operations with the deployment's stores.
+type Local struct {
+	App *app.App
+	// Caller is who asks by API key, and sees only their campaigns. Nil is a person who has the stores.
+	Caller *access.Caller
+}
+
+// by returns who decides: the caller's key, or the name that a person with the stores gives.
+func (l *Local) by(given string) string {
+	if l.Caller != nil {
+		return l.Caller.Name()
+	}
+	return given
+}
+
+// sees returns what picks the campaigns of the caller; nil for all.
+func (l *Local) sees() func(campaign string) bool {
+	if l.Caller == nil || !l.Caller.Scoped() {
+		return nil
+	}
+	return l.Caller.Sees
+}
+
+// may refuses an action on a campaign that the caller does not see.
+func (l *Local) may(a access.Action, campaign string) error {
+	if l.Caller == nil {
+		return nil
+	}
+	return l.Caller.Check(a, campaign)
+}
+
+// shows reports whether the caller may see what belongs to a campaign. If not, the journal has that they asked.
+func (l *Local) shows(ctx context.Context, a access.Action, campaign string) bool {
+	if l.Caller == nil || l.Caller.Sees(campaign) {
+		return true
+	}
+	l.App.Denied(ctx, a, campaign, access.ErrNotInScope)
+	return false
+}
+
+// checkSinks refuses sinks that the deployment does not have.
+func (l *Local) checkSinks(sinks ...string) error {
+	all := l.App.Config.Deployment.Sinks
+	for _, s := range sinks {
+		if !slices.Contains(all, s) {
+			return &InputError{Field: "sink", Code: "unknown_sink",
+				Text: "is unknown: deployment.sinks has " + strings.Join(all, ", ")}
+		}
+	}
+	return nil
+}
+
+// MaxWhy bounds a reason, in bytes.
+const MaxWhy = 500
+
+// checkWhy requires a reason.
+func checkWhy(why string) error {
+	switch {
+	case strings.TrimSpace(why) == "":
+		return &InputError{Field: "why", Text: "is required: what you write is kept with the decision"}
+	case len(why) > MaxWhy:
+		return &InputError{Field: "why", Text: "has more than 500 bytes"}
+	}
+	return nil
+}
+
+// checkPick checks the filters that several operations have. Empty ones pick everything.
+func checkPick(campaign, user string) error {
+	if campaign != "" && hongbao.CheckCampaignID(campaign) != nil {
+		return &InputError{Field: "campaign", Text: "is 1 to 64 of a-z, 0-9, - and _, beginning with a letter"}
+	}
+	if user != "" && hongbao.CheckID(user) != nil {
+		return &InputError{Field: "user", Text: "is 1 to 128 printable ASCII characters without spaces"}
+	}
+	return nil
+}
+
+// list splits a list with commas.
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// IsInput reports whether an operation refused its input.
+func IsInput(err error) bool {
+	var wrong *InputError
+	return errors.As(err, &wrong)
+}

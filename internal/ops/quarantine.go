@@ -1,0 +1,89 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// QuarantineList is a page of the grants in quarantine.
+type QuarantineList struct {
+	All   bool  // those that were decided, too
+	After int64 // the Next of the page before
+	Limit int
+}
+
+// MaxListed bounds a page of a list.
+const MaxListed = 10_000
+
+// Check refuses what can't be listed.
+func (in *QuarantineList) Check() error {
+	if in.After < 0 {
+		return &InputError{Field: "after", Text: "is 0 or more"}
+	}
+	return checkLimit(in.Limit)
+}
+
+func checkLimit(n int) error {
+	if n < 1 || n > MaxListed {
+		return &InputError{Field: "limit", Text: fmt.Sprintf("is from 1 to %d", MaxListed)}
+	}
+	return nil
+}
+
+// ListQuarantine lists grants in quarantine, the oldest first.
+func (l *Local) ListQuarantine(ctx context.Context, in QuarantineList) (app.QuarantinePage, error) {
+	if err := in.Check(); err != nil {
+		return app.QuarantinePage{}, err
+	}
+	return l.App.ListQuarantine(ctx, app.QuarantineList{After: in.After, Limit: in.Limit, All: in.All, Sees: l.sees()})
+}
+
+// ShowQuarantined returns a grant in quarantine. One that the caller may not see does not exist for them.
+func (l *Local) ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error) {
+	return l.quarantined(ctx, access.ReadQuarantine, id)
+}
+
+func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app.Quarantined, error) {
+	q, err := l.App.Quarantined(ctx, id)
+	if err == nil && !l.shows(ctx, a, q.Campaign) {
+		return app.Quarantined{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: `hongbao quarantine list` shows them",
+			ledger.ErrNotInQuarantine)
+	}
+	return q, err
+}
+
+// Decide is a decision about a grant in quarantine.
+type Decide struct {
+	ID       int64  `json:"-"`
+	Decision string `json:"decision" enum:"pay,void" doc:"pay: from the reserve; void: nobody gets it."`
+	By       string `json:"-"` // who decides; a caller's key comes before it
+	Why      string `json:"why" doc:"Kept with the decision, as is the caller's key."`
+}
+
+// Check refuses what decides nothing.
+func (in *Decide) Check() error {
+	if in.Decision != "pay" && in.Decision != "void" {
+		return &InputError{Field: "decision", Text: "is pay or void"}
+	}
+	return checkWhy(in.Why)
+}
+
+// DecideQuarantined pays or voids a grant in quarantine, once.
+func (l *Local) DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error) {
+	if err := in.Check(); err != nil {
+		return app.Quarantined{}, err
+	}
+	if l.Caller != nil {
+		if _, err := l.quarantined(ctx, access.DecideQuarantine, in.ID); err != nil {
+			return app.Quarantined{}, err
+		}
+	}
+	return l.App.Decide(ctx, ledger.Resolution{ID: in.ID, Pay: in.Decision == "pay",
+		Decision: stream.Decision{By: l.by(in.By), Why: in.Why}})
+}

@@ -1,0 +1,449 @@
+package ops
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+)
+
+// Remote does operations at the administration API of a server (serve.control_listen), with an API key. The server
+// records the key as who decides.
+type Remote struct {
+	server *url.URL
+	key    string
+	client *http.Client
+}
+
+// Bounds of a call.
+const (
+	callTime  = 2 * time.Minute // of one request: a requeue works for a while before it answers
+	tryFor    = 5 * time.Second // how long a server that is down is tried again
+	maxAnswer = 64 << 20
+	maxPage   = 500         // items of a page
+	pollEvery = time.Second // while a refund waits
+)
+
+// NewRemote checks the address of a server and a key; it reaches nobody. roots are the certificates that the server's may
+// be signed by; nil for those of the system.
+func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
+	u, err := url.Parse(server)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return nil, fmt.Errorf("server %.80q: want https://HOST:PORT of a control listener (serve.control_listen)", server)
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, fmt.Errorf("server %s: http would send the key in clear; want https, or an address of this machine", u)
+	case key == "":
+		return nil, errors.New("the key is empty: `hongbao key create` makes one")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	return &Remote{server: u, key: key, client: &http.Client{
+		Transport: transport, Timeout: callTime,
+		// A redirect would take the key elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// get reads an answer.
+func (r *Remote) get(ctx context.Context, path string, query url.Values, to any) error {
+	_, err := r.call(ctx, http.MethodGet, path, "", query, nil, to)
+	return err
+}
+
+// post makes a change once, however often it has to be sent. more reports that the server answered before it was done.
+func (r *Remote) post(ctx context.Context, path string, in, to any) (more bool, err error) {
+	return r.postWith(ctx, rand.Text(), path, in, to)
+}
+
+// postWith is post with an Idempotency-Key.
+func (r *Remote) postWith(ctx context.Context, key, path string, in, to any) (more bool, err error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return false, fmt.Errorf("write the request: %w", err)
+	}
+	return r.call(ctx, http.MethodPost, path, key, nil, body, to)
+}
+
+func (r *Remote) call(ctx context.Context, method, path, key string, query url.Values, body []byte, to any) (more bool,
+	err error) {
+	at := r.server.JoinPath(path)
+	at.RawQuery = query.Encode()
+	err = retry.Do(ctx, retry.Backoff(200*time.Millisecond, 2*time.Second, tryFor), func() (again bool, err error) {
+		more, err = r.try(ctx, method, at.String(), key, body, to)
+		return !IsInput(err) && retry.MayHelp(err) && ctx.Err() == nil, err
+	})
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", method, at, err)
+	}
+	return more, err
+}
+
+// try sends a request once.
+func (r *Remote) try(ctx context.Context, method, at, key string, body []byte, to any) (more bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return false, fmt.Errorf("make the request: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		var certificate *tls.CertificateVerificationError
+		if errors.As(err, &certificate) {
+			return false, hongbao.Errorf(hongbao.ClassPermanent, "%w; give the server's CA with --server-ca", certificate)
+		}
+		return false, hongbao.Outagef(hongbao.ClassTransient, "%w; is the control listener of `hongbao serve` there?",
+			errors.Unwrap(err))
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return false, hongbao.Outagef(hongbao.ClassTransient, "the answer broke off: %w", err)
+	case res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted:
+		return false, problem(res, text)
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "the answer is no JSON of this API: %w", err)
+	}
+	return res.StatusCode == http.StatusAccepted, nil
+}
+
+// problem is the error of an answer that refuses: of the class that the same operation would have with the stores.
+func problem(res *http.Response, text []byte) error {
+	var p struct{ Code, Detail, Instance string }
+	if json.Unmarshal(text, &p) != nil || p.Code == "" {
+		return hongbao.Errorf(hongbao.ClassPermanent, "the server answered %s, and not as a control listener does", res.Status)
+	}
+	says := p.Code
+	if p.Detail != "" {
+		says += ": " + p.Detail
+	}
+	switch {
+	case p.Code == "idempotency_key_in_use":
+		return hongbao.Errorf(hongbao.ClassTransient, "%s", says)
+	case res.StatusCode >= http.StatusInternalServerError:
+		return hongbao.Outagef(hongbao.ClassTransient, "%s (request %s in the server's log)", says, p.Instance)
+	case res.StatusCode == http.StatusTooManyRequests:
+		return hongbao.Errorf(hongbao.ClassTransient, "%s", says)
+	case res.StatusCode == http.StatusBadRequest, p.Code == "unknown_sink":
+		return &InputError{Code: p.Code, Text: says}
+	}
+	return hongbao.Errorf(hongbao.ClassPermanent, "%s", says)
+}
+
+// reason puts who decides before the reason: the server knows the key only.
+func reason(by, why string) string {
+	if by == "" {
+		return why
+	}
+	return by + ": " + why
+}
+
+func (f *LetterFilter) query() url.Values {
+	q := url.Values{}
+	for name, value := range map[string]string{"sink": f.Sink, "campaign": f.Campaign, "class": f.Class, "user": f.User,
+		"reason": f.Reason} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	for name, t := range map[string]time.Time{"from": f.From, "to": f.To} {
+		if !t.IsZero() {
+			q.Set(name, t.Format(time.RFC3339Nano))
+		}
+	}
+	return q
+}
+
+// ListLetters implements Operations, as do the methods below.
+func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.LetterPage, err error) {
+	if err := in.Check(); err != nil {
+		return page, err
+	}
+	page.Letters, page.Next = []deadletter.Letter{}, answers.Text(in.After)
+	for q := in.query(); ; {
+		q.Set("limit", strconv.Itoa(min(in.Limit-len(page.Letters), maxPage)))
+		if page.Next != "" {
+			q.Set("after", string(page.Next))
+		}
+		var next app.LetterPage
+		if err := r.get(ctx, "/v1/dead-letters", q, &next); err != nil {
+			return page, err
+		}
+		page.Letters, page.Next = append(page.Letters, next.Letters...), next.Next
+		if page.Next == "" || len(page.Letters) >= in.Limit {
+			return page, nil
+		}
+	}
+}
+
+func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.Letter, err error) {
+	if err := CheckLetter(id); err != nil {
+		return letter, err
+	}
+	err = r.get(ctx, "/v1/dead-letters/"+id, nil, &letter)
+	return letter, err
+}
+
+func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
+	if in.Rate != 0 {
+		return nil, &InputError{Field: "rate", Text: "needs the stores: a server goes by the sink's own bound"}
+	}
+	return r.letters(ctx, "requeue", in.Letters)
+}
+
+func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
+	return r.letters(ctx, "drop", in)
+}
+
+// letters decides about letters. The server answers after a while with what it has done, and is asked to go on.
+func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *deadletter.Report, err error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	in.Why = reason(in.By, in.Why)
+	for {
+		var report deadletter.Report
+		more, err := r.post(ctx, "/v1/dead-letters/"+what, &in, &report)
+		if err != nil {
+			return all, err
+		}
+		if all == nil {
+			all = &report
+		} else {
+			all.Add(&report)
+			all.Next = report.Next
+		}
+		if !more || report.Next == "" {
+			return all, nil
+		}
+		in.After = string(report.Next)
+	}
+}
+
+func (r *Remote) ListSinks(ctx context.Context) (*app.Status, error) {
+	status := &app.Status{}
+	return status, r.get(ctx, "/v1/sinks", nil, status)
+}
+
+func (r *Remote) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+	return r.turnSink(ctx, "pause", in)
+}
+
+func (r *Remote) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+	return r.turnSink(ctx, "resume", in)
+}
+
+func (r *Remote) turnSink(ctx context.Context, what string, in SinkPause) (out app.SinkChange, err error) {
+	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
+		return out, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/sinks/"+in.Sink+"/"+what, &in, &out)
+	return out, err
+}
+
+func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChange, err error) {
+	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
+		return out, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/sinks/"+in.Sink+"/limit", &in, &out)
+	return out, err
+}
+
+// checkSinkName refuses what can't be a part of a path.
+func checkSinkName(sink string) error {
+	if hongbao.CheckCampaignID(sink) != nil { // sinks have the same names
+		return &InputError{Field: "sink", Code: "unknown_sink", Text: "is unknown: `hongbao sink list` shows the sinks"}
+	}
+	return nil
+}
+
+func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, err error) {
+	q := url.Values{"limit": {strconv.Itoa(maxPage)}}
+	for {
+		var page app.CampaignPage
+		if err := r.get(ctx, "/v1/campaigns", q, &page); err != nil {
+			return all, err
+		}
+		all = append(all, page.Campaigns...)
+		if page.Next == "" {
+			return all, nil
+		}
+		q.Set("after", string(page.Next))
+	}
+}
+
+func (r *Remote) ShowCampaign(ctx context.Context, id string) (shown app.Shown, err error) {
+	if err := checkPick(id, ""); err != nil {
+		return shown, err
+	}
+	err = r.get(ctx, "/v1/campaigns/"+id, nil, &shown)
+	return shown, err
+}
+
+func (r *Remote) PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
+	return r.turnCampaign(ctx, "pause", in)
+}
+
+func (r *Remote) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
+	return r.turnCampaign(ctx, "resume", in)
+}
+
+func (r *Remote) turnCampaign(ctx context.Context, what string, in CampaignPause) (out CampaignState, err error) {
+	if err := in.Check(); err != nil {
+		return out, err
+	}
+	_, err = r.post(ctx, "/v1/campaigns/"+in.Campaign+"/"+what, &in, &out)
+	return out, err
+}
+
+func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page app.QuarantinePage, err error) {
+	if err := in.Check(); err != nil {
+		return page, err
+	}
+	page.Grants = []app.Quarantined{}
+	q := url.Values{"after": {strconv.FormatInt(in.After, 10)}}
+	if in.All {
+		q.Set("all", "true")
+	}
+	for {
+		q.Set("limit", strconv.Itoa(min(in.Limit-len(page.Grants), maxPage)))
+		var next app.QuarantinePage
+		if err := r.get(ctx, "/v1/quarantine", q, &next); err != nil {
+			return page, err
+		}
+		page.Grants, page.Next = append(page.Grants, next.Grants...), next.Next
+		if page.Next == nil || len(page.Grants) >= in.Limit {
+			return page, nil
+		}
+		q.Set("after", strconv.FormatInt(*page.Next, 10))
+	}
+}
+
+func (r *Remote) ShowQuarantined(ctx context.Context, id int64) (q app.Quarantined, err error) {
+	err = r.get(ctx, "/v1/quarantine/"+strconv.FormatInt(id, 10), nil, &q)
+	return q, err
+}
+
+func (r *Remote) DecideQuarantined(ctx context.Context, in Decide) (q app.Quarantined, err error) {
+	if err := in.Check(); err != nil {
+		return q, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/quarantine/"+strconv.FormatInt(in.ID, 10)+"/decide", &in, &q)
+	return q, err
+}
+
+func (r *Remote) CampaignEnding(ctx context.Context, id string) (e *app.Ending, err error) {
+	if err := checkPick(id, ""); err != nil {
+		return nil, err
+	}
+	e = &app.Ending{}
+	return e, r.get(ctx, "/v1/campaigns/"+id+"/ending", nil, e)
+}
+
+func (r *Remote) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
+	return r.end(ctx, in.Campaign, "close", &in)
+}
+
+func (r *Remote) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
+	return r.end(ctx, id, "cancel", struct{}{})
+}
+
+// end ends a campaign.
+func (r *Remote) end(ctx context.Context, id, how string, in any) (*app.Ending, error) {
+	if err := checkPick(id, ""); err != nil {
+		return nil, err
+	}
+	e := &app.Ending{}
+	_, err := r.post(ctx, "/v1/campaigns/"+id+"/"+how, in, e)
+	return e, err
+}
+
+func (r *Remote) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
+	if err := cmp.Or(in.Check(), checkPick(in.Campaign, "")); err != nil {
+		return nil, err
+	}
+	e, key := &app.Ending{}, rand.Text()
+	for end := time.Now().Add(in.Wait); ; {
+		more, err := r.postWith(ctx, key, "/v1/campaigns/"+in.Campaign+"/refund", &in, e)
+		switch {
+		case err != nil || !more:
+			return e, err
+		case !time.Now().Before(end) || !retry.Pause(ctx, pollEvery):
+			return e, hongbao.Errorf(hongbao.ClassTransient, "%w: grants up to the close are not in the ledger yet: run it "+
+				"again, or give --wait", payment.ErrSettling)
+		}
+	}
+}
+
+func (r *Remote) RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error) {
+	if err := checkPick(id, ""); err != nil {
+		return nil, err
+	}
+	d := &campaign.Disclosure{}
+	_, err := r.post(ctx, "/v1/campaigns/"+id+"/reveal", struct{}{}, d)
+	return d, err
+}
+
+func (r *Remote) ListJournal(ctx context.Context, in access.JournalQuery) (page access.JournalPage, err error) {
+	if err := CheckJournal(&in); err != nil {
+		return page, err
+	}
+	page.Entries = []access.Entry{}
+	q := url.Values{}
+	for name, value := range map[string]string{"campaign": in.Campaign, "who": in.Who, "after": in.After} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if !in.Since.IsZero() {
+		q.Set("since", in.Since.Format(time.RFC3339Nano))
+	}
+	for {
+		q.Set("limit", strconv.Itoa(min(in.Limit-len(page.Entries), maxPage)))
+		var next access.JournalPage
+		if err := r.get(ctx, "/v1/journal", q, &next); err != nil {
+			return page, err
+		}
+		page.Entries, page.Next = append(page.Entries, next.Entries...), next.Next
+		if page.Next == "" || len(page.Entries) >= in.Limit {
+			return page, nil
+		}
+		q.Set("after", string(page.Next))
+	}
+}

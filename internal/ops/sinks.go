@@ -1,0 +1,79 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// ListSinks returns how each sink is doing.
+func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.App.Status(ctx) }
+
+// SinkPause is the input of a pause and of a resume.
+type SinkPause struct {
+	Sink string `json:"-"`
+	By   string `json:"-"` // who decides; a caller's key comes before it
+	Why  string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
+	// Campaign is "" for the whole sink.
+	Campaign string `json:"campaign,omitempty" doc:"One campaign only: the sink's other grants go on. Absent: the whole sink."`
+}
+
+// Check refuses what can't be paused.
+func (in *SinkPause) Check() error { return cmp.Or(checkWhy(in.Why), checkPick(in.Campaign, "")) }
+
+// PauseSink makes all workers of a sink hand it nothing.
+func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+	return l.turnSink(ctx, &in, l.App.PauseSink, l.App.PauseSinkCampaign)
+}
+
+// ResumeSink lets a paused sink go on.
+func (l *Local) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+	return l.turnSink(ctx, &in, l.App.ResumeSink, l.App.ResumeSinkCampaign)
+}
+
+func (l *Local) turnSink(ctx context.Context, in *SinkPause,
+	whole func(ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
+	one func(ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange, error),
+) (app.SinkChange, error) {
+	if err := cmp.Or(in.Check(), l.checkSinks(in.Sink)); err != nil {
+		return app.SinkChange{}, err
+	}
+	by := stream.Decision{By: l.by(in.By), Why: in.Why}
+	if in.Campaign != "" {
+		return one(ctx, in.Sink, in.Campaign, by)
+	}
+	return whole(ctx, in.Sink, by)
+}
+
+// SinkLimit is how many grants a second all workers together may hand to a sink.
+type SinkLimit struct {
+	Sink string `json:"-"`
+	By   string `json:"-"` // who decides; a caller's key comes before it
+	// GrantsPerSecond is nil with ByKnob.
+	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"0 for no bound; or give by_knob."`
+	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker go by its knob again."`
+	Why             string `json:"why" doc:"Kept with the limit, as is the caller's key."`
+}
+
+// Check refuses a limit that says nothing, or two things.
+func (in *SinkLimit) Check() error {
+	rate := in.GrantsPerSecond
+	switch {
+	case (rate != nil) == in.ByKnob:
+		return &InputError{Text: "give grants_per_second or by_knob, one of the two"}
+	case rate != nil && (*rate < 0 || *rate > app.MaxRate):
+		return &InputError{Field: "grants_per_second", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
+	}
+	return checkWhy(in.Why)
+}
+
+// LimitSink bounds the rate of a sink.
+func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error) {
+	if err := cmp.Or(in.Check(), l.checkSinks(in.Sink)); err != nil {
+		return app.SinkChange{}, err
+	}
+	return l.App.LimitSink(ctx, in.Sink, in.GrantsPerSecond, stream.Decision{By: l.by(in.By), Why: in.Why})
+}
