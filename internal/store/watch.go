@@ -47,12 +47,12 @@ type lateEvent struct {
 	skipped    string // meta.skipped as it was found
 }
 
-// Watch looks at every server that has shards, each second or as Every says. One round trip to a server reads INFO and
+// Watch looks at every server that has shards, as often as Every says. One round trip to a server reads INFO and
 // the heads of its shards. Watch freezes shards that were opened for another server, or before their server was
 // demoted and promoted again.
 type Watch struct {
 	Store *Store
-	Every time.Duration // 0 for a second
+	Every time.Duration // 0 for 750 ms
 	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
 	Frozen func(shard int)
 	// Alarm is called once for each change that may cost money; nil for none.
@@ -72,7 +72,7 @@ const lookTime = 5 * time.Second
 func (w *Watch) Run(ctx context.Context) error {
 	every := w.Every
 	if every == 0 {
-		every = time.Second
+		every = 750 * time.Millisecond
 	}
 	w.before, w.busy = map[int]*sight{}, map[redis.UniversalClient]bool{}
 	var looks sync.WaitGroup

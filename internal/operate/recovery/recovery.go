@@ -63,7 +63,7 @@ type Config struct {
 	// Gather is how long the recoverer waits for a process that has not sent what it knows. 0 for five seconds.
 	Gather time.Duration
 	// Settle is the shortest wait if Redis was written just before the freeze: a process whose line is lost reports
-	// within one look of its watch. 0 for 1.5 seconds.
+	// within one look of its watch. 0 for 1.25 seconds.
 	Settle time.Duration
 	// Margin is for a silent process that may have reported grants that no one else has seen. As many packets of each
 	// campaign are withheld as the shard granted in the last Margin. 0 leaves such a loss to a person.
@@ -92,7 +92,7 @@ func New(cfg Config) *Recoverer {
 		cfg.Gather = restore.Patience
 	}
 	if cfg.Settle == 0 {
-		cfg.Settle = 1500 * time.Millisecond
+		cfg.Settle = 1250 * time.Millisecond
 	}
 	cfg.Settle = min(cfg.Settle, cfg.Gather)
 	if cfg.Lease == 0 {
