@@ -116,7 +116,7 @@ func TestArchiveAfterWithheldPackets(t *testing.T) {
 	d.ended("rain")
 	require.Zero(t, d.rdb.Exists(t.Context(), key).Val(), "it left Redis as well")
 	r := d.archived("rain", "--dir", t.TempDir())
-	require.Equal(t, []int64{6, 6}, []int64{int64(r.Grants), r.Deleted})
+	require.Equal(t, []int64{6, 6}, []int64{r.Grants, r.Deleted})
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
 }

@@ -187,7 +187,7 @@ func (f *LetterFilter) query() url.Values {
 	return q
 }
 
-// ListLetters implements Operations, as do the methods below.
+// ListLetters implements Operations.
 func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.LetterPage, err error) {
 	if err := in.Check(); err != nil {
 		return page, err
@@ -209,6 +209,7 @@ func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.Lette
 	}
 }
 
+// ShowLetter implements Operations.
 func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.Letter, err error) {
 	if err := CheckLetter(id); err != nil {
 		return letter, err
@@ -217,6 +218,7 @@ func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.L
 	return letter, err
 }
 
+// RequeueLetters implements Operations.
 func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
 	if in.Rate != 0 {
 		return nil, &InputError{Field: "rate", Text: "needs the stores: a server goes by the sink's own bound"}
@@ -224,6 +226,7 @@ func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Re
 	return r.letters(ctx, "requeue", in.Letters)
 }
 
+// DropLetters implements Operations.
 func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
 	return r.letters(ctx, "drop", in)
 }
@@ -253,15 +256,18 @@ func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *dea
 	}
 }
 
+// ListSinks implements Operations.
 func (r *Remote) ListSinks(ctx context.Context) (*app.Status, error) {
 	status := &app.Status{}
 	return status, r.get(ctx, "/v1/sinks", nil, status)
 }
 
+// PauseSink implements Operations.
 func (r *Remote) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
 	return r.turnSink(ctx, "pause", in)
 }
 
+// ResumeSink implements Operations.
 func (r *Remote) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
 	return r.turnSink(ctx, "resume", in)
 }
@@ -275,6 +281,7 @@ func (r *Remote) turnSink(ctx context.Context, what string, in SinkPause) (out a
 	return out, err
 }
 
+// LimitSink implements Operations.
 func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChange, err error) {
 	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
 		return out, err
@@ -292,6 +299,7 @@ func checkSinkName(sink string) error {
 	return nil
 }
 
+// ListCampaigns implements Operations.
 func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, err error) {
 	q := url.Values{"limit": {strconv.Itoa(maxPage)}}
 	for {
@@ -307,6 +315,7 @@ func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, e
 	}
 }
 
+// ShowCampaign implements Operations.
 func (r *Remote) ShowCampaign(ctx context.Context, id string) (shown app.Shown, err error) {
 	if err := checkPick(id, ""); err != nil {
 		return shown, err
@@ -315,10 +324,12 @@ func (r *Remote) ShowCampaign(ctx context.Context, id string) (shown app.Shown, 
 	return shown, err
 }
 
+// PauseCampaign implements Operations.
 func (r *Remote) PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
 	return r.turnCampaign(ctx, "pause", in)
 }
 
+// ResumeCampaign implements Operations.
 func (r *Remote) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
 	return r.turnCampaign(ctx, "resume", in)
 }
@@ -331,6 +342,7 @@ func (r *Remote) turnCampaign(ctx context.Context, what string, in CampaignPause
 	return out, err
 }
 
+// ListQuarantine implements Operations.
 func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page app.QuarantinePage, err error) {
 	if err := in.Check(); err != nil {
 		return page, err
@@ -354,11 +366,13 @@ func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page ap
 	}
 }
 
+// ShowQuarantined implements Operations.
 func (r *Remote) ShowQuarantined(ctx context.Context, id int64) (q app.Quarantined, err error) {
 	err = r.get(ctx, "/v1/quarantine/"+strconv.FormatInt(id, 10), nil, &q)
 	return q, err
 }
 
+// DecideQuarantined implements Operations.
 func (r *Remote) DecideQuarantined(ctx context.Context, in Decide) (q app.Quarantined, err error) {
 	if err := in.Check(); err != nil {
 		return q, err
@@ -368,6 +382,7 @@ func (r *Remote) DecideQuarantined(ctx context.Context, in Decide) (q app.Quaran
 	return q, err
 }
 
+// CampaignEnding implements Operations.
 func (r *Remote) CampaignEnding(ctx context.Context, id string) (e *app.Ending, err error) {
 	if err := checkPick(id, ""); err != nil {
 		return nil, err
@@ -376,10 +391,12 @@ func (r *Remote) CampaignEnding(ctx context.Context, id string) (e *app.Ending, 
 	return e, r.get(ctx, "/v1/campaigns/"+id+"/ending", nil, e)
 }
 
+// CloseCampaign implements Operations.
 func (r *Remote) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
 	return r.end(ctx, in.Campaign, "close", &in)
 }
 
+// CancelCampaign implements Operations.
 func (r *Remote) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
 	return r.end(ctx, id, "cancel", struct{}{})
 }
@@ -394,6 +411,7 @@ func (r *Remote) end(ctx context.Context, id, how string, in any) (*app.Ending, 
 	return e, err
 }
 
+// RefundCampaign implements Operations.
 func (r *Remote) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
 	if err := cmp.Or(in.Check(), checkPick(in.Campaign, "")); err != nil {
 		return nil, err
@@ -411,6 +429,7 @@ func (r *Remote) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.En
 	}
 }
 
+// RevealCampaign implements Operations.
 func (r *Remote) RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error) {
 	if err := checkPick(id, ""); err != nil {
 		return nil, err
@@ -420,6 +439,7 @@ func (r *Remote) RevealCampaign(ctx context.Context, id string) (*campaign.Discl
 	return d, err
 }
 
+// ListJournal implements Operations.
 func (r *Remote) ListJournal(ctx context.Context, in access.JournalQuery) (page access.JournalPage, err error) {
 	if err := CheckJournal(&in); err != nil {
 		return page, err

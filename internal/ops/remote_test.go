@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -207,5 +206,5 @@ func TestRefusedLettersAreFound(t *testing.T) {
 	report, err := r.RequeueLetters(t.Context(), in)
 	require.NoError(t, err)
 	var found app.FoundError
-	require.True(t, errors.As(in.Refused(report), &found))
+	require.ErrorAs(t, in.Refused(report), &found)
 }

@@ -109,15 +109,6 @@ func (f *fields) flag(name string) bool {
 	return v
 }
 
-// one gives an optional text that is one of some.
-func (f *fields) one(name string, of ...string) string {
-	s := f.text(name)
-	if s != "" && !slices.Contains(of, s) {
-		f.fail("%s is one of %s", name, strings.Join(of, ", "))
-	}
-	return s
-}
-
 // campaign gives an optional id of a campaign.
 func (f *fields) campaign(name string) string {
 	s := f.text(name)
