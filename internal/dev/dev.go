@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/group"
+	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/run"
@@ -119,10 +120,11 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 	}
 	direct := d.local.DirectRedis()
 	defer direct.Close()
-	broken, err := d.newFaults(a, direct)
+	broken, err := faults.Of(d.local, direct, d.tell)
 	if err != nil {
 		return err
 	}
+	defer broken.Close()
 	listening := make(chan serve.Addresses, 1)
 	with := run.Serving{
 		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
@@ -130,12 +132,11 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 		Faults: broken,
 	}
 	parts := []group.Part{
-		{Name: "faults", Run: broken.Run},
 		{Name: "serve", Run: func(ctx context.Context) error { return run.Serve(ctx, d.local.Config, with) }},
 		{Name: "ready", Run: func(ctx context.Context) error { return d.ready(ctx, a, site, listening) }},
 	}
 	if d.In != nil {
-		k := &keys{tell: d.tell, cause: broken.Cause, cut: broken.KafkaIsCut}
+		k := &keys{tell: d.tell, cause: broken.Cause, cut: broken.IsCut}
 		parts = append(parts, group.Part{Name: "keys", Run: func(ctx context.Context) error { return k.run(ctx, d.In) }})
 	}
 	return group.Run(ctx, parts...)

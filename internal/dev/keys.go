@@ -10,14 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-const keysHelp = "Type k, c or l and Enter: kill a worker, cut off Kafka or mend it, lose answers"
+const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose answers"
 
 // keys cause faults. Each is a letter and Enter.
 type keys struct {
 	tell  *local.Teller
 	cause func(ctx context.Context, fault string) error
-	// cut tells whether Kafka is cut off.
-	cut func() bool
+	// cut reports whether a server is cut off, by the fault that does it.
+	cut func(fault string) bool
 }
 
 // run reads keys until ctx ends. A read from a terminal can't be stopped: what still reads then ends with the process.
@@ -50,8 +50,12 @@ func (k *keys) press(ctx context.Context, key string) {
 	case "k":
 		fault = faults.KillWorker
 	case "c":
-		if fault = faults.CutKafka; k.cut() {
-			fault = faults.MendKafka
+		if fault = faults.CutKafka; k.cut(fault) {
+			fault = faults.RestoreKafka
+		}
+	case "r":
+		if fault = faults.CutRedis; k.cut(fault) {
+			fault = faults.RestoreRedis
 		}
 	case "l":
 		fault = faults.LoseAnswers

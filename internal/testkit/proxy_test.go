@@ -47,7 +47,7 @@ func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	p := NewProxy(t, server.Addr().String())
-	fired := p.SwallowKinds(1, 1, func(request []byte) string { return string(request[:4]) })
+	p.SwallowAnswers(1, func(request []byte) bool { return string(request[:4]) == "ping" })
 	ask := func() (client, asked net.Conn) {
 		client, err := net.Dial("tcp", p.Addr)
 		require.NoError(t, err)
@@ -76,7 +76,6 @@ func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
 	_, err = client.Read(make([]byte, 4))
 	require.Error(t, err, "this answer is lost")
 	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
-	require.Equal(t, map[string]int{"ping": 1}, fired())
 }
 
 func TestProxySwallowsEveryPieceOfAnAnswer(t *testing.T) {

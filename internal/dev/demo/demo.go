@@ -90,10 +90,12 @@ func (d *Demo) open(ctx context.Context) error {
 func (d *Demo) show(ctx context.Context, tell *local.Teller) (err error) {
 	direct := d.local.DirectRedis()
 	defer direct.Close()
-	if d.faults, err = faults.Of(d.local, direct, tell, nil); err != nil {
+	if d.faults, err = faults.Of(d.local, direct, tell); err != nil {
 		return err
 	}
-	if err := d.rained(ctx); err != nil {
+	err = d.rain(ctx)
+	d.screen.leave()
+	if err != nil {
 		return err
 	}
 	report, err := d.Audit(ctx, audit.Options{})
@@ -104,17 +106,6 @@ func (d *Demo) show(ctx context.Context, tell *local.Teller) (err error) {
 		err = app.Found("the audit found differences")
 	}
 	return errors.Join(d.Done(d.result(report)), err)
-}
-
-// rained is rain with somebody who tells what the kill does.
-func (d *Demo) rained(ctx context.Context) error {
-	telling, stop := context.WithCancel(ctx)
-	told := make(chan error, 1)
-	go func() { told <- d.faults.Run(telling) }()
-	err := d.rain(ctx)
-	stop()
-	d.screen.leave()
-	return errors.Join(err, <-told)
 }
 
 // spec is a campaign that opened a moment ago.
@@ -157,7 +148,7 @@ func (d *Demo) rain(ctx context.Context) error {
 				return err
 			}
 			d.kills++
-		case over && at.settled == at.granted && at.published == at.granted && d.faults.Quiet():
+		case over && at.settled == at.granted && at.published == at.granted:
 			return nil
 		case time.Now().After(limit):
 			return fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,

@@ -1,15 +1,22 @@
+// Package faults breaks a development server on purpose: six verbs, each of which returns once something is broken or whole
+// again. The console and `hongbao status` show what becomes of the grants.
 package faults
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
@@ -19,168 +26,124 @@ import (
 
 // The faults, as the console's buttons name them.
 const (
-	KillWorker  = "kill-worker"
-	CutKafka    = "cut-kafka"
-	MendKafka   = "mend-kafka"
-	LoseAnswers = "lose-answers"
+	KillWorker   = "kill-worker"
+	CutRedis     = "cut-redis"
+	RestoreRedis = "restore-redis"
+	CutKafka     = "cut-kafka"
+	RestoreKafka = "restore-kafka"
+	LoseAnswers  = "lose-answers"
 )
 
 // Workers are the processes that bring grants to the sinks. *local.Workers is one.
 type Workers interface {
-	// List tells how each stands.
+	// List returns the state of each.
 	List() []local.Worker
 	// Kill ends a worker as a crash does, by SIGKILL. It is started again later, by itself.
 	Kill(number int) error
 }
 
-// Config of Faults. All but Audit is required.
+// Config of Faults. All is required.
 type Config struct {
-	// Store is by a client that does not go by RedisProxy.
-	Store *store.Store
-	// Balance and Kafka name the sinks.
-	Balance, Kafka string
-	// Lease is how long a worker's entries are its own after it last said so: consumer.lease.
-	Lease   time.Duration
+	// Store is by a client that does not go by Redis.
+	Store   *store.Store
 	Workers Workers
-	// RedisProxy is the way of grabs and workers to Redis, KafkaProxy that of workers to Kafka.
-	RedisProxy, KafkaProxy *proxy.Proxy
-	// Audit compares all stores once the harm is healed, and gives a sentence; nil for no audit.
-	Audit func(context.Context) (string, error)
-	// Say gets each sentence when it becomes true. It must not block.
+	// Redis is the way of grabs and workers to Redis, Kafka that of workers to Kafka.
+	Redis, Kafka *proxy.Proxy
+	// Say gets a sentence about each fault. It must not block.
 	Say func(sentence string)
 }
 
-func (c *Config) check() error {
-	if c.Store == nil || c.Workers == nil || c.RedisProxy == nil || c.KafkaProxy == nil || c.Say == nil {
-		return errors.New("faults: want Store, Workers, both proxies and Say")
-	}
-	if c.Balance == "" || c.Kafka == "" || c.Lease <= 0 {
-		return errors.New("faults: want the names of the sinks and a lease")
-	}
-	return nil
-}
-
-// Faults are the buttons, and the story of what they did. Its methods may be called at once; Run is called once.
+// Faults are the buttons, and what they did. Its methods may be called at once.
 type Faults struct {
-	cfg     Config
-	stories chan func(context.Context)
+	cfg Config
 
 	mu       sync.Mutex
 	told     []model.Told
-	cutSince time.Time // zero: Kafka is not cut off
-	losing   bool
-	telling  int // stories that are not at their end
+	cutSince map[*proxy.Proxy]time.Time // those that are cut off
 }
 
 // Of makes the faults of a deployment on this machine. direct is its DirectRedis.
-func Of(d *local.Deployment, direct redis.UniversalClient, tell *local.Teller,
-	audit func(context.Context) (string, error)) (*Faults, error) {
+func Of(d *local.Deployment, direct redis.UniversalClient, tell *local.Teller) (*Faults, error) {
 	st, err := store.Of(direct, d.Config.Space())
 	if err != nil {
 		return nil, err
 	}
-	return New(Config{
-		Store: st, Balance: configs.SinkBalance, Kafka: configs.SinkKafka, Lease: d.Config.Consumer.Lease,
-		Workers: d.Workers, RedisProxy: d.Servers.Proxies.Redis, KafkaProxy: d.Servers.Proxies.Kafka, Audit: audit,
-		Say: func(sentence string) { tell.Say("%s", sentence) },
-	})
+	return New(Config{Store: st, Workers: d.Workers, Redis: d.Servers.Proxies.Redis, Kafka: d.Servers.Proxies.Kafka,
+		Say: func(sentence string) { tell.Say("%s", sentence) }})
 }
 
 // New checks the configuration.
 func New(cfg Config) (*Faults, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
+	if cfg.Store == nil || cfg.Workers == nil || cfg.Redis == nil || cfg.Kafka == nil || cfg.Say == nil {
+		return nil, errors.New("faults: want every field of Config")
 	}
-	return &Faults{cfg: cfg, stories: make(chan func(context.Context))}, nil
+	return &Faults{cfg: cfg, cutSince: map[*proxy.Proxy]time.Time{}}, nil
 }
 
-// Run tells the stories of what was broken until ctx ends; then it mends Kafka and returns.
-func (f *Faults) Run(ctx context.Context) error {
-	var telling sync.WaitGroup
-	defer telling.Wait()
-	defer f.cfg.KafkaProxy.Refuse(false)
-	for {
-		select {
-		case story := <-f.stories:
-			telling.Go(func() {
-				story(ctx)
-				f.count(-1)
-			})
-		case <-ctx.Done():
-			return nil
-		}
-	}
+// Close lets connections in again.
+func (f *Faults) Close() {
+	f.cfg.Redis.Refuse(false)
+	f.cfg.Kafka.Refuse(false)
 }
 
-// begin hands a story to Run.
-func (f *Faults) begin(ctx context.Context, story func(context.Context)) error {
-	f.count(1)
-	select {
-	case f.stories <- story:
-		return nil
-	case <-ctx.Done():
-		f.count(-1)
-		return fmt.Errorf("nobody tells what happens: %w", context.Cause(ctx))
-	}
-}
-
-func (f *Faults) count(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.telling += n
-}
-
-// Quiet tells that nothing is broken, and that every story is at its end.
-func (f *Faults) Quiet() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.telling == 0 && f.cutSince.IsZero()
-}
-
-// KafkaIsCut tells whether Kafka is cut off.
-func (f *Faults) KafkaIsCut() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.cutSince.IsZero()
-}
-
-// Cause breaks something, and returns once it is broken. What comes of it is told by and by.
+// Cause breaks something or restores it, and returns once that is done.
 func (f *Faults) Cause(ctx context.Context, fault string) error {
 	switch fault {
 	case KillWorker:
 		return f.killWorker(ctx)
+	case CutRedis:
+		return f.cut("Redis", f.cfg.Redis)
+	case RestoreRedis:
+		return f.restore("Redis", f.cfg.Redis)
 	case CutKafka:
-		return f.cutKafka(ctx)
-	case MendKafka:
-		return f.mendKafka(ctx)
+		return f.cut("Kafka", f.cfg.Kafka)
+	case RestoreKafka:
+		return f.restore("Kafka", f.cfg.Kafka)
 	case LoseAnswers:
-		return f.loseAnswers(ctx)
+		f.loseAnswers()
+		return nil
 	}
 	return fmt.Errorf("fault %.40q: %w", fault, model.ErrNotFound)
 }
 
-// Buttons are what can be broken now.
+// Buttons are the faults that can be caused now.
 func (f *Faults) Buttons() []model.Fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	all := []model.Fault{{Name: KillWorker, Label: "Kill a worker",
 		What: "SIGKILL for the worker that holds most. When its lease ends another worker takes what it held."}}
-	if f.cutSince.IsZero() {
+	if f.IsCut(CutRedis) {
+		all = append(all, model.Fault{Name: RestoreRedis, Label: "Restore Redis",
+			What: "Redis is cut off. Lets connections in again: grabs are decided, and workers go on."})
+	} else {
+		all = append(all, model.Fault{Name: CutRedis, Label: "Cut off Redis",
+			What: "Closes every connection to Redis and refuses new ones. Grabs are told to come back; nothing is lost."})
+	}
+	if f.IsCut(CutKafka) {
+		all = append(all, model.Fault{Name: RestoreKafka, Label: "Restore Kafka",
+			What: "Kafka is cut off. Lets connections in again: what waits is published."})
+	} else {
 		all = append(all, model.Fault{Name: CutKafka, Label: "Cut off Kafka",
 			What: "Closes every connection to Kafka and refuses new ones. Grabs and payments go on."})
-	} else {
-		all = append(all, model.Fault{Name: MendKafka, Label: "Mend Kafka",
-			What: "Kafka is cut off. Lets connections in again: what waits is published."})
 	}
 	return append(all, model.Fault{Name: LoseAnswers, Label: "Lose answers",
 		What: fmt.Sprintf("Redis and Kafka act, but their next %d and %d answers never arrive. Whoever asked asks again.",
 			redisAnswers, kafkaAnswers)})
 }
 
+// IsCut reports whether the server of CutRedis or CutKafka is cut off.
+func (f *Faults) IsCut(cut string) bool {
+	p := f.cfg.Kafka
+	if cut == CutRedis {
+		p = f.cfg.Redis
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.cutSince[p].IsZero()
+}
+
 // keptTold bounds the story.
 const keptTold = 200
 
-// Story is what happened, the newest first.
+// Story is what was broken, the newest first.
 func (f *Faults) Story() []model.Told {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,8 +152,7 @@ func (f *Faults) Story() []model.Told {
 	return story
 }
 
-// Tell adds a sentence to the story and says it.
-func (f *Faults) Tell(format string, args ...any) {
+func (f *Faults) tell(format string, args ...any) {
 	sentence := fmt.Sprintf(format, args...)
 	f.mu.Lock()
 	f.told = append(f.told[max(0, len(f.told)-keptTold+1):], model.Told{At: time.Now(), Sentence: sentence})
@@ -198,35 +160,110 @@ func (f *Faults) Tell(format string, args ...any) {
 	f.cfg.Say(sentence)
 }
 
-// failed tells that a story could not be told to its end; not when that is the end of all.
-func (f *Faults) failed(ctx context.Context, what string, err error) {
-	if err != nil && ctx.Err() == nil {
-		f.Tell("%s: %v", what, err)
+// cut closes every connection to a server and lets nobody connect.
+func (f *Faults) cut(name string, p *proxy.Proxy) error {
+	f.mu.Lock()
+	already := !f.cutSince[p].IsZero()
+	if !already {
+		f.cutSince[p] = time.Now()
 	}
+	f.mu.Unlock()
+	if already {
+		return hongbao.Errorf(hongbao.ClassConflict, "%s is cut off already", name)
+	}
+	before := p.Fired().Cut
+	p.Refuse(true)
+	p.CutAll()
+	f.tell("%s is cut off: %d connections closed, new ones are refused.", name, p.Fired().Cut-before)
+	return nil
 }
 
-// audit ends a story. While Kafka is cut off there is none: it could not read the topic, and the story of the mending
-// has one.
-func (f *Faults) audit(ctx context.Context) {
-	if f.cfg.Audit == nil || f.KafkaIsCut() {
-		return
+// restore lets connections in again.
+func (f *Faults) restore(name string, p *proxy.Proxy) error {
+	f.mu.Lock()
+	since := f.cutSince[p]
+	delete(f.cutSince, p)
+	f.mu.Unlock()
+	if since.IsZero() {
+		return hongbao.Errorf(hongbao.ClassConflict, "%s is not cut off", name)
 	}
-	verdict, err := f.cfg.Audit(ctx)
-	if f.failed(ctx, "The audit could not be done", err); err == nil {
-		f.Tell("%s", verdict)
-	}
+	p.Refuse(false)
+	f.tell("%s is back after %.1f s.", name, time.Since(since).Seconds())
+	return nil
 }
 
-// many writes a number with its noun.
-func many(n int64, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case noun == "entry":
-		return fmt.Sprintf("%d entries", n)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+// How many answers are lost at a time. A lost answer of Kafka costs its worker a search in the topic.
+const redisAnswers, kafkaAnswers = 20, 2
+
+// loseAnswers lets Redis and Kafka act, and drops their next answers.
+func (f *Faults) loseAnswers() {
+	f.cfg.Redis.SwallowAnswers(redisAnswers, func(request []byte) bool {
+		return bytes.Contains(bytes.ToLower(request[:min(len(request), 1<<10)]), []byte("\r\nevalsha\r\n"))
+	})
+	f.cfg.Kafka.SwallowAnswers(kafkaAnswers, proxy.KafkaRequest(proxy.KafkaProduce))
+	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost: the servers act, and nobody hears of it.",
+		redisAnswers, kafkaAnswers)
 }
 
-// lasts writes a duration with a tenth of a second.
-func lasts(d time.Duration) string { return fmt.Sprintf("%.1f s", max(d, 0).Seconds()) }
+// huntEvery and huntFor: how often, and for how long, killWorker looks for a worker that holds something. Workers are
+// quick, and a kill in the middle of work shows more.
+const huntEvery, huntFor = 2 * time.Millisecond, 2 * time.Second
+
+// killWorker kills the worker that holds most.
+func (f *Faults) killWorker(ctx context.Context) error {
+	var victim local.Worker
+	var held int64
+	until := time.Now().Add(huntFor)
+	err := retry.Poll(ctx, huntEvery, func() (bool, error) {
+		all := slices.DeleteFunc(f.cfg.Workers.List(), func(w local.Worker) bool { return w.PID == 0 })
+		if len(all) == 0 {
+			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
+		}
+		holds, err := f.holds(ctx)
+		if err != nil {
+			return false, err
+		}
+		victim = slices.MaxFunc(all, func(a, b local.Worker) int { return int(holds[a.PID] - holds[b.PID]) })
+		held = holds[victim.PID]
+		return held > 0 || time.Now().After(until), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.cfg.Workers.Kill(victim.Number); err != nil {
+		return fmt.Errorf("kill worker %d: %w", victim.Number, err)
+	}
+	f.tell("Worker %d (process %d) is killed with SIGKILL. It held %d entries of the stream; another worker takes them when its "+
+		"lease ends.", victim.Number, victim.PID, held)
+	return nil
+}
+
+// holds counts the entries that processes hold, for both sinks. A group that does not exist yet holds none.
+func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
+	holds := map[int]int64{}
+	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
+		for i := range f.cfg.Store.Len() {
+			workers, err := f.cfg.Store.Shard(i).Workers(ctx, sink)
+			if err != nil && !errors.Is(err, store.ErrNoGroup) {
+				return nil, err
+			}
+			for _, w := range workers {
+				holds[processOf(w.Name)] += w.Holds
+			}
+		}
+	}
+	return holds, nil
+}
+
+// processOf is the PID in a worker's name: host, PID and something random, separated by "-". 0 if there is none.
+func processOf(consumer string) int {
+	parts := strings.Split(consumer, "-")
+	if len(parts) < 3 {
+		return 0
+	}
+	pid, err := strconv.Atoi(parts[len(parts)-2])
+	if err != nil {
+		return 0
+	}
+	return pid
+}

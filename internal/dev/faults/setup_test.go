@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,8 +16,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
-	"github.com/hongbao-project/hongbao/internal/dev/proxy"
-	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
@@ -42,18 +37,13 @@ type fixture struct {
 	rdb   *redis.Client
 	store *store.Store
 	shard *store.Shard
-	kafka *proxy.Proxy
-	redis *proxy.Proxy
 	crew  *crew
-
-	audits int
 }
 
 // crew are Workers that are no processes.
 type crew struct {
-	mu     sync.Mutex
-	list   []local.Worker
-	onKill func()
+	mu   sync.Mutex
+	list []local.Worker
 }
 
 func (c *crew) List() []local.Worker {
@@ -64,7 +54,6 @@ func (c *crew) List() []local.Worker {
 
 func (c *crew) Kill(number int) error {
 	c.set(number, 0)
-	c.onKill()
 	return nil
 }
 
@@ -74,14 +63,20 @@ func (c *crew) set(number, pid int) {
 	c.list[number-1].PID = pid
 }
 
+func (c *crew) pids() (all []int) {
+	for _, w := range c.List() {
+		all = append(all, w.PID)
+	}
+	return all
+}
+
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	server := testkit.Redis(t)
-	f := &fixture{t: t, rdb: server.Client(t), redis: testkit.NewProxy(t, server.Addr), kafka: testkit.NewProxy(t, echo(t)),
-		crew: &crew{list: []local.Worker{{Number: 1, PID: 101}, {Number: 2, PID: 102}}, onKill: func() {}}}
+	f := &fixture{t: t, rdb: server.Client(t), crew: &crew{list: []local.Worker{{Number: 1, PID: 101}, {Number: 2, PID: 102}}}}
 	space := hongbao.Space{Prefix: testkit.Prefix(t), Shards: 1}
 	var err error
 	f.store, err = store.Of(f.rdb, space)
@@ -89,11 +84,9 @@ func setup(t *testing.T) *fixture {
 	f.shard = f.store.Shard(0)
 	require.NoError(t, f.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
-	f.Faults, err = New(Config{Store: f.store, Balance: "balance", Kafka: "kafka", Lease: lease, Workers: f.crew,
-		RedisProxy: f.redis, KafkaProxy: f.kafka, Say: func(s string) { t.Log(s) },
-		Audit: func(context.Context) (string, error) { f.audits++; return "The audit agrees.", nil }})
+	f.Faults, err = New(Config{Store: f.store, Workers: f.crew, Redis: testkit.NewProxy(t, server.Addr),
+		Kafka: testkit.NewProxy(t, echo(t)), Say: func(s string) { t.Log(s) }})
 	require.NoError(t, err)
-	running(t, f.Run)
 	return f
 }
 
@@ -130,34 +123,10 @@ func echo(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// told waits for a sentence that begins so, and gives it.
-func (f *fixture) told(begin string) (sentence string) {
-	f.t.Helper()
-	testkit.Eventually(f.t, soon, func() bool {
-		for _, told := range f.Story() {
-			if strings.HasPrefix(told.Sentence, begin) {
-				sentence = told.Sentence
-				return true
-			}
-		}
-		return false
-	}, "nobody tells: %s", begin)
-	return sentence
-}
-
-// tells waits for a sentence that is told again and again, with other figures.
-func (f *fixture) tells(pattern string) {
-	f.t.Helper()
-	sentence := regexp.MustCompile(pattern)
-	testkit.Eventually(f.t, soon, func() bool {
-		return slices.ContainsFunc(f.Story(), func(told model.Told) bool { return sentence.MatchString(told.Sentence) })
-	}, "nobody tells: %s", pattern)
-}
-
 // client goes by the proxy.
 func (f *fixture) client() *redis.Client {
 	opts := *f.rdb.Options()
-	opts.MaxRetries, opts.Addr = -1, f.redis.Addr
+	opts.MaxRetries, opts.Addr = -1, f.cfg.Redis.Addr
 	rdb := redis.NewClient(&opts)
 	f.t.Cleanup(func() { _ = rdb.Close() })
 	return rdb

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 	"time"
@@ -44,34 +43,15 @@ type order struct {
 	left  int // requests that are still to be marked
 	match func(request []byte) bool
 	whole func(answer []byte) bool // nil: the first piece is all of it
-
-	// SwallowKinds sets these.
-	kind          func(request []byte) string
-	each          int
-	marked, fired map[string]int
 }
 
 // take marks a request, if the order is for it.
-func (o *order) take(request []byte) (kind string, ok bool) {
+func (o *order) take(request []byte) bool {
 	if o.left == 0 || o.match != nil && !o.match(request) {
-		return "", false
-	}
-	if o.kind != nil {
-		if kind = o.kind(request); kind == "" || o.marked[kind] >= o.each {
-			return "", false
-		}
-		o.marked[kind]++
+		return false
 	}
 	o.left--
-	return kind, true
-}
-
-// giveBack takes a mark off: the connection ended before the server answered, so no answer was dropped.
-func (o *order) giveBack(kind string) {
-	o.left++
-	if o.kind != nil {
-		o.marked[kind]--
-	}
+	return true
 }
 
 // link is one client's connection and the one to the server that belongs to it.
@@ -81,7 +61,6 @@ type link struct {
 
 	// Guarded by Proxy.mu.
 	order   *order // the server's next bytes are an answer that it drops
-	kind    string // of the request, for order
 	fired   bool   // the answer was dropped
 	dropped []byte
 }
@@ -170,18 +149,6 @@ func (p *Proxy) Refuse(on bool) {
 // before the server answers does not count: the order goes on to the next one.
 func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
 	p.swallow(&order{left: n, match: match})
-}
-
-// SwallowKinds is SwallowAnswers with at most each answers of a kind; a request of the kind "" passes. The function that
-// it gives tells how many answers of each kind were dropped.
-func (p *Proxy) SwallowKinds(n, each int, kind func(request []byte) string) (fired func() map[string]int) {
-	o := &order{left: n, kind: kind, each: each, marked: map[string]int{}, fired: map[string]int{}}
-	p.swallow(o)
-	return func() map[string]int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return maps.Clone(o.fired)
-	}
 }
 
 // SwallowWholeAnswers is SwallowAnswers for answers that come in several pieces, while the server still works: it drops
@@ -285,7 +252,7 @@ func (p *Proxy) remove(l *link) {
 	l.close()
 	delete(p.links, l)
 	if l.order != nil && !l.fired {
-		l.order.giveBack(l.kind)
+		l.order.left++ // the connection ended before the server answered: no answer was dropped
 		l.order = nil
 	}
 }
@@ -316,8 +283,8 @@ func (p *Proxy) mark(l *link, request []byte) {
 	if p.order == nil || l.order != nil {
 		return
 	}
-	if kind, ok := p.order.take(request); ok {
-		l.order, l.kind = p.order, kind
+	if p.order.take(request) {
+		l.order = p.order
 	}
 }
 
@@ -358,9 +325,6 @@ func (p *Proxy) drop(l *link, piece []byte) (swallowed, more bool) {
 	}
 	l.fired = true
 	p.faults.Swallowed++
-	if l.order.kind != nil {
-		l.order.fired[l.kind]++
-	}
 	return true, false
 }
 
