@@ -1,3 +1,5 @@
+//go:build !production
+
 package main
 
 import (
@@ -15,6 +17,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/demo"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
+
+// localHint is in the help of the program.
+const localHint = " `hongbao demo` shows all of it in half a minute, with no server at all."
+
+// localCmds are the commands that start servers on this machine. A build with the tag production, as the image's, has none.
+func localCmds() []*cobra.Command { return []*cobra.Command{devCmd(), demoCmd(), sweepCmd()} }
 
 func demoCmd() *cobra.Command {
 	d := &demo.Demo{}

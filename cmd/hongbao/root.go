@@ -22,7 +22,7 @@ func root() *cobra.Command {
 		Short: "Red-packet rains, coupon rushes and flash giveaways: paid once, announced once",
 		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly " +
 			"once\n" +
-			"and announced exactly once. `hongbao demo` shows all of it in half a minute, with no server at all.\n\n" +
+			"and announced exactly once." + localHint + "\n\n" +
 			exitsText(),
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versions().text(),
@@ -45,10 +45,11 @@ func root() *cobra.Command {
 			f.Hidden = true
 		}
 	})
-	cmd.AddCommand(initCmd(), dangerous(recoverCmd()), devCmd(), demoCmd(), sweepCmd(), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
+	cmd.AddCommand(initCmd(), dangerous(recoverCmd()), campaignCmd(), grabCmd(), serveCmd(), workCmd(), statusCmd(),
 		auditCmd(), tailCmd(), configCmd(),
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
+	cmd.AddCommand(localCmds()...)
 	cmd.AddCommand(replayCmd(), deadCmd(), claimCmd(), quarantineCmd(), holeCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), archiveCmd(),
 		doctorCmd(), healthCmd(), manCmd())
 	complete(cmd)

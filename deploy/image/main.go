@@ -88,7 +88,7 @@ func buildAll(source, roots string, archs []string) (index v1.ImageIndex, err er
 
 // build makes the program as deploy/Dockerfile does, and the image around it.
 func build(source, path, arch, roots string) (v1.Image, error) {
-	cmd := exec.Command("go", "build", "-trimpath", "-tags=timetzdata", "-ldflags=-s -w", "-o", path, "./cmd/hongbao")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags=timetzdata,production", "-ldflags=-s -w", "-o", path, "./cmd/hongbao")
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the program in %s: %w: %s", source, err, text)

@@ -3,6 +3,7 @@ package test
 import (
 	"archive/tar"
 	"bytes"
+	"debug/buildinfo"
 	"errors"
 	"io"
 	"os"
@@ -120,6 +121,15 @@ func TestImage(t *testing.T) {
 	out, err := inside("version")
 	require.NoError(t, err, out)
 	require.Contains(t, out, "entries version")
+	out, err = inside("demo")
+	require.Error(t, err, "the image has no servers of its own")
+	require.Contains(t, out, "has no command \"demo\"")
+	built, err := buildinfo.ReadFile(filepath.Join(root, "usr/local/bin/hongbao"))
+	require.NoError(t, err)
+	for _, dep := range built.Deps {
+		require.NotContains(t, dep.Path, "miniredis")
+		require.NotContains(t, dep.Path, "kfake")
+	}
 	out, err = inside("campaign", "plan", "/mnt/rain.yaml") // knows time zones
 	require.NoError(t, err, out)
 	require.Contains(t, out, "10 packets")
@@ -146,7 +156,7 @@ func TestDockerfile(t *testing.T) {
 	require.NoError(t, err)
 	source, err := os.ReadFile("../image/main.go")
 	require.NoError(t, err)
-	for _, word := range []string{"-trimpath", "-tags=timetzdata", "-s -w", "./cmd/hongbao", "CGO_ENABLED=0", "65532:65532",
+	for _, word := range []string{"-trimpath", "-tags=timetzdata,production", "-s -w", "./cmd/hongbao", "CGO_ENABLED=0", "65532:65532",
 		"usr/local/bin/hongbao", "etc/ssl/certs/ca-certificates.crt"} {
 		require.Contains(t, string(text), word)
 		require.Contains(t, string(source), word)
