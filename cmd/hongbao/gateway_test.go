@@ -1,14 +1,10 @@
 package main
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -49,34 +45,29 @@ func (g *grabber) batch(key string, grabs []string) (out serve.BatchAnswer) {
 	return out
 }
 
-// signedGrab grabs for a user, and not for another by the same signature.
-func (g *grabber) signedGrab() {
+// grabFor grabs for a user, by a gateway's key.
+func (g *grabber) grabFor(key, user string) {
 	g.t.Helper()
-	const path, body = "/v1/campaigns/rain/grabs", `{"request_id":"r9"}`
-	at := time.Now().Unix()
-	mac := hmac.New(sha256.New, signing("g1"))
-	fmt.Fprintf(mac, "hongbao-hmac-1\ng1\n%d\nPOST\n%s\nsigner\ndev=s1\n%x", at, path, sha256.Sum256([]byte(body)))
-	head := map[string]string{"Authorization": fmt.Sprintf("Hongbao-HMAC g1:%d:%x", at, mac.Sum(nil)),
-		"Hongbao-User": "signer", "Hongbao-Facts": "dev=s1"}
-	status, text := g.send("POST", path, body, head)
+	head := map[string]string{"Authorization": "Bearer " + key, "Hongbao-User": user, "Hongbao-Facts": "dev=s1"}
+	status, text := g.send("POST", "/v1/campaigns/rain/grabs", `{"request_id":"r9"}`, head)
 	require.Equal(g.t, http.StatusOK, status, "%s", text)
 	require.Contains(g.t, string(text), `"granted"`)
-	head["Hongbao-User"] = "other"
-	status, _ = g.send("POST", path, body, head)
-	require.Equal(g.t, http.StatusUnauthorized, status)
+	status, text = g.send("GET", "/v1/campaigns/rain/grabs/me", "", head)
+	require.Equal(g.t, http.StatusOK, status, "%s", text)
+	require.Contains(g.t, string(text), `"request_id":"r9"`)
+	delete(head, "Hongbao-User")
+	status, _ = g.send("POST", "/v1/campaigns/rain/grabs", `{"request_id":"r9"}`, head)
+	require.Equal(g.t, http.StatusBadRequest, status, "for no user")
 }
 
 // A server without tokens serves gateways: batches by API key go to Redis in few calls, and sent again get the same
-// answers; a signed grab is its user's; facts count; a revoked key is dead.
+// answers; a single grab is its user's; facts count; a revoked key is dead.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	d := setup(t, options{redis: server})
 	d.campaign("rain", 200, 20_000, "durability: fast", "durability: fast\nlimits: [{by: device, per: day, max: 1}]")
-	secrets := filepath.Join(t.TempDir(), "gateways.json")
-	require.NoError(t, os.WriteFile(secrets, []byte(keySet("g1")), 0o600))
-	g := d.serve("--serve.keys=", "--serve.issuer=", "--serve.audience=", "--serve.gateway_keys="+secrets,
-		"--serve.facts=device=gateway:dev,device=signed:dev")
+	g := d.serve("--serve.keys=", "--serve.issuer=", "--serve.audience=", "--serve.facts=device=gateway:dev")
 	key := strings.TrimSpace(d.ok("key", "create", "--role", "gateway"))
 	g.batch(key, []string{`{"user":"first","request_id":"r1","facts":"dev=first"}`})
 
@@ -106,7 +97,7 @@ func TestGateways(t *testing.T) {
 		require.Equal(t, r.Answer.Receipts, again.Results[i].Answer.Receipts, i)
 	}
 
-	g.signedGrab()
+	g.grabFor(key, "signer")
 	status, text := g.send("GET", "/v1/campaigns/rain/grabs?user=signer", "", map[string]string{"Authorization": "Bearer " + key})
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, string(text), `"request_id":"r9"`)

@@ -12,8 +12,8 @@ func serveCmd() *cobra.Command {
 		Long: "Serves the API of docs/http.md on serve.listen, that of docs/administration.md and the pages of " +
 			"docs/console.md on\nserve.control_listen if there is a ledger, and /livez and /readyz on serve.ops_listen, until " +
 			"SIGTERM or SIGINT; then it\nsays that it is not ready, takes requests for serve.drain_delay more, and answers " +
-			"what is under way. Users come with\ntokens (JWT) that somebody of serve.keys has signed, or by gateways that sign " +
-			"(serve.gateway_keys) or have API keys;\nadministrators come with API keys (`hongbao key`).",
+			"what is under way. Users come with\ntokens (JWT) that somebody of serve.keys has signed, or by gateways with " +
+			"API keys;\nadministrators come with API keys (`hongbao key`).",
 		Example: "  hongbao serve --serve.keys=keys.json --serve.issuer=https://id.example.com --serve.audience=hongbao " +
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),

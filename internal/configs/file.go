@@ -2,6 +2,7 @@ package configs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -114,7 +115,7 @@ func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 			candidates = append(candidates, s.name)
 		}
 	}
-	f.loader.p.add(name, f.at(key), "there is no such key%s", knob.Hint(name, candidates))
+	f.loader.p.add(name, f.at(key), "there is no such key%s", cmp.Or(gone(name), knob.Hint(name, candidates)))
 }
 
 // scalar gives the value's text as it stands in the file; the items of a list are joined.

@@ -108,6 +108,21 @@ func names() []string {
 	return all
 }
 
+// removed are knobs that are gone, each with what replaces it.
+var removed = map[string]string{
+	"serve.gateway_keys": "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
+}
+
+// gone says what replaces a removed knob, by its name or its variable; empty for any other name.
+func gone(name string) string {
+	for old, instead := range removed {
+		if name == old || name == (&knob.Knob{Name: old}).Env() {
+			return ": it was removed; " + instead
+		}
+	}
+	return ""
+}
+
 func envNames() []string {
 	var all []string
 	for i := range knobs {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -265,4 +266,18 @@ func FuzzFile(f *testing.F) {
 			t.Errorf("accepted, but out of bounds: %+v", c)
 		}
 	})
+}
+
+// A knob that is gone says what replaces it, in the file and in the environment.
+func TestRemovedKnobsSayWhatReplacesThem(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hongbao.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("serve:\n  gateway_keys: keys.json\n"), 0o600))
+	_, err := Load(path, nil, nil)
+	require.ErrorContains(t, err, "serve.gateway_keys: there is no such key: it was removed; gateways don't sign any more")
+	_, err = Load("", []string{"HONGBAO_SERVE_GATEWAY_KEYS=keys.json"}, nil)
+	require.ErrorContains(t, err, "it was removed; gateways don't sign any more")
+	for name := range removed {
+		require.NotContains(t, names(), name)
+	}
 }

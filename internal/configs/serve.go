@@ -36,12 +36,9 @@ type Serve struct {
 	Audience string `knob:"serve.audience,common"`
 	// The claim of a token that has the user's id.
 	UserClaim string `knob:"serve.user_claim" default:"sub"`
-	// Where each fact that limits count by comes from, as device=claim:device_id: a claim of a token; or signed:NAME, a
-	// name in what a gateway signs; or gateway:NAME, a name in the grabs of a gateway with an API key. A fact may have one
-	// source of each kind, and without one it is unknown.
+	// Where each fact that limits count by comes from, as device=claim:device_id: a claim of a token; or gateway:NAME, a
+	// name that a gateway with an API key sends. A fact may have one source of each kind, and without one it is unknown.
 	Facts []string `knob:"serve.facts,common"`
-	// The keys of gateways that sign requests: path of a file like that of serve.keys, with secrets (HS256) only.
-	GatewayKeys string `knob:"serve.gateway_keys,common"`
 	// How far the clocks of this machine and of the tokens' issuer may be apart.
 	Leeway time.Duration `knob:"serve.leeway" default:"5s" want:"0s to 1m"`
 	// Requests of one user on average.
@@ -170,7 +167,6 @@ func (c *Serve) checkOrigins() error {
 // The kinds of sources of facts.
 const (
 	FactFromClaim   = "claim"
-	FactFromSigned  = "signed"
 	FactFromGateway = "gateway"
 )
 
@@ -179,7 +175,7 @@ type FactSources map[string]map[string]string
 
 // FactSources reads Facts.
 func (c *Serve) FactSources() (FactSources, error) {
-	out := FactSources{FactFromClaim: {}, FactFromSigned: {}, FactFromGateway: {}}
+	out := FactSources{FactFromClaim: {}, FactFromGateway: {}}
 	seen := map[string]bool{}
 	for _, item := range c.Facts {
 		fact, source, _ := strings.Cut(item, "=")
@@ -189,7 +185,7 @@ func (c *Serve) FactSources() (FactSources, error) {
 		case err != nil:
 			return nil, fmt.Errorf("serve.facts: %.80q: the fact %.40q: %w", item, fact, err)
 		case out[kind] == nil || name == "":
-			return nil, fmt.Errorf("serve.facts: %.80q: want it as device=claim:device_id, device=signed:device or "+
+			return nil, fmt.Errorf("serve.facts: %.80q: want it as device=claim:device_id or "+
 				"device=gateway:device", item)
 		case kind != FactFromClaim && hongbao.CheckFactName(name) != nil:
 			return nil, fmt.Errorf("serve.facts: %.80q: %.40q: want a name like that of a fact", item, name)
@@ -267,11 +263,6 @@ func (c *Config) ServeKeyFile() func() (text []byte, open string, err error) {
 		return nil
 	}
 	return keyFile(c.Serve.Keys)
-}
-
-// ServeGatewayKeyFile does the same for serve.gateway_keys.
-func (c *Config) ServeGatewayKeyFile() func() (text []byte, open string, err error) {
-	return keyFile(c.Serve.GatewayKeys)
 }
 
 func keyFile(path string) func() (text []byte, open string, err error) {

@@ -16,7 +16,7 @@ import (
 
 // What a key's text is made of: hb_<id>_<secret>.
 const (
-	keyPrefix   = "hb_"
+	KeyPrefix   = "hb_"
 	keyIDLen    = 12
 	secretBytes = 32
 )
@@ -57,7 +57,7 @@ func NewSecret(id string) (text, hash string) {
 	var b [secretBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
 	secret := hex.EncodeToString(b[:])
-	return keyPrefix + id + "_" + secret, Hash(secret)
+	return KeyPrefix + id + "_" + secret, Hash(secret)
 }
 
 // Hash is what is stored of a secret.
@@ -68,7 +68,7 @@ func Hash(secret string) string {
 
 // split takes a key's text apart; false if it is none.
 func split(text string) (id, secret string, ok bool) {
-	rest, ok := strings.CutPrefix(text, keyPrefix)
+	rest, ok := strings.CutPrefix(text, KeyPrefix)
 	id, secret, has := strings.Cut(rest, "_")
 	return id, secret, ok && has && len(id) == keyIDLen && len(secret) == 2*secretBytes
 }

@@ -156,8 +156,6 @@ func TestAPIKeys(t *testing.T) {
 		old.call(t, "GET", list, "", as(text)).Refused(t, "unauthorized")
 	}
 	require.Empty(t, old.grabbed())
-	s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(gatewayText)).Refused(t, "unauthorized", "it names no user")
-	s.call(t, "GET", "/v1/campaigns/granted/grabs/me", "", as(gatewayText)).Refused(t, "unauthorized")
 	s.call(t, "POST", batchPath, batch, as(viewerText)).Refused(t, "forbidden")
 	s.call(t, "GET", list, "", as(viewerText)).Refused(t, "forbidden", "this listener is for gateways")
 	s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText)).Refused(t, "unknown_campaign")

@@ -48,7 +48,6 @@ func BenchmarkGrab(b *testing.B) {
 	text, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
 		"kty": "oct", "kid": "hs", "alg": "HS256", "k": segment.EncodeToString(secret)}}})
 	require.NoError(b, err)
-	cfg.GatewayKeys = ""
 	s, err := New(cfg, Deps{Grabber: granter{}, Reader: granter{}, Log: zap.NewNop(),
 		KeyFile: func() ([]byte, string, error) { return text, "", nil }})
 	require.NoError(b, err)

@@ -24,7 +24,7 @@ func TestKeyFileIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		text, open := set(t, jwk(t, secret, "old", "HS256")), ""
-		k, err := newFileKeys(func() ([]byte, string, error) { return text, open, nil }, false, zap.NewNop())
+		k, err := newFileKeys(func() ([]byte, string, error) { return text, open, nil }, zap.NewNop())
 		require.NoError(t, err)
 		text, open = set(t, jwk(t, secret, "new", "HS256")), "it is open to others"
 		retry.Pause(t.Context(), fileAge)

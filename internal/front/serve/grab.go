@@ -72,18 +72,17 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	body, data := s.grabBody(), who.body
-	if !who.signed {
-		if data, err = web.ReadBody(w, r, body); err != nil {
-			return err
-		}
+	body := web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"}
+	data, err := web.ReadBody(w, r, body)
+	if err != nil {
+		return err
 	}
 	g := hongbao.Grab{Campaign: id, User: who.user, Facts: who.facts}
 	if g.RequestID, err = readGrab(data, body); err != nil {
 		return err
 	}
-	if who.signed && g.RequestID == "" {
-		return web.Refuse("request_id_required", "send a request_id: a signed grab that is sent again gets its own answer")
+	if who.byKey && g.RequestID == "" {
+		return web.Refuse("request_id_required", "send a request_id: a gateway's grab that is sent again gets its own answer")
 	}
 	out, err := s.decide(r.Context(), &g)
 	if err != nil {
@@ -91,10 +90,6 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	}
 	web.WriteText(w, http.StatusOK, writeGrab(&out))
 	return nil
-}
-
-func (s *Server) grabBody() web.Body {
-	return web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"}
 }
 
 // readGrab gives the request id of a grab's body, "" for none.
@@ -151,7 +146,7 @@ func grabProblem(g *hongbao.Grab, err error) error {
 		return &web.Refusal{Code: "request_id_required", Detail: "send a request_id, a new one for each packet", Cause: err}
 	}
 	return &web.Refusal{
-		Code: "fact_missing", Detail: "who vouches for the user must send it where serve.facts says", Cause: err,
+		Code: "fact_missing", Detail: "the token or the gateway must send it, as serve.facts says", Cause: err,
 	}
 }
 

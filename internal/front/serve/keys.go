@@ -61,9 +61,8 @@ func (k keys) find(kid, alg string) (any, error) {
 
 // fileSet is a key set in a file.
 type fileSet struct {
-	file    func() ([]byte, string, error)
-	secrets bool // it must have secrets only
-	log     *zap.Logger
+	file func() ([]byte, string, error)
+	log  *zap.Logger
 
 	known atomic.Pointer[fileKeys]
 
@@ -102,9 +101,9 @@ func (s *sharedKey) signed(text string, mac []byte) bool {
 	return hmac.Equal(h.Sum(h.sum[:0]), mac)
 }
 
-// newFileKeys reads the set from a file, and reads it again when it has changed. secrets refuses all but secrets.
-func newFileKeys(file func() ([]byte, string, error), secrets bool, log *zap.Logger) (*fileSet, error) {
-	k := &fileSet{file: file, secrets: secrets, log: log}
+// newFileKeys reads the set from a file, and reads it again when it has changed.
+func newFileKeys(file func() ([]byte, string, error), log *zap.Logger) (*fileSet, error) {
+	k := &fileSet{file: file, log: log}
 	return k, k.load()
 }
 
@@ -210,8 +209,6 @@ func (k *fileSet) usableOnes(set *jwkset.JWKSMarshal) (keys, error) {
 		switch {
 		case isSecret && k.open != "":
 			return nil, fmt.Errorf("key %d is a secret, but %s", i+1, k.open)
-		case !isSecret && k.secrets:
-			return nil, fmt.Errorf("key %d is no secret: want secrets, of kty oct and alg HS256", i+1)
 		case isSecret:
 			key = newSharedKey(own)
 		}

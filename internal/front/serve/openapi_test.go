@@ -78,14 +78,9 @@ func (c *checker) checkGrabs(t *testing.T, s *server, grab, own *web.Endpoint) {
 	for _, b := range badBodies {
 		c.check(t, grab, s.call(t, "POST", "/v1/campaigns/granted/grabs", b.body, b.tweaks()...))
 	}
-	for _, change := range []func(*letter){
-		func(*letter) {}, func(l *letter) { l.user = "u 1" }, func(l *letter) { l.facts = "x=1" },
-	} {
-		l := grabLetter()
-		change(&l)
-		c.check(t, grab, s.call(t, l.method, l.path, l.body, signedBy(l)))
-		l.method, l.path, l.body = "GET", "/v1/campaigns/granted/grabs/me", ""
-		c.check(t, own, s.call(t, l.method, l.path, l.body, signedBy(l)))
+	for _, who := range []tweak{forUser("u1", "dev=d1"), forUser("u 1", ""), forUser("u1", "x=1"), as(viewerText)} {
+		c.check(t, grab, s.call(t, "POST", grabPath, good, who))
+		c.check(t, own, s.call(t, "GET", minePath, "", who))
 	}
 }
 

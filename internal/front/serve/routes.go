@@ -3,6 +3,7 @@ package serve
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,8 +34,6 @@ func (s *Server) API() *web.API {
 		Schemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's token."},
 			"key":   {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
-			"signature": {Type: "http", Scheme: "Hongbao-HMAC",
-				Description: "A gateway's signature; docs/http.md shows how to sign."},
 		},
 		Endpoints: s.endpoints(), AnswerTime: s.cfg.AnswerTime(), Log: s.log,
 	}
@@ -45,17 +44,21 @@ func (s *Server) API() *web.API {
 }
 
 func (s *Server) endpoints() []web.Endpoint {
-	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "signature"}, []string{"key"}
+	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "key"}, []string{"key"}
+	ofUser := append(slices.Clone(id),
+		&huma.Param{Name: userHeader, In: "header", Description: "With an API key: the user's id.", Schema: web.IDSchema()},
+		&huma.Param{Name: factsHeader, In: "header", Description: "With an API key: what limits count by, as device=d1 channel=app.",
+			Schema: &huma.Schema{Type: huma.TypeString}})
 	return []web.Endpoint{
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs", ID: "grab", Summary: "Grab a packet",
-			Description: "Decides a grab of the token's or the signature's user. Every decided outcome is 200. After 503, " +
+			Description: "Decides a grab of the token's user, or of the user whom a gateway with an API key names. Every decided outcome is 200. After 503, " +
 				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
 				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
-				"signature.",
-			Params: id, Security: user, Body: grabRequest{}, Answer: GrabAnswer{}, Crowd: true, Do: s.asUser(s.grab),
+				"gateway.",
+			Params: ofUser, Security: user, Roles: access.RolesOf(access.Grab), Body: grabRequest{}, Answer: GrabAnswer{}, Crowd: true, Do: s.asUser(s.grab),
 			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid",
-				"request_id_invalid", "request_id_required", "fact_missing", "unknown_campaign", "busy", "frozen", "refilling",
+				"request_id_invalid", "request_id_required", "fact_missing", "forbidden", "unknown_campaign", "busy", "frozen", "refilling",
 				"unavailable", "outcome_unknown", "rate_limited"}),
 		},
 		{
@@ -79,9 +82,9 @@ func (s *Server) endpoints() []web.Endpoint {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
-			Description: "Lists what the token's or the signature's user holds in a campaign, with the codes of coupons.",
-			Params:      id, Security: user, Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
-			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "unknown_campaign", "archived", "frozen",
+			Description: "Lists what the token's user holds in a campaign, or the user whom a gateway with an API key names, with the codes of coupons.",
+			Params:      ofUser, Security: user, Roles: access.RolesOf(access.Grab), Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
+			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "forbidden", "unknown_campaign", "archived", "frozen",
 				"not_durable", "unavailable", "rate_limited"},
 		},
 		{
@@ -101,7 +104,7 @@ func (s *Server) asUser(
 	return func(w http.ResponseWriter, r *http.Request) error {
 		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool holds nothing else
 		defer who.release()
-		if err := s.identify(w, r, who); err != nil {
+		if err := s.identify(r, who); err != nil {
 			return err
 		}
 		if wait := s.limits.take(who.user, 1, time.Now()); wait > 0 {
@@ -122,13 +125,13 @@ func noQuery(r *http.Request) error {
 	return nil
 }
 
-// identify notes which user a token or a signature is for.
-func (s *Server) identify(w http.ResponseWriter, r *http.Request, who *caller) error {
-	switch scheme, text := web.Credentials(r); {
-	case scheme == "bearer" && s.verifier != nil:
+// identify finds the user of a token, or the user whom a gateway with an API key names.
+func (s *Server) identify(r *http.Request, who *caller) error {
+	switch text := web.Bearer(r); {
+	case strings.HasPrefix(text, access.KeyPrefix):
+		return s.forUser(r, who)
+	case text != "" && s.verifier != nil:
 		return s.verifier.identify(r, text, who)
-	case scheme == signedScheme:
-		return s.gateways.identify(w, r, text, s.grabBody(), who)
 	}
 	return unauthorized(nil)
 }

@@ -46,8 +46,6 @@ type Deps struct {
 	// KeyFile reads the file of Config.Keys; nil if that is a URL, or empty. open says who else can read the file; empty
 	// for nobody.
 	KeyFile func() (text []byte, open string, err error)
-	// GatewayKeyFile reads the file of Config.GatewayKeys; nil if that is empty.
-	GatewayKeyFile func() (text []byte, open string, err error)
 	// Keys knows the API keys; nil: there are none.
 	Keys Keys
 	// Denied records that an API key was refused what it may not do.
@@ -75,9 +73,8 @@ type Server struct {
 	cfg       Config
 	deps      Deps
 	windows   *windows
-	verifier  *verifier // nil: nobody comes with a token
-	keyURL    *urlSet   // nil: serve.keys is a file, or empty
-	gateways  *gateways
+	verifier  *verifier     // nil: nobody comes with a token
+	keyURL    *urlSet       // nil: serve.keys is a file, or empty
 	paying    chan struct{} // one for each user of a lost campaign who is looked up
 	limits    *limits       // of users
 	keys      *limits       // of API keys
@@ -98,17 +95,15 @@ const sendAgain = "a grab that is sent again with its request id gets its answer
 func New(cfg Config, deps Deps) (*Server, error) {
 	err := cfg.Check()
 	if deps.Grabber == nil || deps.Reader == nil || deps.Log == nil ||
-		(deps.KeyFile == nil) != (cfg.Keys == "" || cfg.KeysURL() != "") ||
-		(deps.GatewayKeyFile == nil) != (cfg.GatewayKeys == "") {
-		err = errors.Join(err, errors.New("Grabber, Reader and Log are required, and KeyFile and GatewayKeyFile if Keys and "+
-			"GatewayKeys name a file"))
+		(deps.KeyFile == nil) != (cfg.Keys == "" || cfg.KeysURL() != "") {
+		err = errors.Join(err, errors.New("Grabber, Reader and Log are required, and KeyFile if Keys names a file"))
 	}
 	if deps.Keys != nil && deps.Denied == nil {
 		err = errors.Join(err, errors.New("Denied is required with Keys"))
 	}
-	if !cfg.HasTokens() && cfg.GatewayKeys == "" && deps.Keys == nil {
+	if !cfg.HasTokens() && deps.Keys == nil {
 		err = errors.Join(err, errors.New("nobody could grab: set serve.keys, serve.issuer and serve.audience for users "+
-			"with tokens, serve.gateway_keys for gateways that sign, or ledger.dsn for gateways with API keys"))
+			"with tokens, or ledger.dsn for gateways with API keys"))
 	}
 	if err != nil {
 		return nil, err
@@ -248,19 +243,14 @@ func (s *Server) openKeys() error {
 	if err != nil {
 		return err
 	}
-	s.gatewayFacts, s.gateways = facts[configs.FactFromGateway], &gateways{facts: facts[configs.FactFromSigned]}
-	if s.deps.GatewayKeyFile != nil {
-		if s.gateways.keys, err = newFileKeys(s.deps.GatewayKeyFile, true, s.log.With(knobField("serve.gateway_keys"))); err != nil {
-			return hongbao.Errorf(hongbao.ClassBroken, "the key set of serve.gateway_keys: %w", err)
-		}
-	}
+	s.gatewayFacts = facts[configs.FactFromGateway]
 	var keys keySet
 	log := s.log.With(knobField("serve.keys"))
 	switch {
 	case !s.cfg.HasTokens():
 		return nil
 	case s.deps.KeyFile != nil:
-		keys, err = newFileKeys(s.deps.KeyFile, false, log)
+		keys, err = newFileKeys(s.deps.KeyFile, log)
 	default:
 		s.keyURL = newURLSet(s.cfg.KeysURL(), http.DefaultTransport, log)
 		keys = s.keyURL

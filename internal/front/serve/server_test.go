@@ -180,7 +180,7 @@ func TestListenersOpenTogether(t *testing.T) {
 	address := free.Addr().String()
 	require.NoError(t, free.Close())
 	cfg, f, text := testConfig(), &fake{}, allKeys(t)
-	cfg.Listen, cfg.OpsListen, cfg.GatewayKeys = address, address, ""
+	cfg.Listen, cfg.OpsListen = address, address
 	s, err := New(cfg, Deps{Grabber: f, Reader: f, Log: zap.NewNop(), Control: http.NotFoundHandler(),
 		KeyFile: func() ([]byte, string, error) { return text, "", nil }})
 	require.NoError(t, err)
@@ -318,16 +318,16 @@ func TestConfig(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	for change, want := range map[*Config]string{
-		{TrustedProxies: []string{"10.0.0.1/8"}}:      `"10.0.0.1/8": want a network, as 10.0.0.0/8`,
-		{TrustedProxies: []string{"10.0.0.1"}}:        "want a network",
-		{CORSOrigins: []string{"*"}}:                  "want an origin",
-		{CORSOrigins: []string{"https://*.x.test"}}:   "want an origin",
-		{CORSOrigins: []string{"https://x.test/"}}:    "want an origin",
-		{CORSOrigins: []string{"null"}}:               "want an origin",
-		{Facts: []string{"d=claim:x", "d=claim:y"}}:   "has such a source already",
-		{Facts: []string{"d=signed:x", "e=signed:x"}}: "has such a source already",
-		{Facts: []string{"d=signed:x y"}}:             "want a name like that of a fact",
-		{Facts: []string{"d=gateway:"}}:               "want it as device=claim:device_id",
+		{TrustedProxies: []string{"10.0.0.1/8"}}:        `"10.0.0.1/8": want a network, as 10.0.0.0/8`,
+		{TrustedProxies: []string{"10.0.0.1"}}:          "want a network",
+		{CORSOrigins: []string{"*"}}:                    "want an origin",
+		{CORSOrigins: []string{"https://*.x.test"}}:     "want an origin",
+		{CORSOrigins: []string{"https://x.test/"}}:      "want an origin",
+		{CORSOrigins: []string{"null"}}:                 "want an origin",
+		{Facts: []string{"d=claim:x", "d=claim:y"}}:     "has such a source already",
+		{Facts: []string{"d=gateway:x", "e=gateway:x"}}: "has such a source already",
+		{Facts: []string{"d=signed:x"}}:                 "want it as device=claim:device_id", {Facts: []string{"d=gateway:x y"}}: "want a name like that of a fact",
+		{Facts: []string{"d=gateway:"}}: "want it as device=claim:device_id",
 	} {
 		_, err := New(*change, Deps{})
 		require.ErrorContains(t, err, want)

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	secret = []byte("0123456789abcdef0123456789abcdef")
 
-	gatewaySecret           = []byte("fedcba9876543210fedcba9876543210")
 	gatewayKey, gatewayText = access.NewKey(access.RoleGateway, []string{"granted", "several", "counts", "transient",
 		"absent", "unknown_campaign"})
 	viewerKey, viewerText = access.NewKey(access.RoleViewer, nil)
@@ -216,8 +215,8 @@ func (f *fake) grabbed() []hongbao.Grab {
 func testConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:0", ControlListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
-		Keys: "keys.json", GatewayKeys: "gateways.json", AddressBurst: 1,
-		Facts: []string{"device=claim:dev", "device=signed:dev", "device=gateway:dev", "shop=gateway:shop"}, Rate: 100_000, Burst: 100_000, KeyRate: 100_000, KeyBurst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
+		Keys: "keys.json", AddressBurst: 1,
+		Facts: []string{"device=claim:dev", "device=gateway:dev", "shop=gateway:shop"}, Rate: 100_000, Burst: 100_000, KeyRate: 100_000, KeyBurst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
 		BodyBytes: 4 << 10, ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 20 * time.Second, DrainTimeout: 20 * time.Second,
 	}
@@ -244,9 +243,7 @@ func (s *server) connections(listener string) int64 {
 type options struct {
 	cfg  func(*Config)
 	keys func() ([]byte, string, error)
-	// gatewayKeys is the file of the secrets of gateways.
-	gatewayKeys func() ([]byte, string, error)
-	fake        *fake
+	fake *fake
 
 	apiKeys Keys
 	control http.Handler
@@ -275,10 +272,6 @@ func setup(t *testing.T, o options) *server {
 	deps.Connections = func(listener string, by int) {
 		n, _ := s.open.LoadOrStore(listener, new(atomic.Int64))
 		n.(*atomic.Int64).Add(int64(by))
-	}
-	if deps.GatewayKeyFile = o.gatewayKeys; o.gatewayKeys == nil && cfg.GatewayKeys != "" {
-		text := set(t, jwk(t, gatewaySecret, "g1", "HS256"))
-		deps.GatewayKeyFile = func() ([]byte, string, error) { return text, "", nil }
 	}
 	if deps.Keys == nil {
 		deps.Keys = apiKeys

@@ -24,10 +24,8 @@ var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
 type caller struct {
 	user  string
 	facts map[string]string
-	// body is that of a signed request, which was read to verify it.
-	body []byte
-	// signed says that a gateway has signed the request.
-	signed bool
+	// byKey: a gateway asks for the user with its API key.
+	byKey bool
 	// claims are those of his token, and room is for its parts.
 	claims claims
 	room   []byte
@@ -174,6 +172,6 @@ func readHead(text string) (h head, err error) {
 }
 
 func unauthorized(cause error) error {
-	return &web.Refusal{Code: "unauthorized", Detail: "send a token, a signature or an API key that is good here; " +
+	return &web.Refusal{Code: "unauthorized", Detail: "send a token or an API key that is valid here; " +
 		"docs/http.md tells how", Cause: cause}
 }

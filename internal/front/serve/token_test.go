@@ -178,12 +178,12 @@ func TestBadKeySets(t *testing.T) {
 		"twice":         {set(t, jwk(t, secret, "x", "HS256"), jwk(t, ecKey().Public(), "x", "ES256")), "", "the kid comes twice"},
 		"open secret":   {allKeys(t), "it is open to others", "key 1 is a secret, but it is open to others"},
 	} {
-		_, err := newFileKeys(func() ([]byte, string, error) { return c.text, c.open, nil }, false, zap.NewNop())
+		_, err := newFileKeys(func() ([]byte, string, error) { return c.text, c.open, nil }, zap.NewNop())
 		require.ErrorContains(t, err, c.want, name)
 	}
 	public := set(t, jwk(t, rsaKey().Public(), "rs", "RS256"))
 	_, err = newFileKeys(func() ([]byte, string, error) { return public, "it is open to others", nil },
-		false, zap.NewNop())
+		zap.NewNop())
 	require.NoError(t, err, "public keys may be read by everybody")
 }
 
@@ -195,7 +195,7 @@ func TestKeySetIsReadAgain(t *testing.T) {
 		put := func(b []byte) { text.Store(&b) }
 		put(set(t, jwk(t, secret, "old", "HS256")))
 		var fails error
-		k, err := newFileKeys(func() ([]byte, string, error) { return *text.Load(), "", fails }, false, zap.NewNop())
+		k, err := newFileKeys(func() ([]byte, string, error) { return *text.Load(), "", fails }, zap.NewNop())
 		require.NoError(t, err)
 		has := func(kid string) bool {
 			_, err := k.find(t.Context(), kid, "HS256")

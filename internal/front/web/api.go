@@ -40,7 +40,8 @@ type Endpoint struct {
 	Params []*huma.Param
 	// Security names the schemes of API.Schemes of which a request passes one; none: everybody may ask.
 	Security []string
-	// Roles are those of which the credentials have one, or their scope; none: any credentials do.
+	// Roles are those of which the credentials have one, or their scope; none: any credentials do. Beside another scheme they
+	// are those of API keys.
 	Roles []string
 	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
 	Body, Answer any

@@ -91,10 +91,14 @@ func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operat
 		}
 	}
 	for _, scheme := range e.Security {
-		for _, role := range e.Roles {
+		roles := e.Roles
+		if len(e.Security) > 1 && scheme != "key" {
+			roles = nil // a user's token has none
+		}
+		for _, role := range roles {
 			op.Security = append(op.Security, map[string][]string{scheme: {role}})
 		}
-		if len(e.Roles) == 0 {
+		if len(roles) == 0 {
 			op.Security = append(op.Security, map[string][]string{scheme: {}})
 		}
 	}
