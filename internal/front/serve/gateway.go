@@ -36,6 +36,17 @@ func (s *Server) forUser(r *http.Request, who *caller) error {
 	return readFacts(strings.Join(facts, ""), s.gatewayFacts, who.facts)
 }
 
+// onlyGateways refuses a gateway's headers beside a user's token: whoever sends them expects that they count.
+func onlyGateways(h http.Header) error {
+	switch {
+	case h[userHeader] != nil:
+		return web.Refuse("user_invalid", "the header "+userHeader+" goes with an API key: the token names its user")
+	case h[factsHeader] != nil:
+		return web.Refuse("facts_invalid", "the header "+factsHeader+" goes with an API key: a token has its facts as claims")
+	}
+	return nil
+}
+
 // readFacts reads facts as "device=d1 channel=app" into a map that is empty. names has the fact of each name.
 func readFacts(text string, names, to map[string]string) error {
 	if text == "" {

@@ -131,7 +131,10 @@ func (s *Server) identify(r *http.Request, who *caller) error {
 	case strings.HasPrefix(text, access.KeyPrefix):
 		return s.forUser(r, who)
 	case text != "" && s.verifier != nil:
-		return s.verifier.identify(r, text, who)
+		if err := s.verifier.identify(r, text, who); err != nil {
+			return err
+		}
+		return onlyGateways(r.Header)
 	}
 	return unauthorized(nil)
 }
