@@ -17,8 +17,8 @@ import (
 // maxNameBytes bounds a campaign's name.
 const maxNameBytes = 200
 
-// check notes in p all that is wrong with c and does not depend on the present time. Where p knows of a problem
-// already, it adds none.
+// check notes in p every problem of c that does not depend on the present time. It adds no second problem at a path
+// where p already has one.
 func check(c *hongbao.Campaign, p *problems) {
 	checkNames(c, p)
 	checkMoney(c, p)
@@ -60,7 +60,8 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 	}
 }
 
-// present tells whether a text is there to be checked; it notes one that is not, if nobody did.
+// present reports whether a text is there to be checked. It notes a missing text, unless its path already has a
+// problem.
 func (p *problems) present(path, value string) bool {
 	if !p.fine(path) {
 		return false
@@ -118,7 +119,7 @@ func checkSplit(c *hongbao.Campaign, p *problems) {
 	}
 	switch s.Mode {
 	case hongbao.SplitEven:
-		// A coupon without a value has no budget to be too small.
+		// A coupon without a value has no budget, so its budget can't be too small.
 		if p.fine("total", "packets") && c.Total > 0 && int64(c.Total) < c.Packets {
 			p.add("total", "budget_too_small", "%d is below 1 for each of %d packets; raise it", c.Total, c.Packets)
 		}
@@ -198,10 +199,10 @@ func checkTiers(c *hongbao.Campaign, p *problems) {
 	}
 }
 
-// beyond stands for every product or sum above the largest amount.
+// beyond replaces every product or sum above the largest amount.
 const beyond = hongbao.MaxAmount + 1
 
-// times is n times a, or beyond. Both must be above 0.
+// times returns n times a, or beyond. Both must be above 0.
 func times(n int64, a hongbao.Amount) hongbao.Amount {
 	high, low := bits.Mul64(uint64(n), uint64(a))
 	if high > 0 || low > uint64(hongbao.MaxAmount) {
@@ -277,8 +278,8 @@ func checkLimits(c *hongbao.Campaign, p *problems) {
 	}
 }
 
-// checkShards allows limits by user alone on several shards: a grab brings along what its user holds elsewhere, and
-// nobody knows that of a fact.
+// checkShards allows several shards only with limits by user. A grab carries what its user got on other shards, but
+// not what a fact got there.
 func checkShards(c *hongbao.Campaign, p *problems) {
 	if p.fine("shards") && (c.Shards < 0 || c.Shards > hongbao.MaxCampaignShards) {
 		p.add("shards", "shards_out_of_range", "%d; give 1 to %d", c.Shards, hongbao.MaxCampaignShards)
@@ -315,11 +316,11 @@ func checkLimit(path string, l hongbao.Limit, p *problems) {
 	}
 }
 
-// zoneName leaves out "Local", "localtime", "posix/..." and "right/...", which depend on the machine or count leap
+// zoneName excludes "Local", "localtime", "posix/..." and "right/...". These depend on the machine or count leap
 // seconds.
 var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
 
-// checkZone wants the IANA name of a time zone.
+// checkZone requires the IANA name of a time zone.
 func checkZone(name string) error {
 	if len(name) > 64 || name == "Local" || !zoneName.MatchString(name) {
 		return fmt.Errorf("%.80q is no IANA name of a time zone; give one such as Asia/Shanghai", name)
@@ -330,6 +331,6 @@ func checkZone(name string) error {
 	return nil
 }
 
-// controls reports whether a character controls how text is shown. Those of text direction can make a name look like
-// another one, or turn around what stands beside it.
+// controls reports whether a character controls how text is shown. Characters of text direction can make a name look
+// like another one, or reverse the text beside it.
 func controls(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ReadCodes reads the codes of a campaign, one a line: that of packet k stands in line k, and the packets are handed
-// out in that order. There must be as many as packets, each one good (see hongbao.CheckCode) and none twice. What is
-// wrong comes as one *SpecError, which names lines and never codes. An error of r itself is Transient. It takes some 60
-// bytes a packet.
+// ReadCodes reads the codes of a campaign, one a line. Line k has the code of packet k, and the packets are handed
+// out in that order. There must be as many codes as packets, each one valid (see hongbao.CheckCode) and none twice.
+// ReadCodes returns every problem in one *SpecError, which names lines and never codes. An error of r itself is
+// Transient. ReadCodes takes some 60 bytes a packet.
 func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	var p, inLines problems
 	var codes []string
@@ -46,10 +46,11 @@ func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	return codes, nil
 }
 
-// maxCodeLine bounds a line of a file of codes; those above MaxCodeLength are told with their number up to here.
+// maxCodeLine bounds a line of a file of codes. A line between MaxCodeLength and maxCodeLine is reported with its
+// number.
 const maxCodeLine = 64 << 10
 
-// code gives the code of a line; if it is none it is noted, and "".
+// code returns the code of a line. It notes an invalid code and returns "" for it.
 func (p *problems) code(line int64, code string) string {
 	err := hongbao.CheckCode(code)
 	switch {
@@ -63,7 +64,7 @@ func (p *problems) code(line int64, code string) string {
 	return ""
 }
 
-// duplicates names each line that repeats an earlier one, in their order.
+// duplicates notes each line that repeats an earlier one, in the order of the lines.
 func (p *problems) duplicates(codes []string) {
 	order := make([]int32, len(codes)) // MaxPackets is far below 2^31
 	for i := range order {
@@ -76,7 +77,7 @@ func (p *problems) duplicates(codes []string) {
 	for i, at := range order {
 		if i == 0 || codes[at] != codes[order[i-1]] {
 			first = at
-		} else if codes[at] != "" { // what is no code was told as such
+		} else if codes[at] != "" { // an invalid code is already noted
 			repeats = append(repeats, repeat{at, first})
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// field reads the value of one key; path is where it stands.
+// field reads the value of one key; path is the key's place in the specification.
 type field func(path string, n *yaml.Node)
 
-// decoder fills a campaign from a tree and notes what does not fit.
+// decoder fills a campaign from a tree and notes every value that does not fit.
 type decoder struct{ *problems }
 
 func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
@@ -40,7 +40,7 @@ func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
 			c.Codes = &hongbao.Codes{}
 			d.object(path, n, map[string]field{"pattern": d.text(&c.Codes.Pattern), "file": d.text(&c.Codes.File)})
 		},
-		// The canonical form has the window's ends at the top.
+		// The canonical form has from and to at the top.
 		"from": func(_ string, n *yaml.Node) { from("window.from", n) },
 		"to":   func(_ string, n *yaml.Node) { to("window.to", n) },
 	})
@@ -91,7 +91,7 @@ func (d decoder) limits(path string, n *yaml.Node, c *hongbao.Campaign) {
 	}
 }
 
-// object reads a map: each key that fields names, at most once, and no other.
+// object reads a map. It accepts the keys of fields, each at most once, and no other key.
 func (d decoder) object(path string, n *yaml.Node, fields map[string]field) {
 	if n.Kind != yaml.MappingNode {
 		d.add(path, "wrong_type", "it is no map; give the keys %s", names(fields))
@@ -138,10 +138,10 @@ func (d decoder) text(to *string) field {
 	}
 }
 
-// wholeNumber is what a number may look like: no sign, point, exponent, separator, quote or leading zero.
+// wholeNumber is the form of a number: no sign, point, exponent, separator, quote or leading zero.
 var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
-// notPositive is a whole number with a minus, -0 included.
+// notPositive is the form of a whole number with a minus, -0 included.
 var notPositive = regexp.MustCompile(`^-(0|[1-9][0-9]*)$`)
 
 func number(n *yaml.Node, form *regexp.Regexp) bool {
@@ -171,7 +171,7 @@ func (d decoder) amount(to *hongbao.Amount, least int64) field {
 	}
 }
 
-// shards reads a number of shards, whose range check knows.
+// shards reads a number of shards; check checks its range.
 func (d decoder) shards(to *int) field {
 	return func(path string, n *yaml.Node) {
 		var v int64
@@ -180,7 +180,7 @@ func (d decoder) shards(to *int) field {
 	}
 }
 
-// count reads a number of things: 1 to MaxPackets; code is for one that is not in that range.
+// count reads a number of things, 1 to MaxPackets. code is the problem's code for a number outside that range.
 func (d decoder) count(to *int64, code string) field {
 	return func(path string, n *yaml.Node) {
 		if !number(n, wholeNumber) && !number(n, notPositive) {
@@ -233,7 +233,7 @@ func names(fields map[string]field) string {
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
-// hint tells what a misspelt key may have been meant for.
+// hint suggests the key that a misspelt key may have been meant for.
 func hint(key string, fields map[string]field) string {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	if len(key) <= 40 {

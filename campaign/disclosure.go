@@ -13,11 +13,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// DisclosureFormat is Disclosure.Format.
+// DisclosureFormat is the value of Disclosure.Format.
 const DisclosureFormat = "hongbao.reveal.v1"
 
-// Disclosure is what is published after the refund. With it, and the hash that was published before the start, anyone
-// can recompute the draw.
+// Disclosure is published after the refund. With it, and the hash that was published before the start, anyone can
+// recompute the draw.
 type Disclosure struct {
 	Format   string `json:"format" doc:"Always hongbao.reveal.v1."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`
@@ -27,15 +27,16 @@ type Disclosure struct {
 	// Seed is in hexadecimal.
 	Seed     string    `json:"seed" doc:"In hexadecimal."`
 	Revealed time.Time `json:"revealed_at" doc:"When the seed was made public."`
-	// TopUps are the generations from 2 on, in their order.
+	// TopUps are the generations from 2 on, in order.
 	TopUps []DisclosedTopUp `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
 }
 
-// maxDisclosure bounds what ReadDisclosure reads; a specification has up to 1 MiB, which JSON may make twice as long,
-// and each of 63 top-ups up to a thousand tiers.
+// maxDisclosure bounds the text that ReadDisclosure reads. A specification has up to 1 MiB, which JSON may make twice
+// as long. Each of 63 top-ups has up to a thousand tiers.
 const maxDisclosure = 16 << 20
 
-// ReadDisclosure reads a disclosure's JSON. What can't be one is a Permanent error; nothing is verified yet.
+// ReadDisclosure reads a disclosure's JSON and verifies nothing. A text that can't be a disclosure is a Permanent
+// error.
 func ReadDisclosure(r io.Reader) (Disclosure, error) {
 	var d Disclosure
 	dec := json.NewDecoder(io.LimitReader(r, maxDisclosure))
@@ -50,10 +51,10 @@ func ReadDisclosure(r io.Reader) (Disclosure, error) {
 	return d, nil
 }
 
-// Verify recomputes the draw from the disclosure alone, and gives the specification and the plan, in which the packets
-// of each top-up stand behind those before. published are the hashes that were published: before the start, and with
-// each top-up. The hash of a top-up covers all that is before it. Without any the disclosure is only compared with
-// itself. What does not fit is a Conflict: then the draw is not the one that was promised.
+// Verify recomputes the draw from the disclosure alone. It returns the specification and the plan, in which the
+// packets of each top-up follow the earlier ones. published are the hashes that were published before the start and
+// with each top-up. The hash of a top-up covers everything before it. Without published hashes, Verify compares the
+// disclosure only with itself. A mismatch is a Conflict: the draw is not the one that was promised.
 func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error) {
 	c, err := Read(strings.NewReader(d.Canonical))
 	if err != nil {
@@ -87,7 +88,7 @@ func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error
 	return c, plan, err
 }
 
-// Hashes are those of the generations, in their order: that of the specification, then those of the top-ups.
+// Hashes returns the hash of each generation, in order: first the specification's, then those of the top-ups.
 func (d *Disclosure) Hashes() []string {
 	hashes := []string{d.Hash}
 	for i := range d.TopUps {
@@ -96,15 +97,15 @@ func (d *Disclosure) Hashes() []string {
 	return hashes
 }
 
-// GrantsChecked is what CheckGrants saw.
+// GrantsChecked counts the lines that CheckGrants read.
 type GrantsChecked struct {
 	Grants int64 // of the campaign, each packet once
 	Amount hongbao.Amount
-	// Repeated lines tell a grant once more, Others are of other campaigns.
+	// Repeated counts the lines that repeat a grant, Others the grants of other campaigns.
 	Repeated, Others int64
 }
 
-// grantLine is what CheckGrants looks at in a line of `hongbao tail`.
+// grantLine has the fields of a line of `hongbao tail` that CheckGrants reads.
 type grantLine struct {
 	Event    string         `json:"event"`
 	Campaign string         `json:"campaign"`
@@ -116,9 +117,9 @@ type grantLine struct {
 // maxWrong is how many wrong grants CheckGrants names.
 const maxWrong = 20
 
-// CheckGrants compares the grants that `hongbao tail` printed, JSON lines, with the plan: each of them must have the
-// planned amount, and no packet may have been given to two. The error names the lines that are wrong, and is a
-// Conflict; a line that can't be read is Permanent.
+// CheckGrants compares the grants that `hongbao tail` printed, JSON lines, with the plan. Each grant must have the
+// planned amount, and no packet may have gone to two users. An error that names the wrong lines is a Conflict. A line
+// that can't be read is a Permanent error.
 func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 	var out GrantsChecked
 	var wrong []error

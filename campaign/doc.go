@@ -1,19 +1,19 @@
-// Package campaign turns a specification into a campaign: it reads and validates what people write, plans the packets
-// before anyone asks, and commits to the plan.
+// Package campaign turns a specification into a campaign. It reads and validates a specification, plans the packets
+// before the first grab, and commits to the plan.
 //
 // In order of use:
 //
-//   - Read takes YAML or JSON and gives a hongbao.Campaign, or a *SpecError with every problem at once. Complete fills
-//     the defaults and Validate checks a campaign that was built in Go. Canonical is its one written form.
-//   - NewPlan cuts the total into packets and shuffles them. The same campaign and seed give the same plan for ever,
-//     and docs/campaigns.md tells how to compute it in any language.
-//   - Commit gives the hash that is published before the start; Verify checks it once the seed is published.
+//   - Read takes YAML or JSON and returns a hongbao.Campaign, or a *SpecError with every problem at once. Complete
+//     fills the defaults and Validate checks a campaign that was built in Go. Canonical is its one written form.
+//   - NewPlan cuts the total into packets and shuffles them. The same campaign and seed always give the same plan,
+//     and docs/campaigns.md says how to compute it in any language.
+//   - Commit returns the hash that is published before the start; Verify checks it once the seed is published.
 //   - Plans keeps the plans in memory for the settler, which refuses an amount that is not the planned one.
-//   - DrawCodes and ReadCodes give each packet of a coupon campaign its code, a secret that has nothing to do with
+//   - DrawCodes and ReadCodes give each packet of a coupon campaign its code, a secret that is independent of
 //     the seed.
 //
-// It refuses what it does not know for sure: a key it does not know, an amount that is not plain digits, a time without
-// a zone, an alias. Nothing it prints holds a control character that came from outside.
+// The package refuses everything ambiguous: an unknown key, an amount that is not plain digits, a time without a zone,
+// an alias. Its messages contain no control character from outside.
 //
 // # Codes of problems
 //
@@ -30,7 +30,7 @@
 //	tag_refused                     an explicit YAML tag such as !!str
 //	wrong_type                      a map, a list or a text was expected
 //	unknown_field                   the key does not exist, or is written in another case
-//	duplicate_field                 the key stands twice in one map
+//	duplicate_field                 the key occurs twice in one map
 //	required                        the field is absent or empty
 //	id_invalid                      id: not a campaign id
 //	name_invalid                    name: 1 to 200 bytes of UTF-8 without control characters, also none of text direction
@@ -66,10 +66,10 @@
 //	limit_max_out_of_range          max: not 1 to 10,000,000
 //	limit_duplicate                 two limits with the same by and per
 //	user_limit_required             no limit by user per campaign (Complete adds one)
-//	user_hold_too_large             a user may hold more than 100 packets
+//	user_hold_too_large             a user may get more than 100 packets
 //	too_many_facts                  the limits count by more than 8 facts
 //	shards_out_of_range             shards: not 1 to 64
-//	shards_above_deployment         shards: more than the deployment has, which who creates the campaign knows
+//	shards_above_deployment         shards: more than the deployment has; the creator of the campaign checks this
 //	limit_needs_one_shard           a limit by a fact in a campaign on several shards
 //	codes_not_one                   codes: not one of pattern and file
 //	code_pattern_invalid            codes.pattern: longer than 64 bytes, or a byte that no pattern has

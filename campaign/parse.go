@@ -17,14 +17,14 @@ const (
 	maxSpecDepth = 8
 )
 
-// parse makes one tree of the text, or says in p why it can't. Every node of the tree is a plain map, list or scalar.
+// parse makes one tree of the text, or notes in p why it can't. Every node of the tree is a plain map, list or scalar.
 func parse(data []byte, p *problems) *yaml.Node {
 	if !utf8.Valid(data) {
 		p.add("", "not_utf8", "the text is not UTF-8; save it as UTF-8")
 		return nil
 	}
 	var root *yaml.Node
-	// Valid JSON is read as JSON: YAML knows neither surrogate pairs in escapes nor tabs for indentation.
+	// Valid JSON is read as JSON: YAML has neither surrogate pairs in escapes nor tabs for indentation.
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.UseNumber()
@@ -93,7 +93,8 @@ func parseJSON(d *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// plain tells whether the tree has neither anchors nor aliases nor tags, and is not nested too deeply.
+// plain reports whether the tree has no anchors, aliases or tags, and is not nested too deeply. It notes what it
+// finds.
 func plain(n *yaml.Node, p *problems, depth int) bool {
 	switch {
 	case depth > maxSpecDepth:

@@ -12,8 +12,9 @@ import (
 // campaign's codes with a chance of at most one in a million.
 const codesPerPacket = 1_000_000
 
-// What stands for chance in a pattern, and what it is drawn from. The letters leave out I, L, O and U, which are taken
-// for 1, 0 and V. All else in a pattern stands for itself: A to Z, a to z, 0 to 9, "-", "_" and ".".
+// These bytes of a pattern are replaced by random characters of the alphabet behind them. The letters leave out I, L,
+// O and U, which are mistaken for 1, 0 and V. Every other byte of a pattern is kept as it is: A to Z, a to z, 0 to 9,
+// "-", "_" and ".".
 const (
 	anyDigit  = '#'
 	anyLetter = '?'
@@ -22,7 +23,7 @@ const (
 	letters = "ABCDEFGHJKMNPQRSTVWXYZ"
 )
 
-// alphabet is what a byte of a pattern is drawn from; "" for one that stands for itself.
+// alphabet returns the characters that replace a byte of a pattern, or "" for a byte that is kept as it is.
 func alphabet(b byte) string {
 	switch b {
 	case anyDigit:
@@ -79,7 +80,7 @@ func literal(b byte) bool {
 	return b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '-' || b == '_' || b == '.'
 }
 
-// patternSpace is how many codes a pattern can make.
+// patternSpace returns how many codes a pattern can make.
 func patternSpace(pattern string) *big.Int {
 	n := big.NewInt(1)
 	for i := range len(pattern) {
@@ -90,9 +91,9 @@ func patternSpace(pattern string) *big.Int {
 	return n
 }
 
-// DrawCodes draws n codes of a valid pattern from the system's source of randomness, each as likely as any other, and
-// apart from all before. Two may be equal, and equal to earlier ones: the ledger refuses that, and then they are drawn
-// anew.
+// DrawCodes draws n codes of a valid pattern from the system's source of randomness. Every code is equally likely and
+// independent of all others. Two codes may be equal, and equal to earlier ones; the ledger refuses that, and then the
+// codes are drawn again.
 func DrawCodes(pattern string, n int) []string {
 	d := codeDraw{}
 	codes := make([]string, n)
@@ -114,8 +115,8 @@ type codeDraw struct {
 	left  []byte
 }
 
-// one draws a byte of the alphabet. Random bytes from the last, incomplete run of it are drawn again: they would favour
-// its beginning.
+// one draws a byte of the alphabet. It rejects random bytes from the last, incomplete run of the alphabet's length,
+// which would favour the first characters.
 func (d *codeDraw) one(alphabet string) byte {
 	for {
 		if len(d.left) == 0 {

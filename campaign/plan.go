@@ -7,17 +7,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Plan holds the amounts of a campaign's packets. It does not change; many may read it at once.
+// Plan contains the amounts of a campaign's packets. It does not change, so several goroutines may read it at once.
 type Plan struct {
-	// Amounts has packet i+1 at index i. Packets are numbered in the order of the draw, which is the order in which
-	// they stand in the stock.
+	// Amounts has packet i+1 at index i. Packets are numbered in the order of the draw, which is their order in the
+	// stock.
 	Amounts []hongbao.Amount
 }
 
-// NewPlan cuts the campaign's total into packets and shuffles them. Behind them it draws the packets of the top-ups
-// that are given: all that the campaign has, in their order. The same campaign and seeds give the same plan on every
-// machine and in every version; docs/campaigns.md has the rules. An invalid campaign gives a *SpecError, and a seed of
-// zeros is refused. It takes 8 bytes a packet, and a few seconds for ten million.
+// NewPlan cuts the campaign's total into packets and shuffles them. Behind them it draws the packets of topUps, which
+// must be all top-ups of the campaign, in order. The same campaign and seeds give the same plan on every machine and
+// in every version; docs/campaigns.md has the rules. NewPlan returns a *SpecError for an invalid campaign, and
+// refuses a seed of zeros. It takes 8 bytes a packet, and a few seconds for ten million.
 func NewPlan(c hongbao.Campaign, seed Seed, topUps ...TopUp) (*Plan, error) {
 	if err := drawable(&c, seed); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func NewPlan(c hongbao.Campaign, seed Seed, topUps ...TopUp) (*Plan, error) {
 	return (&Plan{Amounts: amounts}).with(c, topUps)
 }
 
-// drawable tells why the packets of a campaign can't be drawn.
+// drawable returns why the packets of a campaign can't be drawn, or nil.
 func drawable(c *hongbao.Campaign, seed Seed) error {
 	var p problems
 	check(c, &p)
@@ -42,8 +42,8 @@ func drawable(c *hongbao.Campaign, seed Seed) error {
 	return nil
 }
 
-// with gives a plan that has the top-ups, too. Those that p has already are not drawn again. Others may read p
-// meanwhile.
+// with returns a plan that also has the top-ups. It does not draw again the top-ups that p already has. Other
+// goroutines may read p meanwhile.
 func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
 	out, first := &Plan{Amounts: slices.Clip(p.Amounts)}, c.Packets
 	for i := range topUps {
@@ -60,7 +60,7 @@ func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
 	return out, nil
 }
 
-// Amount is what the packet with this number holds; false if there is no such packet.
+// Amount returns the amount of the packet with this number, and false if there is no such packet.
 func (p *Plan) Amount(packet int64) (hongbao.Amount, bool) {
 	if packet < 1 || packet > int64(len(p.Amounts)) {
 		return 0, false
@@ -68,7 +68,7 @@ func (p *Plan) Amount(packet int64) (hongbao.Amount, bool) {
 	return p.Amounts[packet-1], true
 }
 
-// cut makes the packets of a valid campaign, in an order that is not fair yet.
+// cut makes the packets of a valid campaign, in an order that is not yet fair.
 func cut(c *hongbao.Campaign, s *stream) []hongbao.Amount {
 	amounts := make([]hongbao.Amount, c.Packets)
 	switch c.Split.Mode {
@@ -94,10 +94,10 @@ func cut(c *hongbao.Campaign, s *stream) []hongbao.Amount {
 	return amounts
 }
 
-// cutRandom lays the minimum aside for every packet and deals out the rest by doubled mean: a packet gets from 0 to
-// twice the mean of what is left. Where that would pass the maximum, the same is done from above: from the maximum a
-// packet loses from 0 to twice the mean of the room that is left. So the mean of what is left stays the same, and what
-// is left always fits between the bounds.
+// cutRandom sets the minimum aside for every packet and deals out the rest by doubled mean: a packet gets from 0 to
+// twice the mean of the rest. Where that would pass the maximum, cutRandom does the same from above: the packet loses
+// from the maximum 0 to twice the mean of the remaining room. So the mean of the rest stays the same, and the rest
+// always fits between the bounds.
 func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 	low, width := c.Split.Min, c.Split.Max-c.Split.Min
 	rest := c.Total - hongbao.Amount(c.Packets)*low
@@ -105,7 +105,7 @@ func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 		left := hongbao.Amount(len(amounts) - i)
 		extra := rest
 		if doubled := 2 * rest / left; left == 1 {
-			// The last one gets what is left, which is between 0 and width.
+			// The last packet gets the rest, which is between 0 and width.
 		} else if doubled <= width {
 			extra = hongbao.Amount(s.below(uint64(doubled) + 1))
 		} else {
@@ -118,7 +118,7 @@ func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 	}
 }
 
-// shuffle is that of Fisher and Yates, from the end: each order is as likely as any other.
+// shuffle is the Fisher-Yates shuffle, from the end: every order is equally likely.
 func shuffle(amounts []hongbao.Amount, s *stream) {
 	for i := len(amounts) - 1; i > 0; i-- {
 		j := s.below(uint64(i) + 1)

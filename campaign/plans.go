@@ -11,12 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// PlansConfig says where Plans gets its campaigns and how many packets it holds.
+// PlansConfig configures the source of the campaigns and how many packets Plans keeps.
 type PlansConfig struct {
-	// Source finds a campaign's specification and seed. Many may call it at once. Required.
+	// Source finds a campaign's specification and seed. It must be safe for concurrent use. Required.
 	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, error)
-	// TopUps finds a campaign's top-ups, with their seeds, in the order of the generations. It is asked when a
-	// plan is made, and again when a packet is asked for that the plan does not have. Nil if campaigns have none.
+	// TopUps finds a campaign's top-ups, with their seeds, in the order of the generations. Plans calls it when it
+	// makes a plan, and again when a caller asks for a packet that the plan lacks. Nil if campaigns have no top-ups.
 	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
 	// Packets of all plans that a settler holds in memory, 8 bytes each.
 	//
@@ -24,17 +24,17 @@ type PlansConfig struct {
 	MaxPackets int64 `knob:"campaign.cached_packets" default:"20000000" want:"10_000_000 to 10_000_000_000 packets"`
 }
 
-// Plans keeps the plans that were used last in memory. Many may use it at once.
+// Plans keeps the most recently used plans in memory. It is safe for concurrent use.
 type Plans struct {
 	source func(context.Context, string) (hongbao.Campaign, Seed, error)
 	topUps func(context.Context, string) ([]TopUp, error)
 	most   int64
-	making chan struct{} // holds one: plans are made one at a time, which bounds their memory
+	making chan struct{} // has room for one: plans are made one at a time, which bounds their memory
 
 	mu      sync.Mutex
 	held    map[string]*list.Element // of *heldPlan
 	recent  *list.List               // most recently used first
-	packets int64                    // of all that is held
+	packets int64                    // of all kept plans
 	calls   map[string]*call
 }
 
@@ -43,16 +43,16 @@ type heldPlan struct {
 	plan     *Plan
 }
 
-// call makes a plan that several may wait for. plan, err and again are set before done is closed.
+// call makes a plan that several callers may wait for. plan, err and again are set before done is closed.
 type call struct {
 	done  chan struct{}
 	plan  *Plan
-	short *Plan // the plan that was held; it lacks the newest top-ups
+	short *Plan // the plan that was kept; it lacks the newest top-ups
 	err   error
-	again bool // whoever made it was called off: those who waited do it themselves
+	again bool // the caller that made the plan was cancelled: the waiting callers make it themselves
 }
 
-// NewPlans makes an empty Plans. Its error names all that is wrong with the configuration.
+// NewPlans returns an empty Plans. Its error names every problem of the configuration.
 func NewPlans(config PlansConfig) (*Plans, error) {
 	errs := knob.Check(&config)
 	if config.Source == nil {
@@ -72,9 +72,9 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 	}, nil
 }
 
-// Amount is what a packet of a campaign holds by its plan; false if the campaign has no such packet. Callers who ask
-// for the same campaign at once share one call of the source. Errors are the source's, wrapped, and are not kept: the
-// next call asks again.
+// Amount returns the planned amount of a packet, and false if the campaign has no such packet. Concurrent callers for
+// the same campaign share one call of the source. Errors are the source's, wrapped. They are not cached: the next call
+// asks the source again.
 func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
 	for joined := false; ; {
 		plan, f, mine := p.find(campaign, packet)
@@ -100,21 +100,21 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 		}
 		amount, ok := plan.Amount(packet)
 		if !ok && f != nil && !mine && !joined {
-			joined = true // that call may have asked before the packet was added; the next one begins after this one
+			joined = true // that call may have read before the packet was added; the next call starts after this one
 			continue
 		}
 		return amount, ok, nil
 	}
 }
 
-// find gives the plan if it is held and may have the packet, else the call that makes it; mine if the caller has to run
-// it.
+// find returns the plan if it is kept and may have the packet, else the call that makes it. mine reports whether the
+// caller has to run that call.
 func (p *Plans) find(campaign string, packet int64) (plan *Plan, f *call, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.held[campaign]; e != nil {
 		p.recent.MoveToFront(e)
-		plan = e.Value.(*heldPlan).plan //nolint:forcetypeassert // the list holds nothing else
+		plan = e.Value.(*heldPlan).plan //nolint:forcetypeassert // the list contains nothing else
 		if p.topUps == nil || packet <= int64(len(plan.Amounts)) {
 			return plan, nil, false
 		}
@@ -142,7 +142,7 @@ func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 	f.again = f.err != nil && ctx.Err() != nil
 }
 
-// make makes a plan. It draws only what a short one lacks.
+// make makes a plan. It draws only the packets that a short plan lacks.
 func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, error) {
 	c, seed, err := p.source(ctx, campaign)
 	var added []TopUp
@@ -174,7 +174,7 @@ func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, 
 	return plan, nil
 }
 
-// hold keeps a plan and lets go of those that were used longest ago. p.mu is held.
+// hold keeps a plan and drops the least recently used ones. The caller has locked p.mu.
 func (p *Plans) hold(campaign string, plan *Plan) {
 	if short := p.held[campaign]; short != nil {
 		p.drop(short)
@@ -186,9 +186,9 @@ func (p *Plans) hold(campaign string, plan *Plan) {
 	}
 }
 
-// drop lets go of a plan. p.mu is held.
+// drop removes a plan. The caller has locked p.mu.
 func (p *Plans) drop(e *list.Element) {
-	h := p.recent.Remove(e).(*heldPlan) //nolint:forcetypeassert // the list holds nothing else
+	h := p.recent.Remove(e).(*heldPlan) //nolint:forcetypeassert // the list contains nothing else
 	delete(p.held, h.campaign)
 	p.packets -= int64(len(h.plan.Amounts))
 }

@@ -12,9 +12,9 @@ const maxProblems = 100
 
 // Problem is one thing that is wrong with a specification.
 type Problem struct {
-	// Path is where: "split.tiers[3].amount"; empty for the text as a whole.
+	// Path is the place of the problem: "split.tiers[3].amount"; empty for the text as a whole.
 	Path string
-	// Code is what, from the table in the package's comment. It is stable.
+	// Code is the kind of problem, from the table in the package's comment. It is stable.
 	Code string
 	// Message says what was wrong and what to do, in one line without control characters.
 	Message string
@@ -27,10 +27,10 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Code + ": " + p.Message
 }
 
-// SpecError lists all that is wrong with a specification. Find it with errors.As; its class is Permanent.
+// SpecError lists every problem of a specification. Find it with errors.As; its class is Permanent.
 type SpecError struct{ Problems []Problem }
 
-// Error has one line a problem, after a line that says what was refused.
+// Error returns a line that says what was refused, then one line a problem.
 func (e *SpecError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the campaign's specification is refused, problems: %d", len(e.Problems))
@@ -41,7 +41,7 @@ func (e *SpecError) Error() string {
 	return b.String()
 }
 
-// problems collects what is wrong, and remembers where, so that one mistake is told once.
+// problems collects the problems and their paths, so that one mistake is reported once.
 type problems struct {
 	found []Problem
 	bad   map[string]bool
@@ -57,7 +57,7 @@ func (p *problems) add(path, code, format string, args ...any) {
 	}
 }
 
-// fine tells whether nothing was wrong so far at any of the paths: only then does it make sense to compare them.
+// fine reports whether none of the paths has a problem so far: only then does it make sense to compare them.
 func (p *problems) fine(paths ...string) bool {
 	for _, path := range paths {
 		if p.bad[path] {

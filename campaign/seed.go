@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Seed is what a plan's chance comes from. It is a secret until the campaign is closed: whoever knows it knows every
-// packet. Printing it shows nothing; Hex does.
+// Seed is the source of a plan's randomness. It is a secret until the campaign is closed: with it anyone can compute
+// every packet. Printing it shows nothing; Hex returns it.
 type Seed [32]byte
 
 // NewSeed takes a seed from the system's source of randomness.
@@ -33,7 +33,7 @@ func ParseSeed(text string) (Seed, error) {
 	return s, nil
 }
 
-// Hex is the seed as it is stored, and published after the close.
+// Hex returns the seed in the form in which it is stored, and published after the close.
 func (s Seed) Hex() string { return hex.EncodeToString(s[:]) }
 
 // String keeps the seed out of logs.
@@ -45,8 +45,8 @@ func (s Seed) GoString() string { return s.String() }
 // commitTag keeps the commitment's hash apart from every other hash.
 const commitTag = "hongbao.commit.v1\n"
 
-// Commit is the hash that is published before the start: of the specification and the seed, in hexadecimal. It tells
-// nothing about the seed, and no other seed or specification has it.
+// Commit returns the hash that is published before the start: of the specification and the seed, in hexadecimal. It
+// reveals nothing about the seed, and no other seed or specification has it.
 func Commit(c hongbao.Campaign, seed Seed) string {
 	h := sha256.New()
 	h.Write([]byte(commitTag))
@@ -56,7 +56,7 @@ func Commit(c hongbao.Campaign, seed Seed) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Verify tells whether hash is the commitment to the campaign and the seed; if it is not, that is a Conflict.
+// Verify returns nil if hash is the commitment to the campaign and the seed, and a Conflict if it is not.
 func Verify(c hongbao.Campaign, seed Seed, hash string) error {
 	if want := Commit(c, seed); hash != want {
 		return hongbao.Errorf(hongbao.ClassConflict,
@@ -69,7 +69,7 @@ func Verify(c hongbao.Campaign, seed Seed, hash string) error {
 // streamTag keeps the stream's hashes apart from every other hash.
 const streamTag = "hongbao.plan.v1"
 
-// stream is the plan's chance: SHA-256 in counter mode, see docs/campaigns.md.
+// stream is the plan's source of randomness: SHA-256 in counter mode, see docs/campaigns.md.
 type stream struct {
 	block [len(streamTag) + len(Seed{}) + 8]byte // one block of SHA-256 with its padding
 	next  uint64
@@ -96,8 +96,8 @@ func (s *stream) word() uint64 {
 	return w
 }
 
-// below is uniform in 0 to n-1. Words from the last, incomplete run of n are drawn again: they would favour small
-// results.
+// below returns a uniform number from 0 to n-1. It rejects words from the last, incomplete run of n, which would
+// favour small results.
 func (s *stream) below(n uint64) uint64 {
 	for {
 		w := s.word()

@@ -10,9 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Read reads one specification, YAML or JSON, of at most maxSpecBytes, fills the defaults (see Complete) and checks all
-// that does not depend on the present time; Validate checks that too. What is wrong comes as one *SpecError. An error
-// of r itself is Transient.
+// Read reads one specification, YAML or JSON, of at most maxSpecBytes, and fills the defaults (see Complete). It
+// checks everything that does not depend on the present time; Validate also checks the time. Read returns all
+// problems in one *SpecError. An error of r itself is Transient.
 //
 // The keys are id, name, kind, currency, total, packets, split (mode, min, max, tiers), window (from, to), time_zone,
 // limits (by, per, max), sponsor, durability, codes (pattern, file) and shards. The canonical form, with from and to at
@@ -41,9 +41,9 @@ func Read(r io.Reader) (hongbao.Campaign, error) {
 	return c, nil
 }
 
-// Complete gives c with its defaults: time zone UTC, durability fast and, if there is no limit by user per campaign,
-// one packet a user. One shard is written as none, as in every campaign from before there could be more. It leaves
-// what c's slices share with others untouched.
+// Complete returns c with its defaults: time zone UTC, durability fast and, if there is no limit by user per
+// campaign, one packet a user. One shard is written as none, as in campaigns that are older than shards. Complete
+// does not change the memory that c's slices share with others.
 func Complete(c hongbao.Campaign) hongbao.Campaign {
 	if c.TimeZone == "" {
 		c.TimeZone = "UTC"
@@ -66,8 +66,8 @@ func hasUserLimit(c *hongbao.Campaign) bool {
 	})
 }
 
-// Validate checks a campaign that is to be created at now: all that Read checks, and that it is not over already. It
-// fills no default. What is wrong comes as one *SpecError.
+// Validate checks a campaign that is to be created at now: everything that Read checks, and that it is not over
+// already. It fills no default. It returns all problems in one *SpecError.
 func Validate(c hongbao.Campaign, now time.Time) error {
 	var p problems
 	check(&c, &p)
@@ -77,7 +77,7 @@ func Validate(c hongbao.Campaign, now time.Time) error {
 	return p.err()
 }
 
-// Canonical is the one written form of a campaign, which its commitment covers: the JSON of hongbao.Campaign as
+// Canonical returns the one written form of a campaign, which its commitment covers: the JSON of hongbao.Campaign as
 // encoding/json writes it, times in UTC and cut to milliseconds. Read reads it back. c must be valid.
 func Canonical(c hongbao.Campaign) []byte {
 	c.From, c.To = c.From.UTC().Truncate(time.Millisecond), c.To.UTC().Truncate(time.Millisecond)

@@ -9,21 +9,21 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// TopUp is what a sponsor adds to a campaign: a generation of packets with a draw of their own. Their numbers go on
-// where those of the generation before end. Its JSON form, fields in this order, is what its hash covers.
+// TopUp is a generation of packets, with a draw of their own, that a sponsor adds to a campaign. Their numbers follow
+// those of the generation before. Its JSON form, fields in this order, is what its hash covers.
 type TopUp struct {
 	Campaign string `json:"campaign"`
-	// Generation is 2 for the first top-up: 1 are the packets of the specification.
+	// Generation is 2 for the first top-up; generation 1 has the packets of the specification.
 	Generation int            `json:"generation"`
 	Packets    int64          `json:"packets"`
 	Total      hongbao.Amount `json:"total"`
 	Split      hongbao.Split  `json:"split"`
-	// Before is the hash of the generation before. So the hash of the last one covers them all.
+	// Before is the hash of the generation before. So the hash of the last generation covers all of them.
 	Before string `json:"before"`
 	Seed   Seed   `json:"-"`
 }
 
-// Canonical is the one written form of a top-up, which its hash covers.
+// Canonical returns the one written form of a top-up, which its hash covers.
 func (t *TopUp) Canonical() []byte {
 	data, err := json.Marshal(t)
 	if err != nil {
@@ -35,7 +35,7 @@ func (t *TopUp) Canonical() []byte {
 // topUpTag keeps the hash of a top-up apart from every other hash.
 const topUpTag = "hongbao.topup.v1\n"
 
-// Commit is the hash that is published with the top-up: of its canonical form and its seed, in hexadecimal.
+// Commit returns the hash that is published with the top-up: of its canonical form and its seed, in hexadecimal.
 func (t *TopUp) Commit() string {
 	h := sha256.New()
 	h.Write([]byte(topUpTag))
@@ -54,7 +54,7 @@ func (t *TopUp) Check(c hongbao.Campaign) error {
 	return drawable(&c, t.Seed)
 }
 
-// plan draws the packets of the top-up of campaign c, by the rules of NewPlan. Index 0 is the first one of the top-up.
+// plan draws the packets of the top-up of campaign c, by the rules of NewPlan. Index 0 is the top-up's first packet.
 func (t *TopUp) plan(c hongbao.Campaign) (*Plan, error) {
 	c, err := t.of(c)
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *TopUp) plan(c hongbao.Campaign) (*Plan, error) {
 	return NewPlan(c, t.Seed)
 }
 
-// of gives campaign c with the packets of the top-up alone.
+// of returns campaign c with the packets of the top-up alone.
 func (t *TopUp) of(c hongbao.Campaign) (hongbao.Campaign, error) {
 	if t.Campaign != c.ID {
 		return c, hongbao.Errorf(hongbao.ClassPermanent, "a top-up of campaign %.80q is none of campaign %.80q",
@@ -73,7 +73,7 @@ func (t *TopUp) of(c hongbao.Campaign) (hongbao.Campaign, error) {
 	return c, nil
 }
 
-// DisclosedTopUp is what a Disclosure tells of a top-up.
+// DisclosedTopUp is a top-up in a Disclosure.
 type DisclosedTopUp struct {
 	// Canonical is the top-up, byte by byte as the hash covers it.
 	Canonical string `json:"canonical" doc:"The top-up, byte by byte as the hash covers it."`
@@ -82,8 +82,8 @@ type DisclosedTopUp struct {
 	Seed string `json:"seed" doc:"In hexadecimal."`
 }
 
-// verify gives the top-up, whose packets can be drawn. generation is what it must be, before the hash of the one
-// before.
+// verify returns the top-up after checking that its packets can be drawn. generation and before are the generation and
+// the hash of the generation before that the top-up must have.
 func (d *DisclosedTopUp) verify(c hongbao.Campaign, generation int, before string) (t TopUp, err error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(d.Canonical)))
 	dec.DisallowUnknownFields()

@@ -14,21 +14,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Config of a Consumer. Take DefaultConfig and fill in what it leaves out; a zero is refused.
+// Config configures a Consumer. Start from DefaultConfig and set the fields that it leaves out; a zero value is
+// refused.
 type Config struct {
 	Redis redis.UniversalClient
-	// Reads is a second client to the same Redis, for blocking reads only: else a few shards that wait would use up the
-	// connections of all. Its pool must have a connection for each shard, and its read timeout must be above Block.
-	// New can't make it from Redis: a copy of a Sentinel client's options does not follow a failover.
+	// Reads is a second client to the same Redis, for blocking reads only. Without it, a few waiting shards would use
+	// up the connections of all. Its pool must have a connection for each shard, and its read timeout must be above
+	// Block. New can't create it from Redis, because a copy of a Sentinel client's options does not follow a
+	// failover.
 	Reads redis.UniversalClient
 	Space hongbao.Space
-	// Group is the sink's name, the name of its consumer group and of its done bits.
+	// Group is the name of the sink, of its consumer group and of its done bits.
 	Group string
 	// Consumer names this worker in the group. It must be new each time a worker starts.
 	Consumer string
 	Handler  hongbao.Handler
-	// Middleware stands around the Handler: tracing, a log, a time limit (Timeout). The first one is the outermost. Each
-	// call of the worker goes through it, also when it tries a sink that is down.
+	// Middleware wraps the Handler: tracing, a log, a time limit (Timeout). The first one is the outermost. Each call
+	// of the worker passes through it, including the attempts at a sink that is down.
 	Middleware []func(hongbao.Handler) hongbao.Handler
 	Log        *zap.Logger
 
@@ -70,7 +72,7 @@ type Config struct {
 	MaxBackoff time.Duration `knob:"consumer.max_backoff" default:"10m" want:"1ms to 24h"`
 }
 
-// DefaultConfig has every default but Redis, Reads, Space, Group, Consumer, Handler and Log.
+// DefaultConfig returns every default. It leaves out Redis, Reads, Space, Group, Consumer, Handler and Log.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() error {
@@ -101,8 +103,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkReads looks into the client for blocking reads: a read that times out on the client's side loses what Redis
-// handed out until the lease is over, and a pool that is too small makes shards wait for each other.
+// checkReads checks the client for blocking reads. If a read times out on the client's side, the entries that Redis
+// handed out are lost until the lease ends. If the pool is too small, shards wait for each other.
 func (c *Config) checkReads() (errs []error) {
 	var timeout time.Duration
 	var pool int

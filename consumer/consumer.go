@@ -16,9 +16,9 @@ import (
 type Consumer struct {
 	cfg   Config
 	store *store.Store
-	reads *store.Store // by the client for blocking reads
+	reads *store.Store // through the client for blocking reads
 	count counters
-	calls chan struct{} // has a token for each call that is going on; nil if their number has no bound
+	calls chan struct{} // has a token for each call in progress; nil if their number has no bound
 
 	rateHome rateHome
 	letters  letterCounts
@@ -27,7 +27,7 @@ type Consumer struct {
 	health []Health // by shard
 }
 
-// New checks the configuration. It talks to nobody yet.
+// New returns a Consumer, or an error for a wrong configuration. It does not connect to anything.
 func New(cfg Config) (*Consumer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -51,11 +51,12 @@ func New(cfg Config) (*Consumer, error) {
 	return c, nil
 }
 
-// Run works until ctx ends, then drains: it takes no more, finishes what is in flight within DrainTimeout, and hands
-// the rest to the other workers at once. It returns after everything it started has ended. Call it once.
+// Run works until ctx ends, then drains. It takes no more entries, finishes the calls in flight within DrainTimeout,
+// and hands the rest to the other workers at once. It returns after everything that it started has ended. Call it
+// once.
 //
-// A shard that is Broken says so in the log and in Health, hands back what it held, and tries again more and more
-// slowly. The other shards go on. Run returns the errors of the shards that are broken when ctx ends.
+// A shard that is Broken says so in the log and in Health. It hands back its entries, and tries again more and more
+// slowly. The other shards continue. Run returns the errors of the shards that are broken when ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
 	left := make([]int, c.store.Len())
 	var wg sync.WaitGroup
@@ -72,8 +73,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return c.broken()
 }
 
-// backoff is how long an entry stays parked on a level: level 0 not at all, then doubled from level to level, with
-// jitter of a fifth up or down.
+// backoff returns how long an entry stays parked on a level. It is 0 for level 0, then Backoff, doubled from level to
+// level, with a jitter of up to a fifth.
 func (c *Consumer) backoff(level int64) time.Duration {
 	if level == 0 {
 		return 0
@@ -85,7 +86,7 @@ func (c *Consumer) backoff(level int64) time.Duration {
 	return jitter(min(d, c.cfg.MaxBackoff))
 }
 
-// topLevel is the parking level at which the backoff has reached MaxBackoff.
+// topLevel returns the parking level at which the backoff has reached MaxBackoff.
 func (c *Consumer) topLevel() int64 {
 	level := int64(1)
 	for d := c.cfg.Backoff; d < c.cfg.MaxBackoff; level++ {

@@ -18,7 +18,7 @@ type refusal struct {
 	why error // Permanent if it can't be read, Conflict if it is forged
 }
 
-// decode reads the entries. One from a newer build is an error: it stops the shard.
+// decode decodes the entries. An entry of a newer build is an error, which stops the shard.
 func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err error) {
 	for _, it := range items {
 		it.entry, err = stream.ParseEntry(s.index, it.ID, it.Values)
@@ -34,10 +34,11 @@ func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err
 	return readable, unreadable, nil
 }
 
-// skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks once, for all items, unless
-// the answer came with them. The head of the shard refutes a forged entry. The error may be that the sink is paused.
+// skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks Redis once for all items,
+// unless the answer came with the items. The head of the shard refutes a forged entry. The error may say that the
+// sink is paused.
 func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged []refusal, err error) {
-	p, of := s.known(items), make([]int, len(items)) // one range has all
+	p, of := s.known(items), make([]int, len(items)) // a known progress has one range for all items
 	if p == nil {
 		var ranges []stream.SeqRange
 		ranges, of = neighbours(items)
@@ -66,8 +67,8 @@ func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged
 	return live, forged, nil
 }
 
-// known gives the progress that came with the items, if it tells of all of them. One that refutes an item is not
-// believed: while a slot moves it may be older than the entries.
+// known returns the progress that came with the items, if it covers all of them. It ignores a progress that refutes
+// an item: while a slot moves, the progress may be older than the entries.
 func (s *shard) known(items []item) *store.Progress {
 	a := s.ahead
 	s.ahead = ahead{}
@@ -83,9 +84,9 @@ func (s *shard) known(items []item) *store.Progress {
 	return a.progress
 }
 
-// neighbours gives the ranges of grants that the items have, one for items that lie close together; of gives for
-// each item the index of its range. What else an item claims is not looked up: until the head has refuted it, it may be
-// any number.
+// neighbours returns the ranges of grants that the items have. Items that are close together share one range. of has
+// for each item the index of its range. neighbours uses no other number of an item, because the number may be
+// anything until the head has refuted it.
 func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	of = make([]int, len(items))
 	for i := range items {
@@ -105,11 +106,12 @@ func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	return ranges, of
 }
 
-// refuse makes a dead letter of each refused entry, whole. If the events of a forged one were handled, or dead-lettered
-// one by one, their done bits would be set, and the real events of those seqs would be skipped when they come.
+// refuse makes a dead letter of each refused entry, as a whole. If the grants of a forged entry were delivered, or
+// became dead letters one by one, their done bits would be set. The real events of those seqs would then be skipped
+// later.
 //
-// It writes none, and raises no alarm, if the entry is not ours any more: what a worker that slept holds, others may
-// have finished and trimmed, and then it looks like a forged one.
+// refuse writes no letter and raises no alarm if the entry is no longer ours. After a worker slept, other workers may
+// have finished and trimmed its entries, which then look forged.
 func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 	for _, r := range refused {
 		written, err := s.deadLetter(ctx, &r.item, store.Letter{Last: true}, r.why)
@@ -134,8 +136,8 @@ func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped " +
 	"under way")
 
-// divide tells the items that were delivered too often. Only entries whose workers died each time are among them: what
-// a handler refused too often is a dead letter already.
+// divide separates the items that were delivered too often. They are only entries whose workers died each time.
+// Grants that a handler refused too often are dead letters already.
 func (s *shard) divide(items []item) (live, hopeless []item) {
 	for _, it := range items {
 		if it.Attempt > s.cfg.MaxAttempts && len(it.open) > 0 {
@@ -158,9 +160,9 @@ func (s *shard) bury(ctx context.Context, items []item) error {
 	return nil
 }
 
-// isolate sees to it that an item that came many times is handled with nothing else in hand: it may be what kills the
-// workers, and what a worker holds when it dies loses an attempt. The items from the first such one on are others, to
-// be handed back; if it comes first it is handled alone. The next reclaims begin small again.
+// isolate makes sure that an item that came many times is handled alone. Such an item may kill the workers, and every
+// entry that a worker has when it dies loses an attempt. others are the items from the first such one on, which are
+// handed back. If such an item comes first, live has only that item. The next reclaims begin small again.
 func (s *shard) isolate(items []item) (live, others []item) {
 	n := slices.IndexFunc(items, func(it item) bool { return it.Attempt > (s.cfg.MaxAttempts+1)/2 })
 	if n < 0 {

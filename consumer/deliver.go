@@ -18,7 +18,7 @@ import (
 // errUnanswered is the result of a grant whose delivery ended with the lease or with the drain time.
 var errUnanswered = errors.New("the delivery ended before the handler answered")
 
-// batch is how many of the items make one batch for the handler.
+// batch returns how many of the items make one batch for the handler.
 func (s *shard) batch(items []item) int {
 	n, grants := 0, 0
 	for n < len(items) && (n == 0 || grants+len(items[n].open) <= s.cfg.BatchGrants) {
@@ -28,10 +28,10 @@ func (s *shard) batch(items []item) int {
 	return n
 }
 
-// deliver brings the open grants of one batch to the handler, until each is done or has failed by itself. There is one
-// result for each of them, in order: nil for a grant that is done. It ends early, with errUnanswered for the rest, when
-// the lease or the drain time does: what a cancelled handler says of a grant is not held against it. The error is
-// Broken, or says why the rest must wait: the sink is paused, its rate is used up, or no call is free.
+// deliver calls the handler with the open grants of one batch, until each is done or has failed by itself. It returns
+// one result for each grant, in order: nil for a grant that is done. It ends early when the lease or the drain time
+// ends. The rest then has errUnanswered, because errors of a cancelled handler do not count against a grant. The
+// error is Broken, or says why the rest must wait: the sink is paused, its rate is used up, or no call is free.
 func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	d := delivery{s: s, l: l}
 	s.readCampaigns(l.ctx)
@@ -57,7 +57,7 @@ type delivery struct {
 	results []error // of the grants
 }
 
-// inPortions brings the grants with these places to the handler, as many at once as the rate lets through.
+// inPortions calls the handler with the grants at these places, with as many at once as the rate allows.
 func (d *delivery) inPortions(places []int) (err error) {
 	for err == nil && len(places) > 0 {
 		n := d.s.portion(len(places))
@@ -66,7 +66,8 @@ func (d *delivery) inPortions(places []int) (err error) {
 	return err
 }
 
-// handle brings the grants with these places to the handler. It waits out outages, and halves what fails as a whole.
+// handle calls the handler with the grants at these places. It waits out outages, and halves a batch that fails as a
+// whole.
 func (d *delivery) handle(places []int) error {
 	for outages := int64(1); len(places) > 0 && d.l.ctx.Err() == nil; outages++ {
 		errs, err := d.admitted(places)
@@ -125,12 +126,12 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 	case <-t.C:
 	case <-d.l.ctx.Done():
 	case <-d.l.drain.Done():
-		d.l.cancel(errDrainOver) // a sink that is down won't come back for the drain: others take it over
+		d.l.cancel(errDrainOver) // the drain does not wait for a sink that is down: other workers take over
 	}
 }
 
-// failed holds errors against the grants they belong to. A failure that the whole batch shares is halved first, so that
-// one bad grant costs no other an attempt.
+// failed records errors as the results of their grants. It first halves a batch in which all grants failed with the
+// same error, so that one bad grant costs no other grant an attempt.
 func (d *delivery) failed(places []int, errs []error, all bool) error {
 	shared := all && len(places) > 1 && retry.MayHelp(errs[0])
 	for _, err := range errs {
@@ -149,8 +150,8 @@ func (d *delivery) failed(places []int, errs []error, all bool) error {
 	return nil
 }
 
-// admitted calls the handler when everybody lets it: first Config.MaxCalls, for that wait may be long, then people's
-// word and the rate, which are fresh so. The error says who does not.
+// admitted calls the handler if nothing forbids it. It first waits for one of Config.MaxCalls, which may take long.
+// Then it checks people's decisions and the rate, so that both are fresh. The error says what forbids the call.
 func (d *delivery) admitted(places []int) ([]error, error) {
 	giveUp, err := d.s.takeCall(d.l.ctx)
 	if err == nil {
@@ -166,7 +167,7 @@ func (d *delivery) admitted(places []int) ([]error, error) {
 	return d.call(places), nil
 }
 
-// call is one call of the handler, with its time bounded and its panic caught. It gives one error, or nil, a grant.
+// call calls the handler once, with a time limit, and catches its panic. It returns one error or nil for each grant.
 func (d *delivery) call(places []int) (errs []error) {
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
 	defer cancel()

@@ -15,8 +15,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// finish ends the delivery of a batch: done bits and acks, dead letters, parking. results and stopped are those of
-// deliver. It returns the items whose delivery did not end: the handler did not answer for all of their grants.
+// finish ends the delivery of a batch: done bits and acks, dead letters, parking. results and stopped come from
+// deliver. finish returns the items whose delivery did not end, because the handler did not answer for all of their
+// grants.
 func (s *shard) finish(l *lease, batch []item, results []error, stopped error) (left []item, err error) {
 	if err := s.ack(l, batch, results); err != nil {
 		return batch, err
@@ -33,7 +34,7 @@ func (s *shard) finish(l *lease, batch []item, results []error, stopped error) (
 	return left, err
 }
 
-// byItem gives each item with the results of its open grants.
+// byItem returns each item with the results of its open grants.
 func byItem(batch []item, results []error) iter.Seq2[*item, []error] {
 	return func(yield func(*item, []error) bool) {
 		for i := range batch {
@@ -50,7 +51,7 @@ func allDone(results []error) bool {
 	return !slices.ContainsFunc(results, func(err error) bool { return err != nil })
 }
 
-// ack marks what is done, and acks the entries of which nothing is left.
+// ack sets the done bits of finished grants, and acks the entries of which nothing is left.
 func (s *shard) ack(l *lease, batch []item, results []error) error {
 	var runs []stream.SeqRange
 	var ids []string
@@ -64,7 +65,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 		}
 		if allDone(results) {
 			ids = append(ids, it.ID)
-			if it.entry.Kind != stream.EntryGrant { // nothing is to be done for its events
+			if it.entry.Kind != stream.EntryGrant { // its events need no delivery
 				runs = append(runs, stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
 			}
 		}
@@ -79,8 +80,8 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 	return err
 }
 
-// ackPatiently repeats the script, which may run twice, while Redis is out of reach: for as long as the lease lasts
-// that the last renewal gave.
+// ackPatiently repeats the script while Redis is out of reach, for at most the length of a lease. The script may run
+// twice.
 func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) error {
 	var last error
 	policy := retry.Backoff(min(50*time.Millisecond, s.cfg.Lease/4), s.cfg.Lease/4, s.cfg.Lease*2/3)
@@ -93,15 +94,15 @@ func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) err
 	})
 }
 
-// mustWait tells whether a delivery was stopped for no fault of a grant: the rest of its grants just wait.
+// mustWait reports whether a delivery was stopped without the fault of a grant: the rest of its grants only wait.
 func mustWait(stopped error) bool {
 	return errors.Is(stopped, errLater) || errors.Is(stopped, errPaused) || errors.Is(stopped, errNoCall)
 }
 
-// parkOrDeadLetter makes dead letters of an item's grants that failed for good or too often, and parks the item if
-// others are left. It does not end the delivery of an item that has unanswered grants, unless these just wait while
-// another one has failed: then its attempt counts, else a sink with a bound would be tried again without end. An item
-// of which nothing failed but what live workers hold keeps the attempts it had before.
+// parkOrDeadLetter makes dead letters of an item's grants that failed permanently or too often, and parks the item if
+// other grants are left. An item that has unanswered grants stays with the worker, with one exception: those grants
+// only wait, and another grant has failed. Then the attempt counts, or a sink with a bound would be tried again
+// without end. An item keeps its earlier attempts if its only failed grants are ones that live workers have.
 func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error, waits bool) (ended bool, err error) {
 	var dead []int    // places of the grants that become dead letters
 	var again []error // of the grants that will be tried again
@@ -139,21 +140,21 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
 		[]store.Parking{{ID: it.ID, Level: s.levelOf(it, again[0]), Attempts: attempts}})
 	if err != nil || n == 0 {
-		// Not ours any more, or deleted from the stream: who takes it next sees that. After an error it stays pending, and
-		// its attempt counts.
+		// The entry is no longer ours, or was deleted from the stream. The next worker that takes it finds that out.
+		// After an error the entry stays pending, and its attempt counts.
 		return true, err
 	}
 	s.c.count.parked.Add(1)
 	if errors.Is(again[0], errCampaignPaused) {
-		return true, nil // the alarm has told it; there may be many thousands
+		return true, nil // the alarm reported it already; there may be many thousands
 	}
 	s.log.Warn("entry parked", zap.String("entry", it.ID), zap.Int64("attempt", it.Attempt), zap.Int("grants", len(again)),
 		zap.Error(again[0]))
 	return true, nil
 }
 
-// deadLetter writes the dead letter of a grant of the item; without a grant, of the whole entry. False: it was written
-// before, or the entry is not ours any more.
+// deadLetter writes the dead letter of a grant of the item, or of the whole entry if there is no grant. It returns
+// false if the letter was written before, or if the entry is no longer ours.
 func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why error) (written bool, err error) {
 	l.Group, l.Consumer, l.EntryID, l.Attempts = s.cfg.Group, s.cfg.Consumer, it.ID, it.Attempt
 	l.Class, l.Reason = hongbao.ClassOf(why), why.Error()
@@ -167,8 +168,8 @@ func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why er
 	return written, err
 }
 
-// handBack gives items to the other workers at once, and takes no attempt from them. Those that are not ours any more
-// it leaves as they are.
+// handBack hands items to the other workers at once, and takes no attempt from them. It does not change items that
+// are no longer ours.
 func (s *shard) handBack(ctx context.Context, items []item) error {
 	if len(items) == 0 {
 		return nil
@@ -180,7 +181,7 @@ func (s *shard) handBack(ctx context.Context, items []item) error {
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, list)
 	s.c.count.handedBack.Add(int64(n))
 	if err != nil {
-		return err // they are reclaimed when the lease is over
+		return err // the entries are reclaimed when the lease ends
 	}
 	s.log.Info("handed entries back for other workers", zap.Int("entries", n), zap.Int("lost", len(list)-n))
 	return nil

@@ -12,20 +12,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// lease keeps the entries of one batch ours while the handler is at them.
+// lease keeps the entries of one batch ours while the handler works on them.
 type lease struct {
 	s      *shard
 	ctx    context.Context // of the handler: ends when the lease is lost or the drain is over
 	cancel context.CancelCauseFunc
-	drain  context.Context // ends when Run's context does: take nothing more
+	drain  context.Context // ends with Run's context: the worker then takes no more entries
 
 	gaveBack bool
 
 	mu      sync.Mutex
-	items   []item    // what is renewed: the batch in hand, and those behind it
+	items   []item    // the renewed items: the present batch and the batches after it
 	calling time.Time // since when the handler is being called; zero if it is not
 	renewed time.Time
-	told    atomic.Bool     // that it is lost
+	told    atomic.Bool     // the loss of the lease is reported
 	gone    map[string]bool // ids of entries that were deleted from the stream meanwhile, and reported
 	wg      sync.WaitGroup
 }
@@ -49,8 +49,9 @@ func (l *lease) end() {
 	l.wg.Wait()
 }
 
-// giveBack takes this delivery's attempt off the entries, once: the sink is down, so they are not tried. Else workers
-// that are killed while they wait, again and again, would make dead letters of what nobody ever tried.
+// giveBack takes this delivery's attempt off the entries, once, because a sink that is down has not tried them.
+// Without it, workers that are killed repeatedly while they wait would make dead letters of grants that the sink
+// never tried.
 func (l *lease) giveBack() {
 	if l.gaveBack {
 		return
@@ -66,7 +67,7 @@ func (l *lease) giveBack() {
 	l.gaveBack = true
 }
 
-// held are the items that are renewed.
+// held returns the items that are renewed.
 func (l *lease) held() []item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +81,8 @@ func (l *lease) drop(batch []item) {
 	l.items = l.items[len(batch):]
 }
 
-// keep renews every third of the lease, until the batch ends. Without a renewal for a whole lease it counts as lost: it
-// does not wait for a renewal that hangs to find that out.
+// keep renews the lease every third of it, until the batch ends. Without a renewal for a whole lease, the lease is
+// lost. keep finds that out even while a renewal hangs.
 func (l *lease) keep() {
 	tick, look := time.NewTicker(l.s.cfg.Lease/3), time.NewTicker(l.s.cfg.Lease/12)
 	defer tick.Stop()
@@ -117,10 +118,10 @@ func (l *lease) keep() {
 	}
 }
 
-// stuck tells whether the lease was given up because the handler makes no progress.
+// stuck reports whether the lease was given up because the handler makes no progress.
 func (l *lease) stuck() bool { return errors.Is(context.Cause(l.ctx), errStuck) }
 
-// lost tells whether the lease is lost, at this instant: a process that was paused may not know it yet.
+// lost reports whether the lease is lost at this instant. A process that was paused may not have noticed it yet.
 func (l *lease) lost() bool {
 	if l.ctx.Err() == nil {
 		l.expire(time.Now())
@@ -128,21 +129,21 @@ func (l *lease) lost() bool {
 	return l.stuck() || errors.Is(context.Cause(l.ctx), errLeaseLost)
 }
 
-// expire gives the lease up if it was not renewed for its whole length; false if it was not.
+// expire gives up the lease if it was not renewed for its whole length. It reports whether it gave it up.
 func (l *lease) expire(now time.Time) bool {
 	l.mu.Lock()
 	renewed, held := l.renewed, len(l.items)
 	l.mu.Unlock()
 	// Wall-clock arithmetic (Round strips the monotonic part): a machine that slept has lost its lease too.
 	age := now.Round(0).Sub(renewed.Round(0))
-	if held == 0 || age < l.s.cfg.Lease { // what is being finished is not renewed any more
+	if held == 0 || age < l.s.cfg.Lease { // items that are being finished are not renewed any more
 		return false
 	}
 	l.lose(errLeaseLost, zap.Duration("without renewal for", age))
 	return true
 }
 
-// called notes that the handler is being called since an instant, or (zero) that it returned.
+// called records when the present call of the handler began. The zero time means that it returned.
 func (l *lease) called(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +201,7 @@ func (l *lease) renew() {
 	l.s.vanished(gone)
 }
 
-// lose gives the lease up, once.
+// lose gives up the lease, once.
 func (l *lease) lose(cause error, why zap.Field) {
 	l.cancel(cause)
 	if !errors.Is(context.Cause(l.ctx), cause) || l.told.Swap(true) {

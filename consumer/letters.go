@@ -18,20 +18,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// errCampaignPaused is in the chain of what a grant waits for while its campaign is paused for the sink.
+// errCampaignPaused is in the error of a grant that waits because its campaign is paused for the sink.
 var errCampaignPaused = errors.New("the campaign is paused for this sink")
 
-// pausedCampaigns are those that are paused for the sink, as the shard says.
+// pausedCampaigns are the campaigns that are paused for the sink, by the shard's data.
 type pausedCampaigns struct {
-	version int64 // store.SinkControl.Campaigns when they were read
+	version int64 // store.SinkControl.Campaigns at the last read
 	paused  map[string]error
 }
 
-// hold is what a grant of the campaign waits for, nil if the campaign goes on.
+// hold returns why a grant of the campaign must wait, nil if the campaign is not paused.
 func (p *pausedCampaigns) hold(campaign string) error { return p.paused[campaign] }
 
-// readCampaigns reads which campaigns are paused for the sink, if that has changed. While Redis can't tell, those that were
-// paused before are.
+// readCampaigns reads which campaigns are paused for the sink, if that has changed. If the read fails, the earlier
+// pauses continue to apply.
 func (s *shard) readCampaigns(ctx context.Context) {
 	version := s.control.Campaigns
 	if version == s.campaigns.version {
@@ -53,14 +53,15 @@ func (s *shard) readCampaigns(ctx context.Context) {
 			s.campaigns.paused[c.Campaign] = hongbao.Heldf("%w, by %q since %s: %q", errCampaignPaused, c.By,
 				c.At.UTC().Format(time.RFC3339), c.Why)
 		case before[c.Campaign] != nil:
-			s.c.letters.forget(c.Campaign) // a person has let it go on: the letters before that count no more
+			s.c.letters.forget(c.Campaign) // a person has resumed it: earlier letters no longer count
 			s.log.Info("the campaign goes on", zap.String("campaign", c.Campaign), zap.String("by", c.By),
 				zap.String("why", c.Why))
 		}
 	}
 }
 
-// orPaused is what became of a grant; if it failed, and the letters of its batch have paused its campaign, it waits too.
+// orPaused returns the result of a grant. If the grant failed, and the letters of its batch have paused its campaign,
+// the result is that the grant waits too.
 func (s *shard) orPaused(g *hongbao.Grant, err error) error {
 	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsHeld(err) {
 		return err
@@ -68,11 +69,11 @@ func (s *shard) orPaused(g *hongbao.Grant, err error) error {
 	return cmp.Or(s.campaigns.hold(g.Campaign), err)
 }
 
-// pausedLevel is the level on which entries of a paused campaign are parked, unless the highest one is lower: with the
-// default backoff they are looked at every 16 seconds.
+// pausedLevel is the level on which entries of a paused campaign are parked, unless the highest level is lower. With
+// the default backoff their delay there is 16 seconds.
 const pausedLevel = 5
 
-// levelOf is the level on which an item is parked.
+// levelOf returns the level on which an item is parked.
 func (s *shard) levelOf(it *item, why error) int64 {
 	if errors.Is(why, errCampaignPaused) {
 		return min(pausedLevel, s.c.topLevel())
@@ -91,10 +92,10 @@ type letterKind struct {
 	campaign, reason string
 }
 
-// maxLetterKinds bounds the memory of the counts. What comes above it is not counted in this minute.
+// maxLetterKinds bounds the memory of the counts. Further kinds are not counted in this minute.
 const maxLetterKinds = 10_000
 
-// add counts a letter, and returns how many there are of its kind.
+// add counts a letter, and returns the number of letters of its kind.
 func (c *letterCounts) add(k letterKind) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,20 +109,21 @@ func (c *letterCounts) add(k letterKind) int64 {
 	return c.n[k]
 }
 
-// forget lets the letters of a campaign count from 0 again.
+// forget resets the counts of a campaign's letters to 0.
 func (c *letterCounts) forget(campaign string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.n, func(k letterKind, _ int64) bool { return k.campaign == campaign })
 }
 
-// maxKindReason bounds the reason of a letterKind, in bytes.
+// maxKindReason is the longest reason of a letterKind, in bytes.
 const maxKindReason = 200
 
-// numbered are words with a digit: numbers, and ids of users and requests.
+// numbered matches words with a digit: numbers, and ids of users and requests.
 var numbered = regexp.MustCompile(`[\pL\pN_-]*[0-9][\pL\pN_-]*`)
 
-// kindOf gives letters the same kind if their reasons differ in words with digits and in the user only.
+// kindOf returns the kind of a letter. Letters have the same kind if their reasons differ only in the user and in
+// words with digits.
 func kindOf(g *hongbao.Grant, why error) letterKind {
 	text := why.Error()
 	if g.User != "" {
@@ -131,8 +133,8 @@ func kindOf(g *hongbao.Grant, why error) letterKind {
 	return letterKind{g.Campaign, strings.Clone(text[:min(len(text), maxKindReason)])}
 }
 
-// countLetter counts a letter, and pauses its campaign for the sink if a minute has brought too many with one reason. Where
-// that fails, the next letter tries it again.
+// countLetter counts a letter. It pauses the letter's campaign for the sink if too many letters had one reason within
+// a minute. If the pause fails, the next letter tries it again.
 func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if s.cfg.PauseLetters == 0 {
 		return
@@ -163,9 +165,9 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 }
 
 // pauseCampaign pauses a campaign for the sink on every shard. first is true for the one call that paused it on its
-// home: of workers that pause it at once, that one raises the alarm.
+// home. If several workers pause it at once, that one raises the alarm.
 func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (first bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the entries in hand are the worker's own for as long
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the worker still owns its entries for that long
 	defer cancel()
 	home := c.store.Home(campaign).Index()
 	err = errors.Join(store.Each(c.store.Len(), store.AllAtOnce, func(i int) error {

@@ -15,18 +15,18 @@ import (
 // eventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
 const eventsLost = "events_lost"
 
-// watched is what a trimmer remembers of a declared group: events that are delivered and not done must be pending.
+// watched is a trimmer's memory of a declared group. Events that are delivered and not done must be pending.
 type watched struct {
-	// up to here all was delivered a round ago; younger entries are in work, and not looked at
+	// everything up to this event was delivered a round ago; younger entries are in work and not checked
 	delivered int64
 	pending   map[string]stream.SeqRange // the events of pending entries, by id
-	lost      []stream.SeqRange          // what nobody will ever deliver
+	lost      []stream.SeqRange          // events that will never be delivered
 }
 
-// mostPending is how many pending entries of a group one round looks at.
+// mostPending is how many pending entries of a group one round examines.
 const mostPending = 1_000
 
-// lost is, by group, how many events are lost whose done bits are counted.
+// lost returns, by group, how many of the lost events are in chunks whose done bits are still counted.
 func (at *trimming) lost() map[string]int64 {
 	out := map[string]int64{}
 	for name, w := range at.groups {
@@ -39,8 +39,8 @@ func (at *trimming) lost() map[string]int64 {
 	return out
 }
 
-// findLost looks in every declared group for events that are not done, and that stand neither in the stream nor in the
-// pending list. Workers can't tell: several share the entries, so each one sees gaps.
+// findLost searches every declared group for events that are not done and are neither in the stream nor in the
+// pending list. Workers can't detect them, because several workers share the entries and each one sees gaps.
 func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, out *store.Trimmed) error {
 	for i := range out.Groups {
 		g := &out.Groups[i]
@@ -77,7 +77,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 	return nil
 }
 
-// eventsOf is how many events a chunk of done bits has. There is no event 0.
+// eventsOf returns how many events a chunk of done bits has. There is no event 0.
 func eventsOf(chunk int64) int64 {
 	if chunk == 0 {
 		return store.ChunkEvents - 1
@@ -85,7 +85,7 @@ func eventsOf(chunk int64) int64 {
 	return store.ChunkEvents
 }
 
-// look finds the lost events up to upto, in the chunks that have bits to be set.
+// look finds the lost events up to upto, in the chunks that are not full.
 func (w *watched) look(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) error {
 	w.lost = nil
 	open, err := notDone(ctx, k, g, upto)
@@ -102,13 +102,13 @@ func (w *watched) look(ctx context.Context, k *store.Shard, g *store.GroupLag, u
 	if open = store.Without(open, append(runs, stream.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
 		return nil
 	}
-	// What was finished while we looked has left the pending list, and has its bits now.
+	// Events that were finished during the look have left the pending list, and have their bits now.
 	still, err := notDone(ctx, k, g, upto)
 	w.lost = store.Without(open, store.Without(open, still))
 	return err
 }
 
-// notDone gives the events of a group up to upto that have no done bit, in the chunks that are not full.
+// notDone returns the events of a group up to upto that have no done bit, in the chunks that are not full.
 func notDone(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) (runs []stream.SeqRange,
 	err error) {
 	for i, n := range g.ChunkDone {

@@ -13,16 +13,16 @@ import (
 //
 //	take (read or reclaim) -> decode -> skipDone -> refuse, bury, isolate -> deliver -> finish (ack, park, dead letter)
 //
-// Each step gets items and returns what became of them. What no step brought to its end is handed back at the bottom.
+// Each step gets items and returns their results. Items that no step finished are handed back at the bottom.
 
-// item is one entry that this worker holds.
+// item is one entry that this worker has.
 type item struct {
 	store.RawEntry
 	entry stream.Entry    // set by decode
 	open  []hongbao.Grant // the grants that the sink has not finished; set by skipDone
 }
 
-// step takes entries and works on them. It returns how many it did not bring to their end.
+// step takes entries and works on them. It returns how many entries it did not finish.
 func (s *shard) step(ctx context.Context) (left int, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return 0, err
@@ -34,15 +34,15 @@ func (s *shard) step(ctx context.Context) (left int, err error) {
 	if len(items) == 0 {
 		return 0, err
 	}
-	if err == nil && ctx.Err() == nil { // else they came when nothing more was to be taken
-		// If the shard is opened anew under way, nothing of the batch changes any more, and its entries are read again.
+	if err == nil && ctx.Err() == nil { // else the entries came after the end
+		// If the shard is opened again under way, the batch changes nothing any more, and its entries are read again.
 		items, err = s.work(store.WithEpoch(ctx, s.epoch), items)
 	}
 	return len(items), errors.Join(err, s.handBack(ctx, items))
 }
 
-// work brings items to the handler and ends their delivery. All of them are the worker's own when it begins. It returns
-// the ones whose delivery did not end.
+// work delivers items and ends their delivery. The worker owns all of them when work begins. It returns the items
+// whose delivery did not end.
 func (s *shard) work(ctx context.Context, items []item) (left []item, err error) {
 	readable, unreadable, err := s.decode(items)
 	if err != nil {
@@ -67,15 +67,15 @@ func (s *shard) work(ctx context.Context, items []item) (left []item, err error)
 	return s.deliverAll(ctx, live)
 }
 
-// deliverAll brings items to the handler, batch by batch, for as long as the lease on them holds.
+// deliverAll delivers items, batch by batch, as long as their lease is valid.
 func (s *shard) deliverAll(ctx context.Context, items []item) (left []item, err error) {
 	l := s.lease(ctx, items)
 	defer l.end()
 	for len(items) > 0 && err == nil && l.ctx.Err() == nil {
 		batch := items[:s.batch(items)]
 		results, stopped := s.deliver(l, batch)
-		if l.lost() { // the entries may be another worker's by now: nothing more is written
-			if l.stuck() { // the batch stays pending: handed back it would come again at once, and never count an attempt
+		if l.lost() { // another worker may have the entries by now: this one writes nothing more
+			if l.stuck() { // the batch stays pending: handed back, it would return at once without counting an attempt
 				items = items[len(batch):]
 			}
 			return append(left, items...), stopped

@@ -12,14 +12,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// controlAge is how old the worker's knowledge of a pause may be when it calls the handler, and how often a paused
-// worker asks whether it may go on.
+// controlAge is the highest age of the worker's knowledge of a pause when it calls the handler. It is also how often
+// a paused worker checks whether it may continue.
 const controlAge = time.Second
 
 var errPaused = errors.New("the sink is paused")
 
-// controlled notes what people have told the workers of the sink. It refuses a paused one: then the next thing that the
-// worker does is to reclaim, which asks again, and takes nothing until the sink goes on.
+// controlled records people's decisions about the sink. It returns an error if the sink is paused. The worker's next
+// step is then a reclaim, which reads the decisions again, and takes nothing until the sink is resumed.
 func (s *shard) controlled(c store.SinkControl) error {
 	if s.control.Paused && !c.Paused {
 		s.log.Info("the sink goes on", zap.String("by", c.By), zap.String("why", c.Why))
@@ -33,9 +33,8 @@ func (s *shard) controlled(c store.SinkControl) error {
 		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why)
 }
 
-// mayCall refuses a call of the handler with n grants while the sink is paused, or if the rate is lower than when
-// they were counted, and waits for their turn at the rate. The turn may be a while ahead, so it looks for a pause
-// again then.
+// mayCall returns an error if the sink is paused, or if the rate is lower than when the n grants were counted. It
+// waits for their turn at the rate. The turn may take a while, so mayCall then checks for a pause again.
 func (s *shard) mayCall(ctx context.Context, n int) error {
 	if err := s.freshControl(ctx); err != nil {
 		return err
@@ -49,8 +48,8 @@ func (s *shard) mayCall(ctx context.Context, n int) error {
 	return s.freshControl(ctx)
 }
 
-// freshControl refuses a paused sink. What was read with the batch is fresh enough as a rule. A shard that can't tell
-// is believed to stand as before: its lease ends soon.
+// freshControl returns an error if the sink is paused. The decisions that were read with the batch are usually fresh
+// enough. If the read fails, the earlier decisions continue to apply, since the lease ends soon.
 func (s *shard) freshControl(ctx context.Context) error {
 	if time.Since(s.controlAt) < controlAge {
 		return nil
@@ -65,7 +64,7 @@ func (s *shard) freshControl(ctx context.Context) error {
 	return s.controlled(c)
 }
 
-// pause waits while the sink is paused. The worker holds nothing meanwhile.
+// pause waits a while because the sink is paused. The worker has no entries meanwhile.
 func (s *shard) pause(ctx context.Context, err error) {
 	if s.stands(SinkPaused, err) {
 		s.log.Warn("the sink was paused, its entries wait", zap.Error(err))

@@ -13,20 +13,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// mostTurn is how long a worker waits for its turn with entries in hand. If the turn is further away it hands them
-// back, and takes nothing until its turn is near.
+// mostTurn is how long a worker waits for its turn with entries in hand. If the turn is further away, the worker
+// hands them back, and takes nothing until its turn is near.
 const mostTurn = time.Second
 
-// turnsPerSecond is into how many calls of the handler a second's grants are cut, so that they flow evenly.
+// turnsPerSecond is the number of calls of the handler that share a second's grants, so that the grants flow evenly.
 const turnsPerSecond = 4
 
 // errLater says that the sink's rate is used up for now.
 var errLater = errors.New("the sink's rate is used up, the entries wait for their turn")
 
-// errSmaller says that the rate is lower than when the portion was cut.
+// errSmaller says that the rate is lower than when the portion was computed.
 var errSmaller = errors.New("the sink's rate was lowered, a smaller portion is due")
 
-// rate is how many grants a second all workers may hand over; 0 for no bound.
+// rate returns how many grants a second all workers may hand over; 0 for no bound.
 func (s *shard) rate() int {
 	if s.control.Rate != nil {
 		return *s.control.Rate
@@ -34,7 +34,7 @@ func (s *shard) rate() int {
 	return s.cfg.GrantsPerSecond
 }
 
-// portion is how many of n grants are handed over by one call, so that grants flow evenly at the sink's rate.
+// portion returns how many of n grants one call hands over, so that grants flow evenly at the sink's rate.
 func (s *shard) portion(n int) int {
 	if rate := s.rate(); rate > 0 {
 		return min(n, max(1, rate/turnsPerSecond/s.c.rateHome.split(s.c.store.Len())))
@@ -42,8 +42,8 @@ func (s *shard) portion(n int) int {
 	return n
 }
 
-// turn waits until the sink's rate allows n more grants. The rate is that of all workers and shards. With n 0 it only
-// asks whether the turn is near.
+// turn waits until the sink's rate allows n more grants. All workers and shards share the rate. If n is 0, turn only
+// checks whether the turn is near.
 func (s *shard) turn(ctx context.Context, n int) error {
 	rate := s.rate()
 	s.turnIn = 0
@@ -56,7 +56,7 @@ func (s *shard) turn(ctx context.Context, n int) error {
 		return err
 	case !given:
 		s.turnIn = min(wait-mostTurn/2, 2*mostTurn)
-		s.lastWasReclaim, s.nextReclaim = false, time.Time{} // it takes the entries that it hands back before new ones
+		s.lastWasReclaim, s.nextReclaim = false, time.Time{} // take the returned entries before new ones
 		return errLater
 	}
 	if n > 0 {
@@ -65,8 +65,9 @@ func (s *shard) turn(ctx context.Context, n int) error {
 	return nil
 }
 
-// askTurn asks the sink's home for the turn. While the home is away, each shard has its own part of the rate: there a
-// grant takes as many turns as there are shards. So the shards together stay below the rate, and each one goes on.
+// askTurn asks the sink's home for the turn. While the home is unreachable, each shard has its own part of the rate:
+// a grant there takes as many turns as there are shards. So the shards together stay below the rate, and each
+// continues.
 func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time.Duration, err error) {
 	call := store.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
 	home, known := s.c.store.Home(s.cfg.Group), &s.c.rateHome
@@ -93,24 +94,24 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 	return s.redis.Turn(ctx, &call)
 }
 
-// homeAgain is how long a worker leaves a home alone that was away.
+// homeAgain is how long a worker waits before it asks an unreachable home again.
 const homeAgain = 5 * time.Second
 
-// rateHome is what a worker knows of the shard that counts the sink's rate.
+// rateHome is a worker's knowledge of the shard that counts the sink's rate.
 type rateHome struct {
 	mu   sync.Mutex
 	away bool
-	next time.Time // when it is asked again
+	next time.Time // when the worker asks the home again
 }
 
-// due tells whether the home is to be asked.
+// due reports whether the worker should ask the home.
 func (h *rateHome) due() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.away || time.Now().After(h.next)
 }
 
-// note notes whether the home has answered, and tells whether that is new.
+// note records whether the home has answered, and reports whether that has changed.
 func (h *rateHome) note(answered bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +120,7 @@ func (h *rateHome) note(answered bool) (changed bool) {
 	return changed
 }
 
-// split is into how many parts the rate is cut now.
+// split returns the number of parts into which the rate is divided now.
 func (h *rateHome) split(shards int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +130,8 @@ func (h *rateHome) split(shards int) int {
 	return 1
 }
 
-// awaitTurn refuses to take anything before the turn of a shard that was told to wait: what it took would only move
-// into its hands and back. It tells Redis that the worker lives, and hears whether the rate was raised.
+// awaitTurn returns an error before the turn of a shard that must wait: entries that it took would only be handed
+// back. Its call to Redis shows that the worker lives, and reads whether the rate was raised.
 func (s *shard) awaitTurn(ctx context.Context) error {
 	if s.turnIn == 0 {
 		return nil

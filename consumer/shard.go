@@ -19,26 +19,26 @@ type shard struct {
 	cfg   *Config
 	index int
 	redis *store.Shard
-	reads *store.Shard // the same by the client for blocking reads
+	reads *store.Shard // the same shard through the client for blocking reads
 	log   *zap.Logger
 
-	epoch    int64 // of the shard, before the last entries were read; 0: it is to be read
-	hasGroup bool  // the group was there
-	failures int64 // in a row, of calls to Redis
+	epoch    int64 // epoch of the shard before the last entries were read; 0 if it must be read
+	hasGroup bool  // the group existed
+	failures int64 // successive failed calls to Redis
 
-	control   store.SinkControl // what people have told the workers of the sink
-	controlAt time.Time         // when Redis said so
-	campaigns pausedCampaigns   // for the sink
+	control   store.SinkControl // people's decisions about the sink
+	controlAt time.Time         // when control was read
+	campaigns pausedCampaigns   // campaigns that are paused for the sink
 	turnIn    time.Duration     // until the shard's turn at the sink's rate; 0 if it need not wait
 
 	nextReclaim    time.Time
 	lastWasReclaim bool    // the last entries were reclaimed, not read
-	reclaimLimit   int     // entries at once; small after some that may kill their worker
-	perEntry       float64 // grants an entry lately has
+	reclaimLimit   int     // entries at once; small after entries that may kill their worker
+	perEntry       float64 // grants per entry, lately
 	lastSeq        int64   // the last event that was read; 0 if nothing was read lately
 	ahead          ahead
 
-	timesBroken int64 // lately, in a row
+	timesBroken int64 // successive times that the shard was broken, lately
 	brokenAt    time.Time
 }
 
@@ -51,7 +51,7 @@ func newShard(c *Consumer, i int) *shard {
 	}
 }
 
-// run takes entries and works on them until ctx ends. It returns how many entries the last step left.
+// run takes entries and works on them until ctx ends. It returns how many entries the last step did not finish.
 func (s *shard) run(ctx context.Context) (left int) {
 	for ctx.Err() == nil {
 		var err error
@@ -77,11 +77,11 @@ func (s *shard) run(ctx context.Context) (left int) {
 	return left
 }
 
-// A broken shard rests this long at first, and twice as long each time, up to the second one.
+// A broken shard waits brokenPause at first, and twice as long each time, up to maxBrokenPause.
 const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
 
-// rest pauses a broken shard. What broke it comes first then: entries that it handed back are taken before new ones are
-// read.
+// rest pauses a broken shard. The entries that it handed back come first afterwards: they are taken before new ones
+// are read.
 func (s *shard) rest(ctx context.Context, err error) {
 	s.stands(ShardBroken, err)
 	if time.Since(s.brokenAt) > 2*maxBrokenPause {
@@ -95,7 +95,7 @@ func (s *shard) rest(ctx context.Context, err error) {
 	retry.Pause(ctx, pause)
 }
 
-// survive deals with an error of a call to Redis; false if the shard is broken.
+// survive handles an error of a call to Redis; it returns false if the shard is broken.
 func (s *shard) survive(ctx context.Context, err error) bool {
 	if hongbao.ClassOf(err) != hongbao.ClassBroken && errors.Is(err, store.ErrNoGroup) {
 		if err = s.recreateGroup(ctx); err == nil {
@@ -120,10 +120,11 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 	return true
 }
 
-// waits tells why the shard waits, and raises the alarm of a frozen one: once, until it works again.
+// waits returns the code that says why the shard waits. It raises the alarm of a frozen shard once, until the shard
+// works again.
 func (s *shard) waits(err error) string {
 	if errors.Is(err, store.ErrUnrecorded) {
-		return SinkDown // its ledger is
+		return SinkDown // the sink's ledger is down
 	}
 	if !errors.Is(err, store.ErrFrozen) {
 		return RedisDown
@@ -137,7 +138,8 @@ func (s *shard) waits(err error) string {
 	return ShardFrozen
 }
 
-// recreateGroup makes a group that has vanished, from the first entry kept: sinks are idempotent.
+// recreateGroup creates a group that has vanished. The group begins at the first entry kept, because sinks are
+// idempotent.
 func (s *shard) recreateGroup(ctx context.Context) error {
 	made, err := s.redis.CreateGroup(ctx, s.cfg.Group)
 	if made {
@@ -148,7 +150,7 @@ func (s *shard) recreateGroup(ctx context.Context) error {
 	return err
 }
 
-// backoffOf doubles base with each failure, with jitter.
+// backoffOf returns base, doubled with each failure, with jitter.
 func (c *Consumer) backoffOf(failures int64, base time.Duration) time.Duration {
 	return jitter(base << min(failures-1, 10))
 }

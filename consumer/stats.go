@@ -2,7 +2,7 @@ package consumer
 
 import "sync/atomic"
 
-// Stats counts what a consumer did since it was made. Grants unless said otherwise.
+// Stats has the counts of a consumer since it was created. They count grants unless a field says otherwise.
 type Stats struct {
 	Done   int64 // the handler finished them
 	Dead   int64 // became dead letters; a whole entry that can't be read counts as one
@@ -12,8 +12,8 @@ type Stats struct {
 	Taken      int64 // entries taken from the parking consumers and from other workers
 	Skipped    int64 // had their done bit when they came again
 	Outages    int64 // times that the sink was found down
-	LeasesLost int64 // batches that were cancelled because another worker has them
-	Forged     int64 // entries that no grab and no close wrote, as their numbers tell: incidents
+	LeasesLost int64 // batches that were cancelled because their lease was lost
+	Forged     int64 // entries that no grab and no close wrote, as their numbers show: incidents
 	Vanished   int64 // entries deleted from the stream while they were pending: incidents
 	Groups     int64 // times that the group was missing and was created again
 }
@@ -22,7 +22,7 @@ type counters struct {
 	done, dead, parked, handedBack, taken, skipped, outages, leasesLost, forged, vanished, groups atomic.Int64
 }
 
-// Stats may be called at any time.
+// Stats returns the counts. It may be called at any time.
 func (c *Consumer) Stats() Stats {
 	n := &c.count
 	return Stats{

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// prepare reads the shard's epoch and makes the group, if that is still to be done.
+// prepare reads the shard's epoch and creates the group, if that is not done yet.
 func (s *shard) prepare(ctx context.Context) error {
 	if s.epoch == 0 {
 		head, err := s.redis.OpenHead(ctx)
@@ -25,8 +25,8 @@ func (s *shard) prepare(ctx context.Context) error {
 	if s.hasGroup {
 		return nil
 	}
-	// A Redis that is out of memory makes no group. If it is there all the same, its entries must be brought to their
-	// end, or memory would never be freed; if it is not, the next read tells.
+	// A Redis that is out of memory creates no group. An existing group's entries must be finished all the same, or
+	// memory would never be freed. If the group does not exist, the next read reports it.
 	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !store.IsOutOfMemory(err) {
 		return err
 	}
@@ -34,8 +34,8 @@ func (s *shard) prepare(ctx context.Context) error {
 	return nil
 }
 
-// take reclaims entries that are due, else it reads new ones. After a reclaim it reads new ones first. With an error it
-// may give items all the same: they are the worker's by then.
+// take reclaims entries that are due. If there are none, it reads new ones. After a reclaim it reads new ones first.
+// It may return items together with an error; the worker owns them by then.
 func (s *shard) take(ctx context.Context) ([]item, error) {
 	s.ahead = ahead{}
 	if s.lastWasReclaim {
@@ -57,8 +57,9 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 	return s.read(ctx, s.cfg.Block)
 }
 
-// read reads what is new. A read that was sent is waited for, even when ctx ends: its entries are ours from then on.
-// While entries come read after read, each brings the progress of the events that are likely to come with it.
+// read reads new entries. It waits for a read that was sent, even when ctx ends, because the worker owns its entries
+// from then on. If the last read had entries, the next one also reads the progress of the events that are likely to
+// come.
 func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
 	ctx = context.WithoutCancel(ctx)
 	var entries []store.RawEntry
@@ -77,14 +78,14 @@ func (s *shard) read(ctx context.Context, block time.Duration) (items []item, er
 	return hold(entries), err
 }
 
-// ahead is the progress that came with the entries in hand.
+// ahead is the progress that came with the present entries.
 type ahead struct {
 	events   stream.SeqRange
-	progress *store.Progress // nil: none came, or it was used
+	progress *store.Progress // nil if none came, or if it was used
 }
 
-// likely are the events that the next read brings, if it brings any: those behind the last one, as many as two batches
-// have. None if nothing came lately.
+// likely returns the events that the next read probably has: those after the last event, as many as two batches have.
+// It returns none if the last read was empty.
 func (s *shard) likely() stream.SeqRange {
 	if s.lastSeq == 0 {
 		return stream.SeqRange{}
@@ -92,9 +93,9 @@ func (s *shard) likely() stream.SeqRange {
 	return stream.SeqRange{First: s.lastSeq + 1, Last: s.lastSeq + 2*int64(s.cfg.BatchGrants)}
 }
 
-// reclaimUpTo takes so many of the parked entries whose backoff is over, and those of workers that stopped renewing.
-// One worker leads in that, and the others ask again when its lead may be over. A leader that is busy for long, or
-// was killed, lets it lapse.
+// reclaimUpTo takes up to n entries: parked ones whose backoff is over, and those of workers that stopped renewing.
+// One worker leads in that. The others ask again when its lead may be over. The lead ends if the leader is busy for
+// long, or was killed.
 func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
@@ -119,7 +120,7 @@ func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	return hold(r.Entries), err
 }
 
-// lead is how long a worker leads after each reclaim.
+// lead returns how long a worker leads after each reclaim.
 func (s *shard) lead() time.Duration { return min(10*s.cfg.Poll, s.cfg.Lease) }
 
 func hold(entries []store.RawEntry) []item {
@@ -130,8 +131,8 @@ func hold(entries []store.RawEntry) []item {
 	return items
 }
 
-// vanished reports entries that were deleted from the stream while they were pending. Redis has dropped them from the
-// pending list; the audit finds their grants by the gap and names them.
+// vanished reports entries that were deleted from the stream while they were pending. A reclaim has dropped them from
+// the pending list, and a renewal leaves them there. The audit finds their grants by the gap and names them.
 func (s *shard) vanished(ids []string) {
 	if len(ids) == 0 {
 		return
@@ -142,13 +143,13 @@ func (s *shard) vanished(ids []string) {
 		zap.Strings("entries", ids))
 }
 
-// room is how many entries can be started at once.
+// room returns how many entries the worker can start at once.
 func (s *shard) room() int {
-	grants := s.portion(s.cfg.BatchGrants) // what waits longer for its turn is better held by nobody
+	grants := s.portion(s.cfg.BatchGrants) // no worker should have entries that wait longer for their turn
 	return min(max(1, int(float64(grants)/s.perEntry)), s.cfg.MaxEntries)
 }
 
-// measure keeps in mind how many grants an entry has, so that the next read takes no more than can be started.
+// measure records how many grants an entry has, so that the next read takes no more than the worker can start.
 func (s *shard) measure(items []item) {
 	events := 0.0
 	for i := range items {

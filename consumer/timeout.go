@@ -10,11 +10,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Timeout is a middleware that ends the context of each call after d. An error that comes of it is of class Unknown,
-// whatever the Handler made of it: nobody knows whether the grant was done. That goes for errors that wrap
-// context.DeadlineExceeded or os.ErrDeadlineExceeded. One that the Handler calls an outage stays an outage, so the
-// grant loses no attempt. Errors of other causes stay as they are, and so do those of hongbao.Heldf. A Handler that
-// does not heed its context is not cut short; Config.HandleTimeout takes its lease away in the end.
+// Timeout is a middleware that ends the context of each call after d. An error that results from it is of class
+// Unknown, whatever the Handler made of it, because no one knows whether the grant was done. That applies to errors
+// that wrap context.DeadlineExceeded or os.ErrDeadlineExceeded. An error that the Handler calls an outage stays an
+// outage, so the grant loses no attempt. Errors of other causes are unchanged, and so are those of hongbao.Heldf. A
+// Handler that ignores its context is not interrupted; Config.HandleTimeout ends its lease in the end.
 func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 	return func(next hongbao.Handler) hongbao.Handler {
 		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {

@@ -19,7 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// TrimmerConfig of a Trimmer. Take DefaultTrimmerConfig and fill in what it leaves out; a zero is refused.
+// TrimmerConfig configures a Trimmer. Start from DefaultTrimmerConfig and set the fields that it leaves out; a zero
+// value is refused.
 type TrimmerConfig struct {
 	Redis redis.UniversalClient
 	Space hongbao.Space
@@ -38,23 +39,23 @@ type TrimmerConfig struct {
 	Letters time.Duration `knob:"trimmer.letters" default:"720h" want:"1h to 87600h"`
 }
 
-// DefaultTrimmerConfig has every default but Redis, Space, Groups and Log.
+// DefaultTrimmerConfig returns every default. It leaves out Redis, Space, Groups and Log.
 func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig]() }
 
-// Trimmer deletes from every shard's stream what all groups have finished and the retention no longer keeps, with the
-// done bits behind it, and removes the consumers of workers that are no more. Several may run: one at a time leads a
-// shard, and two do no harm.
+// Trimmer deletes from every shard's stream the entries that all groups have finished and that the retention no
+// longer keeps, with the done bits behind them. It also removes the consumers of workers that no longer exist.
+// Several trimmers may run. One at a time leads a shard, and two at once do no harm.
 type Trimmer struct {
 	cfg      TrimmerConfig
 	store    *store.Store
 	at       []trimming // by shard
-	reported []string   // by shard: the trouble that was reported last
+	reported []string   // by shard: the problem that was reported last
 
-	name string      // nobody else has it
+	name string      // unique to this trimmer
 	next []time.Time // by shard: when another trimmer's lead may be over; zero if this one leads
 }
 
-// trimming is what a trimmer remembers of a shard from round to round. It holds for one epoch.
+// trimming is a trimmer's memory of a shard from round to round. It is valid for one epoch.
 type trimming struct {
 	epoch  int64
 	behind string           // where the last look behind an unfinished entry ended
@@ -63,7 +64,7 @@ type trimming struct {
 	full   map[string]int64 // by group: the chunks of done bits before it are full
 	groups map[string]*watched
 
-	letters map[string]string // by group: the last record of a resolved letter that was read
+	letters map[string]string // by group: the last read record of a resolved letter
 	expire  time.Time         // when the next records are read
 }
 
@@ -71,21 +72,21 @@ func newTrimming(epoch int64) trimming {
 	return trimming{epoch: epoch, full: map[string]int64{}, groups: map[string]*watched{}, letters: map[string]string{}}
 }
 
-// trimLimit is how many entries one call of the script deletes; more would keep Redis busy for too long.
+// trimLimit is how many entries one call of the script deletes. More would keep Redis busy for too long.
 const trimLimit = 2_000
 
-// lookBehind is the same for entries behind an unfinished one, which are read one by one. Each lookAgain the looks
-// begin at the front again, for what was unfinished then.
+// lookBehind is how many entries behind an unfinished one a call examines, one by one. After each lookAgain the looks
+// begin at the front again, for entries that were unfinished before.
 const (
 	lookBehind = 200
 	lookAgain  = time.Minute
 )
 
-// maxHeld is how many entries a group may hold, with what is done in them, before the grabs are told that there is no
-// room.
+// maxHeld is how many pending entries a group may have, including what is done in them, before grabs are answered
+// busy.
 const maxHeld = 20_000
 
-// NewTrimmer checks the configuration.
+// NewTrimmer returns a Trimmer, or an error for a wrong configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	errs := knob.Check(&cfg)
 	if cfg.Redis == nil || cfg.Log == nil {
@@ -114,10 +115,10 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		next: make([]time.Time, n)}, nil
 }
 
-// trimmerLead names the lead of trimming. No group has such a name.
+// trimmerLead is the name of the lead for trimming. No group has such a name.
 const trimmerLead = "#trimmer"
 
-// Run trims until ctx ends, each shard for as long as it leads there.
+// Run trims until ctx ends, each shard for as long as this trimmer leads there.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
 		for shard := range t.store.Len() {
@@ -135,8 +136,8 @@ func (t *Trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// leads tells whether this trimmer leads a shard now. It asks only when another one's lead may be over. What it
-// remembers from an earlier lead is old: it begins anew.
+// leads reports whether this trimmer leads a shard now. It asks Redis only when another trimmer's lead may be over. A
+// trimmer that takes a lead from another one forgets what it remembers from an earlier lead.
 func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	if time.Now().Before(t.next[shard]) {
 		return false, nil
@@ -155,13 +156,13 @@ func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	return true, nil
 }
 
-// lead is how long a trimmer leads after each round: until its next one comes for sure, and not for long if it is
+// lead returns how long a trimmer leads after each round: long enough for its next round, and not for long if it is
 // killed.
 func (t *Trimmer) lead() time.Duration {
 	return min(10*t.cfg.Every, t.cfg.Every+t.cfg.Every/5+30*time.Second)
 }
 
-// endLeads lets others lead at once. What it can't tell ends by itself.
+// endLeads lets other trimmers lead at once. If a release fails, the lead ends by itself.
 func (t *Trimmer) endLeads(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -177,13 +178,13 @@ func (t *Trimmer) endLeads(ctx context.Context) error {
 	return nil
 }
 
-// Trim trims one shard once. Not at once for the same shard.
+// Trim trims one shard once. Two calls for the same shard must not run at once.
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 	_, err := t.trim(ctx, shard)
 	return err
 }
 
-// trim is Trim. It tells how the shard stands afterwards.
+// trim is Trim. It returns the state of the shard afterwards.
 func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err error) {
 	k, at := t.store.Shard(shard), &t.at[shard]
 	head, err := k.OpenHead(ctx)
@@ -221,7 +222,8 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 	return out, ctx.Err()
 }
 
-// lookOn notes where the next look behind an unfinished entry begins, and tells whether this round has more to look at.
+// lookOn records where the next look behind an unfinished entry begins. It reports whether this round has more to
+// examine.
 func (at *trimming) lookOn(behind string) bool {
 	if behind != "" {
 		at.behind = behind
@@ -233,7 +235,7 @@ func (at *trimming) lookOn(behind string) bool {
 	return false
 }
 
-// report tells of groups that are missing or that nobody declared, once until it changes.
+// report logs groups that are missing or that are not declared, once until that changes.
 func (t *Trimmer) report(shard int, out *store.Trimmed) {
 	var unknown []string
 	for _, g := range out.Groups {
@@ -268,7 +270,7 @@ func (t *Trimmer) dropBits(ctx context.Context, k *store.Shard, out *store.Trimm
 	return k.RaiseDoneFloor(ctx, out.DoneFloor/store.ChunkEvents, firstKept(out)/store.ChunkEvents, groups)
 }
 
-// firstKept is the lowest event that is in the stream; if none is, the one that comes next.
+// firstKept returns the lowest event in the stream, or the next event if the stream is empty.
 func firstKept(out *store.Trimmed) int64 {
 	if out.FirstKept > 0 {
 		return out.FirstKept
@@ -276,7 +278,7 @@ func firstKept(out *store.Trimmed) int64 {
 	return out.Seq + 1
 }
 
-// removeIdle removes the consumers of workers that are no more.
+// removeIdle removes the consumers of workers that no longer exist.
 func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
 	for _, g := range out.Groups {
 		names, err := k.RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
@@ -291,15 +293,15 @@ func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Tri
 	return nil
 }
 
-// lettersLimit is how many records of resolved letters one call reads, and lettersEvery how long a trimmer waits after it
-// has read all.
+// lettersLimit is how many records of resolved letters one call reads. lettersEvery is how long a trimmer waits after
+// it has read all.
 const (
 	lettersLimit = 200
 	lettersEvery = time.Minute
 )
 
-// expireLetters deletes records of requeued letters that are too old. Records are in the order of time, so it reads each one
-// once.
+// expireLetters deletes records of requeued letters that are too old. Records are in the order of time, so it reads
+// each record once.
 func (t *Trimmer) expireLetters(ctx context.Context, k *store.Shard, at *trimming) error {
 	if time.Now().Before(at.expire) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// OnceConfig of "push once".
+// OnceConfig configures Once.
 type OnceConfig struct {
 	Redis redis.UniversalClient
 	Space hongbao.Space
@@ -25,22 +25,22 @@ type OnceConfig struct {
 	Keep time.Duration
 }
 
-// Once pushes a message once by its id, for pushers that have no sequence: several subscribers that tell one front end.
-// Its methods may be called at once, by any number of processes.
+// Once pushes a message once by its id, for pushers that have no sequence: several subscribers that push to one front
+// end. It is safe for concurrent use, by any number of processes.
 type Once struct {
 	cfg   OnceConfig
 	store *store.Store
 }
 
-// ErrFenced says that a claim is not the caller's any more: it was overtaken, or is gone.
+// ErrFenced says that a claim is no longer the caller's: it was overtaken, or is gone.
 var ErrFenced = errors.New("the claim was taken over by somebody else")
 
-// State is what is known of a message id.
+// State is the state of a message id.
 type State string
 
-// The states. Free: nobody is at it. Mine: the caller got the claim and has to push. Done: it was pushed. Held:
-// somebody is pushing it now. InDoubt: somebody was about to push it and never said how it ended; it may have been
-// pushed.
+// The states of a message id. Free: no one is pushing it. Mine: the caller got the claim and has to push. Done: it was
+// pushed. Held: another caller is pushing it now. InDoubt: a caller claimed it and never reported the result; it may
+// have been pushed.
 const (
 	Free    State = "free"
 	Mine    State = "mine"
@@ -69,30 +69,31 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	return &Once{cfg: cfg, store: st}, nil
 }
 
-// Claim asks for the right to push message id. token names this attempt; never twice.
+// Claim asks for the right to push message id. token names this attempt and must never be used twice.
 func (o *Once) Claim(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "claim", id, token))
 }
 
-// Retake claims a message that is in doubt, after the caller asked whoever it was pushed to. Mine: push it now unless
-// it is there, then Complete. Any other state is that of Claim, and the message is not the caller's.
+// Retake claims a message that is in doubt, after the caller asked the receiver of the push. Mine: push it now unless
+// the receiver has it, then Complete. Any other state is that of Claim, and the message is not the caller's.
 func (o *Once) Retake(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "retake", id, token))
 }
 
-// Complete notes that the message was pushed. ErrFenced if the claim is not token's (any more).
+// Complete records that the message was pushed. It returns ErrFenced if token does not own the claim (any more).
 func (o *Once) Complete(ctx context.Context, id, token string) error {
 	return o.fenced(o.do(ctx, "complete", id, token))
 }
 
-// Release gives the claim back because the message was certainly not pushed. ErrFenced as for Complete.
+// Release returns the claim because the message was certainly not pushed. ErrFenced as for Complete.
 func (o *Once) Release(ctx context.Context, id, token string) error {
 	return o.fenced(o.do(ctx, "release", id, token))
 }
 
-// Push calls push if message id was not pushed before and nobody else is at it, and returns what is known of it
-// afterwards: Done, Held, InDoubt or Free. When push fails with a Transient error nothing was sent and the id is Free
-// again; with any other error, or when the process dies in it, the id is in doubt and is not pushed again by itself.
+// Push calls push if message id was not pushed before and no other caller is pushing it. It returns the state
+// afterwards: Done, Held, InDoubt or Free. When push fails with a Transient error, nothing was sent and the id is
+// Free again. With any other error, or when the process dies in push, the id is in doubt and is not pushed again by
+// itself.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {

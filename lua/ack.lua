@@ -1,15 +1,16 @@
--- ack: marks events as done by a sink, and acks the entries of which nothing is left.
+-- ack: marks events as done by a sink, and acks the entries that the caller has finished.
 --
 -- KEYS  1 events  2... the chunks of the sink's done bitmap
 -- ARGV  1 group  2 number of marks  3... the marks: number of the key, first bit, last bit; then the ids to ack
--- Reply how many entries were acked now; fewer than asked if some were acked before
+-- Reply how many entries were acked now; fewer than requested if some were acked before
 -- Cost  O(marks + ids)
--- First write the bits: SETRANGE and SETBIT may grow memory. All types are checked before.
+-- First write the bits: SETRANGE and SETBIT may grow memory. The script checks all types before.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat sets the same bits and acks nothing.
--- It does not ask who owns an entry. A worker that lost its lease without knowing it acks what another one holds by now, and that
--- is right: the bits say what was done, and an entry is acked only when all of it was. The other one's renewal finds the
--- entry lost, and it hands the rest of its batch on; its dead letter for such an entry is refused, for the entry is not pending.
+-- The script does not check the owner of an entry. A worker that lost its lease unnoticed may ack an entry of another
+-- worker. That is right: the bits say which events are done, and an entry is acked only when all of its events are. The
+-- other worker's renewal then finds the entry lost, and that worker hands the rest of its batch on. Its dead letter for
+-- such an entry is refused, because the entry is not pending.
 
 redis.call('XLEN', KEYS[1])
 for i = 2, #KEYS do

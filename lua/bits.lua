@@ -1,7 +1,8 @@
--- bits: functions on the done bitmaps, put in front of the scripts that need them. A mark is three arguments: which of
--- KEYS is the chunk's bitmap, its first bit and its last bit. Runs of events are written "first-last,first-last".
+-- bits: functions on the done bitmaps, put in front of the scripts that need them. A mark is three arguments: the
+-- number of the chunk's bitmap in KEYS, the first bit and the last bit. Runs of events are written
+-- "first-last,first-last".
 
--- the bits first..last of a bitmap, as a table of the bits that are set
+-- bits_set returns the positions of the bits from first to last that are set in a bitmap.
 local function bits_set(bitmap, first, last)
 	local set = {}
 	local low = math.floor(first / 8)
@@ -45,7 +46,7 @@ local function runs_of(text)
 	return list
 end
 
--- do two lists of runs have an event in common?
+-- overlap reports whether two lists of runs have an event in common.
 local function overlap(a, b)
 	for _, x in ipairs(a) do
 		for _, y in ipairs(b) do

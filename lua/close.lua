@@ -1,17 +1,18 @@
--- close: ends a campaign on one place permanently. From this step on grabs answer ended, and one close entry with the
--- final counts follows the last grant.
+-- close: ends a campaign on one place permanently. From then on grabs answer ended. One close entry with the final
+-- counts follows the last grant.
 --
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld  6... stock and sums of each generation
 -- ARGV  1 "early" to close it before its window is over, else ""
---       2 packets of the whole campaign by the ledger: the place must know of all, and have its own; 0 to close it with what it
---         has, as the campaign is lost on another place
+--       2 packets of the whole campaign by the ledger: the place must know of all, and have its own; 0 to close it
+--         with the packets that it has, because the campaign is lost on another place
 -- Reply "closed", state, seq of the close, its time in ms, its epoch, granted, granted amount, left, left amount;
---       or "refused", why (missing, loading, window, frozen, refilling), the state, the end of the window in ms; or "generations"
---       and how many are announced, if KEYS has fewer or more
+--       or "refused", the reason (missing, loading, window, frozen, refilling), the state, the end of the window in
+--       ms; or "generations" and how many are announced, if KEYS has fewer or more
 -- Cost  O(chunks that were loaded, and packets of one chunk of each generation)
--- First write XADD: it grows memory. Everything is checked before it.
---       It runs when Redis is out of memory too (see newDrainScript): a campaign that was closed and refunded leaves Redis.
--- Repeat gives the same answer, also after the refund: the counts of a closed campaign do not change.
+-- First write XADD: it grows memory. The script checks everything before it.
+--       It runs when Redis is out of memory too (see newDrainScript): a campaign that was closed and refunded leaves
+--       Redis.
+-- Repeat returns the same answer, even after the refund: the counts of a closed campaign do not change.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -56,7 +57,7 @@ if not fits or c[3] - left < 0 or c[4] - left_amount < 0 then
 		', the campaign got ' .. c[3] .. ' of ' .. c[4] .. ', and the sums must fit')
 end
 local granted, amount = string.format('%.0f', c[3] - left), string.format('%.0f', c[4] - left_amount)
-if granted + 0 < holders or granted + 0 > holders * c[5] then -- a packet or a receipt was removed by hand
+if granted + 0 < holders or granted + 0 > holders * c[5] then -- someone removed a packet or a receipt by hand
 	return redis.error_reply('HBSTOCK the stock lacks ' .. granted .. ' of ' .. c[3] .. ' packets, and ' .. holders ..
 		' users have receipts, at most ' .. c[5] .. ' each')
 end

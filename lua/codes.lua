@@ -1,9 +1,9 @@
--- codes: puts codes of packets beside a campaign, on the place that they are dealt to.
+-- codes: stores codes of packets of a campaign, on the place to which the packets are dealt.
 --
 -- KEYS  1 campaign  2 codes
--- ARGV  1 hash of the plan  2 number of the first packet  3 how far the next one's number is  4... the codes of that packet and
---       of those that follow it here
--- Reply state, packets that have a code, hash of the plan that is there; the codes were taken if that is ARGV[1]
+-- ARGV  1 hash of the plan  2 number of the first packet  3 distance to the number of the next packet  4... the codes
+--       of that packet and of the following packets of this place
+-- Reply state, packets that have a code, hash of the plan that is there; the codes were stored if that is ARGV[1]
 -- Cost  O(packets)
 -- First write HSET: it grows memory.
 -- Repeat changes nothing: the same codes are set again.

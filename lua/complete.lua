@@ -1,16 +1,17 @@
--- complete: ends a claim whose push arrived: its events are done, the claim is gone.
+-- complete: ends a claim whose push arrived: marks its events as done and removes the claim.
 --
 -- KEYS  1 claims  2... the chunks of the sink's done bitmap
 -- ARGV  1 claim id  2 fence  3 its events "first-last,first-last"
 --       4... the events as marks: number of the key, first bit, last bit
 -- Reply "ok", or "fenced" if the claim was taken over or is gone
 -- Cost  O(events); O(events + claims) for a claim that was lost
--- First write the bits: they may grow memory. The types are checked before.
+-- First write the bits: they may grow memory. The script checks the types before.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat answers "fenced": the claim is gone. That of a lost one answers "ok" again.
--- A missing claim was ended, or the key was deleted or went back in time. "#fence", which only rises, shows which: if it
--- is below this claim's fence the claims are lost, and the push, which arrived, must not be made again. If another claim
--- has come to cover its events, the owner of that claim finishes it.
+-- Repeat answers "fenced": the claim is gone. A repeat for a lost claim answers "ok" again.
+-- A missing claim was ended, or the key was deleted or went back in time. "#fence", which only rises, shows which. If
+-- it is below this claim's fence, the claims are lost. The push arrived and must not be repeated, so the script
+-- completes the claim. If another claim covers some of its events by now, the script answers "fenced", and that
+-- claim's owner finishes.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 local last = redis.call('HGET', KEYS[1], '#fence')

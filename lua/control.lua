@@ -1,9 +1,9 @@
--- control: keeps what a person has decided about a campaign or a sink. sink and state include it.
+-- control: stores a person's decision about a campaign or a sink. sink and state include it.
 
--- decide sets a field of a hash, and keeps who decided it, why and when beside it, with a prefix. A decision that changes
--- nothing leaves the first one's name, reason and time. Each has a rev that is higher than that of the one before: ms since
--- 1970, if the clock was not set back. waiting is the hash of the decisions that the ledger does not have yet. decide
--- returns whether the field has changed.
+-- decide sets a field of a hash. Beside it, with a prefix, it stores who decided it, why and when. A decision that
+-- changes nothing leaves the name, reason and time of the first one. Each decision has a higher rev than the one
+-- before: ms since 1970, if the clock was not set back. waiting is the hash of the decisions that the ledger does not
+-- have yet. decide reports whether the field has changed.
 local function decide(hash, waiting, name, field, prefix, default, value, by, why)
 	local clock = redis.call('TIME')
 	local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

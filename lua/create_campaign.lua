@@ -5,7 +5,7 @@
 -- Reply state, packets loaded, hash of the plan that is there
 -- Cost  O(1)
 -- First write HSET: it grows memory.
--- Repeat changes nothing and returns how far the load is.
+-- Repeat changes nothing and returns the progress of the load.
 
 local has, damage = whole(KEYS[2], 'state', 'loaded', 'hash')
 if damage then

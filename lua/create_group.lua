@@ -1,4 +1,4 @@
--- create_group: makes a consumer group that reads from the first entry that is kept, and the stream if need be.
+-- create_group: creates a consumer group that reads from the first entry that is kept, and the stream if necessary.
 --
 -- KEYS  1 events
 -- ARGV  1 group

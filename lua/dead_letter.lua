@@ -7,10 +7,10 @@
 -- Reply "written"; "already" if the event is done; "lost" if the entry is not the consumer's (any more), or acked
 -- Cost  O(1)
 -- First write XADD: it grows memory. Behind its own fields the letter of a grant (v 2; v 1 had the whole entry) has an
---       entry of this grant alone, as entry.<version>: with the entry's campaign, currency, epoch and time. The letter of
---       a whole entry has the entry's fields, as entry.<field>; more than 1,000 fields are one JSON array, entry_json:
---       Lua's unpack takes fewer than 8,000.
--- Repeat writes nothing; it acks the entry if that is still to be done.
+--       entry with this grant alone, as entry.<version>: with the entry's campaign, currency, epoch and time. The
+--       letter of a whole entry has the entry's fields, as entry.<field>. If they are more than 1,000, the letter has
+--       one JSON array, entry_json, because Lua's unpack takes fewer than 8,000.
+-- Repeat writes nothing; it acks the entry if it is not acked yet.
 
 redis.call('XLEN', KEYS[2])
 local written = false

@@ -1,12 +1,12 @@
--- end_lost: ends a campaign of which Redis has lost something, once the ledger has refunded it. From this step on grabs
--- answer ended, and its grace runs. There is no close entry, since its counts are unknown. A stub is put where the
--- campaign is missing.
+-- end_lost: ends a campaign of which Redis has lost something, once the ledger has refunded it. From then on grabs
+-- answer ended, and its grace runs. There is no close entry, since its counts are unknown. If the campaign is missing,
+-- the script puts a stub in its place.
 --
 -- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3 withheld  4... stock and sums of
 --       each generation
--- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total; then what is told of this shard, so that all
---       shards together tell what the ledger does: 4 packets  5 their amount  6 packets granted  7 their amount
--- Reply "ok"; or "refused" and the state: it is as it should be, so close and refund are its end
+-- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total; then this shard's part, so that the sum
+--       of all shards is that of the ledger: 4 packets  5 their amount  6 packets granted  7 their amount
+-- Reply "ok"; or "refused" and the state: the campaign is complete, so it ends by close and refund
 -- Cost  O(log of the campaigns that wait); UNLINK frees the stock in a thread of its own
 -- First write ZADD: it grows memory, by one id and a stub.
 --       It runs when Redis is out of memory too: see newDrainScript.

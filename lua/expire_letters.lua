@@ -1,8 +1,8 @@
--- expire_letters: deletes old records of requeued letters from the resolved ones. Records of dropped letters stay: without
--- them an audit reports the grant as missing, and a replay delivers it.
+-- expire_letters: deletes old records of requeued letters from the resolved ones. Records of dropped letters stay:
+-- without them an audit reports the grant as missing, and a replay delivers it.
 --
 -- KEYS  1 resolved letters
--- ARGV  1 age from which a record is old, ms  2 the record behind which to look, "" for the first one
+-- ARGV  1 age from which a record is old, ms  2 the record after which the call begins, "" for the first one
 --       3 how many records are read at most
 -- Reply the last record that was read ("" for none), how many were read, how many were deleted
 -- Cost  O(records read)
@@ -15,7 +15,7 @@ local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 local rows = redis.call('XRANGE', KEYS[1], from, string.format('%.0f', math.max(0, cut)), 'COUNT', ARGV[3])
 local old = {}
 for _, row in ipairs(rows) do
-	if row[2][3] == 'decision' and row[2][4] == 'requeued' then -- as resolve_letter writes it
+	if row[2][3] == 'decision' and row[2][4] == 'requeued' then -- the format of resolve_letter
 		old[#old + 1] = row[1]
 	end
 end

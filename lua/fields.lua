@@ -1,6 +1,7 @@
--- fields: a function on hashes that are written whole, put in front of the scripts that need it.
+-- fields: a function on hashes whose fields are written together, put in front of the scripts that need it.
 
--- the fields of a hash in order, and an error if it has some of them and lacks another; none are there if it does not exist
+-- whole returns the values of a hash's fields in order. It also returns an error if the hash has some of them and lacks
+-- another. A hash that does not exist has none of them.
 local function whole(hash, ...)
 	local values = redis.call('HMGET', hash, ...)
 	for i = 1, #values do

@@ -1,16 +1,16 @@
--- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since, or that was opened without
--- an event that a process had seen. It keeps the highest seq that any process saw. Like found and open, it
--- runs although the shard is not open.
+-- freeze: freezes a shard whose server is not the one that it was opened for, or was promoted since. It also freezes a
+-- shard that lacks an event that a process has seen, or that was opened without one. It keeps the highest seq that any
+-- process saw. Like found and open, it runs although the shard is not open.
 --
 -- KEYS  1 meta
--- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 the server's master_replid if it was ever
---       promoted, else ""  4 a seq that the caller saw before an opening skipped it, 0 for none  5 meta's skipped as the caller
---       found it; if it is another one by now, 4 does not count
--- Reply "open", or "frozen"; ms since the freeze; the shard's seq and epoch, both "" if it has none; the highest seq that anybody
---       saw; the highest one that an opening skipped, 0 for none
+-- ARGV  1 token of the server that runs this  2 highest seq that the caller has seen  3 the server's master_replid if
+--       it was ever promoted, else ""  4 a seq that the caller saw before an opening skipped it, 0 for none  5 meta's
+--       skipped as the caller found it; if it has changed since, 4 does not count
+-- Reply "open", or "frozen"; ms since the freeze; the shard's seq and epoch, each "" if it is missing; the highest seq
+--       that any process saw; the highest seq that an opening skipped although a process had seen it, 0 for none
 -- Cost  O(1)
 -- First write HSET of a few bytes. It runs when Redis is out of memory too.
--- Repeat freezes no more; the time of the first freeze stays.
+-- Repeat does not freeze the shard again; the time of the first freeze stays.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -28,7 +28,7 @@ if m[3] or seen > 0 then -- else this Redis was never used, and nothing is writt
 	redis.call('HSET', KEYS[1], 'frozen', since, 'seen', string.format('%.0f', seen))
 end
 if late > 0 then
-	if seen <= tonumber(m[3] or 0) then -- a worker of an earlier build goes by seen only, and would open the shard
+	if seen <= tonumber(m[3] or 0) then -- a worker of an earlier build reads seen only, and would open the shard
 		seen = tonumber(m[3] or 0) + 1
 		redis.call('HSET', KEYS[1], 'seen', string.format('%.0f', seen))
 	end

@@ -1,46 +1,51 @@
--- grab: decides up to 128 grabs of one campaign on one shard, and writes one stream entry for all that it grants.
+-- grab: decides up to 128 grabs of one campaign on one shard, and writes one stream entry for all grants of the call.
 --
--- KEYS  1 meta  2 events  3 campaign  4 stock of the generation that the callers are at  5 receipts  6... the hash of counters
---       of each limit by a fact
--- ARGV  1 bytes; a number of several bytes has its highest one first: 1 n, number of grabs; 2 number of limits by user; 3 number of
---         limits by facts; then 0 or 1 each: 4 no user comes twice, 5 the grabs bring traceparents, 6 a user gets one packet only,
---         7 nobody has set yet when the counters leave; 8 the generation, 0 where the campaign has one place and one generation;
---         9 0 or 1: users hold packets on other places; 10 the backlog is looked at once in so many events, 1 to 255;
---         11-17 the highest seq that the caller has seen; the terms: 18-23 the window's start in ms, 24-29 the ms from when and
---         30-35 until when they hold; 36-42 bound of the backlog, events; then for each limit by a fact 7 bytes with its max, a
---         byte with the number of its values, and n bytes with the place, from 1, of each grab's value among them;
---         then text: for each limit by user "max:start", ms since the window's start when its period began, "-" for campaign; "|";
---         for each limit by a fact the time in ms when its counters leave, 0 for never; all separated by spaces
+-- KEYS  1 meta  2 events  3 campaign  4 stock of the generation that the callers are at  5 receipts  6... the hash of
+--       counters of each limit by a fact
+-- ARGV  1 bytes, numbers of several bytes are big-endian: 1 n, number of grabs; 2 number of limits by user; 3 number
+--         of limits by facts; then 0 or 1 each: 4 all users are distinct, 5 the grabs have traceparents, 6 a user gets
+--         one packet only, 7 the expiry of the counters must be set; 8 the generation, 0 if the campaign has one place
+--         and one generation; 9 0 or 1: users have packets on other places; 10 the backlog is checked once in this
+--         number of events, 1 to 255; 11-17 the highest seq that the caller has seen; the terms: 18-23 the window's
+--         start in ms, 24-29 the first ms and 30-35 the end of their validity in ms; 36-42 bound of the backlog,
+--         events; then for each limit by a fact 7 bytes with its max, a byte with the number of its values, and n bytes
+--         with the position, from 1, of each grab's value among them; then text: for each limit by user "max:start", ms
+--         since the window's start when its period began, "-" for campaign; "|"; for each limit by a fact the time in
+--         ms when its counters expire, 0 for never; all separated by spaces
 --       2 campaign's id and currency ("-" for none), separated by a space  3 terms: revision
---       4... n users, n request ids ("" for none), n traceparents ("-" for none) if there are any; if anybody holds packets on other
---         places n texts with their times, ms since the window's start, separated by spaces; then for each limit by a fact its
---         values, none twice, each "place of the fact:value"
--- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms, "" if it is that of the terms; the last
---       seq before this call; the epoch; then the answers, one for each grab. An answer is
+--       4... n users, n request ids ("" for none), n traceparents ("-" for none) if there are any; if any user has
+--         packets on other places, n texts with their times, ms since the window's start, separated by spaces; then for
+--         each limit by a fact its distinct values, each "position of the fact:value"
+-- Reply one string, its parts separated by tabs: Redis time in ms; window's start in ms, "" if it is that of the
+--       terms; the last seq before this call; the epoch; then the answers, one for each grab. An answer is
 --       <packet> <amount>    granted now, with the next seq; the time is now, the request id the grab's own
 --       =<receipt>           granted before by the same request id
---       a<receipts>          already granted: all receipts of the user, and he gets no other one now
---       l<place>             limit reached; its place among the terms, from 1, limits by user first
---       s<receipts>          nothing is left, at this place and in this generation if there are several; only then the receipts of
---                            the user, if he has any
+--       a<receipts>          already granted: all receipts of the user, who gets no further packet now
+--       l<place>             limit reached; its position among the terms, from 1, limits by user first
+--       s<receipts>          nothing is left, at this place and in this generation if there are several; only then
+--                            with the receipts of the user, if there are any
 --       n not started   e ended   p paused   u unknown campaign
 --       b busy   f frozen   r refilling: the generation is not dealt here yet         undecided, to be repeated
---       A receipt is "packet amount seq ms request-id", ms since the window's start; receipts are separated by newlines.
---       Or an array, "T" and the terms that the campaign has now, if ARGV brought others; nothing was decided: names of the
---       facts that limits count by, "device,channel"; revision; the ms from when and until when they hold;
+--       A receipt is "packet amount seq ms request-id", ms since the window's start; receipts are separated by
+--       newlines.
+--       Or an array, "T" and the campaign's present terms, if ARGV has others; nothing was decided: names of the
+--       facts that limits count by, "device,channel"; revision; the first ms and the end of their validity in ms;
 --       the window's start in ms; number of places; newest generation; 1 if a user gets
---       one packet only; number of limits by user, and for each: per, max, ms since the window's start when its period began
---       ("-" for campaign), ms when it counts anew (0 for never); for each limit by a fact: name, per, max, ms when it counts
---       anew, the name of its hash of counters: "c" counts for the whole campaign, "d20778" for a day, "h498672" for an hour
+--       one packet only; number of limits by user, and for each: per, max, ms since the window's start when its period
+--       began ("-" for campaign), ms when its count starts again (0 for never); for each limit by a fact: name, per,
+--       max, ms when its count starts again, the name of its hash of counters: "c" counts for the whole campaign,
+--       "d20778" for a day, "h498672" for an hour
 -- Cost  O(grabs, and receipts of their users): some 20 us for one, 0.4 ms for 128, on one core.
--- First write XADD: it grows memory, so out of memory is refused before any change, and so is a stream of another type.
---       Everything else is checked before it.
--- Repeat a grab with a request id gets its receipt again, word for word, whatever has become of the campaign; one
---       without gets already_granted. A refusal is decided afresh.
+-- First write XADD: it grows memory, so a lack of memory or a stream of another type fails before any change. The
+--       script checks everything else before it. A shard that lacks a seq that the caller has seen is frozen before
+--       that.
+-- Repeat a grab with a request id gets the same receipt again, unless the campaign is frozen or gone; a grab without
+--       one gets already_granted or limit_reached, or another packet if the limits allow it. A refusal is decided
+--       again.
 --
--- Every grab of a crowd passes here while nobody else can use Redis. What does not change from call to call comes in ARGV,
--- under the campaign's revision. A function or table is made only where it is needed, a string only where it is stored, and a
--- number becomes text only once.
+-- Every grab of a crowd runs this script, and Redis serves no other client meanwhile. Data that does not change from
+-- call to call comes in ARGV, under the campaign's revision. The script creates a function or table only where it
+-- needs one, and a string only where it stores one. It formats a number only once.
 
 local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, find, sub, byte = string.format, string.find, string.sub, string.byte
@@ -50,7 +55,7 @@ local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away, stride, s1, s2, s3, s4, s5, s6, s7,
 	f1, f2, f3, f4, f5, f6, a1, a2, a3, a4, a5, a6, u1, u2, u3, u4, u5, u6 = byte(ARGV[1], 1, 35)
-local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7 -- goes along with every call, see guard.lua
+local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7 -- part of every call, see guard.lua
 
 if not meta[1] or not meta[2] then
 	return redis.error_reply('HBFROZEN Redis has lost the shard, or nobody founded it')
@@ -67,10 +72,10 @@ elseif meta[4] ~= OPENED then
 end
 
 local from = ((((f1 * 256 + f2) * 256 + f3) * 256 + f4) * 256 + f5) * 256 + f6
-local window, refusal = '', nil -- the window's start, if the reply tells it
+local window, refusal = '', nil -- the window's start, if the reply has it
 
--- The terms are others than ARGV brought, or nothing is to be had: the campaign itself says. refusal is then what a grab that
--- is no repeat gets, if the user has nothing yet.
+-- Either the terms in ARGV are no longer valid, or the campaign grants nothing: the campaign's fields decide. refusal
+-- is the answer to a grab that is no repeat, if the user has no receipt yet.
 if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a3) * 256 + a4) * 256 + a5) * 256 + a6 or
 	now >= ((((u1 * 256 + u2) * 256 + u3) * 256 + u4) * 256 + u5) * 256 + u6 then
 	local damage
@@ -87,26 +92,27 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a
 		refusal = 'p'
 	elseif camp[1] == 'loading' or camp[1] == 'open' and now < tonumber(window) then
 		refusal = 'n'
-	elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then -- closed and refunded ones, whatever the window says
+	elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then -- closed and refunded ones in any window
 		refusal = 'e'
 	end
 	if not refusal then
 		local ends = math.min(tonumber(camp[3]), 9999999999999) -- ARGV has 6 bytes for it
-		-- zone is "ms:seconds ms:seconds ...", rising: from when on which UTC offset is in force. Days and hours are those of the
-		-- campaign's clock on the wall; an hour that a clock change repeats counts as two.
+		-- zone is "ms:seconds ms:seconds ...", rising: the time from which a UTC offset is in force. Days and hours
+		-- are those of the campaign's local time; an hour that a clock change repeats counts as two.
 		local UNIT = { day = 86400000, hour = 3600000 }
 		local function shift_of(per, seconds)
 			return per == 'hour' and seconds * 1000 % UNIT.hour or seconds * 1000
 		end
 
-		-- The day or hour that it is now: its number, when it began, when the next one begins. Where the clock is put back from
-		-- one day into the one before, what lies between counts in both. The terms hold until the next change of the clock at most.
+		-- period returns the present day or hour: its number, when it began, when the next one begins. If the clock is
+		-- set back from one day into the day before, the time between counts in both. The terms are valid until the
+		-- next clock change at most.
 		local function period(per)
 			if per == 'campaign' then
 				return nil, nil, 0
 			end
 			local shift, began, shift_before, change, next_shift = 0, -math.huge, nil, nil, nil
-			for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do -- nearly always there is but one
+			for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do -- nearly always there is only one
 				at, seconds = tonumber(at), shift_of(per, seconds)
 				if at <= now then
 					shift, began, shift_before = seconds, at, began > -math.huge and shift
@@ -161,14 +167,14 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a
 	end
 end
 
-local users = 3 -- what is of grab i stands i places behind
+local users = 3 -- an offset into ARGV: the value of grab i is i elements after it
 local requests, traces = users + n, users + 2 * n
 local elsewhere = traced == 1 and traces + n or traces
-local first = away == 1 and elsewhere + n or elsewhere -- the values of a fact stand behind it
+local first = away == 1 and elsewhere + n or elsewhere -- the values of a fact come after it
 
--- answers are written over the receipts as each grab has been decided
+-- each decided answer replaces the receipts of its grab
 local answers = n == 1 and { call('HGET', KEYS[5], ARGV[4]) } or call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
-local held -- user -> receipts as they change below; only needed if a user comes twice
+local held -- user to receipts, as they change below; only if a user comes twice
 if distinct == 0 then
 	held = {}
 	for i = 1, n do
@@ -194,12 +200,14 @@ else
 	packets = call('LRANGE', KEYS[4], '0', format('%d', wanted - 1))
 end
 
--- the answer to a user who has receipts, here or on other places; nothing if he may get another packet
+-- told returns the answer to a user who has receipts, here or on other places; nothing if the user may get another
+-- packet
 local told
 if winners > 0 or held or away == 1 then
 	local begins, bounds = {}, sub(ARGV[1], 43 + by_fact * (8 + n))
-	-- A user's receipts stand in the order of time. So a limit is reached if he has that many, and the earliest of the last
-	-- that many is of the present period. Each that he holds on another place since the period began lowers the limit by one.
+	-- A user's receipts are in the order of time. A limit of max is reached if the user has max receipts and the
+	-- earliest of the last max ones is of the present period. Each receipt on another place since the period began
+	-- lowers max by one.
 	local function limited(receipts, times)
 		local count, at = 0, receipts and 0
 		while at do
@@ -245,8 +253,8 @@ if winners > 0 or held or away == 1 then
 	end
 end
 
--- limits by facts: what each of its values counts, a text until a grab of this call counts too, its max, and which of them each
--- grab looks at
+-- limits by facts, each with the counts of its values, its max, and the position of each grab's value. A count is text
+-- until a grab of this call counts too.
 local limits
 if by_fact > 0 and not refusal then
 	limits = { false, false } -- of the size that most campaigns need
@@ -261,20 +269,20 @@ if by_fact > 0 and not refusal then
 	end
 end
 
--- the backlog: how many events may still come. Most calls do not look
+-- room is how many further events the backlog allows. Most calls do not check it.
 local room = n
 if seq % stride + n >= stride then
 	local b1, b2, b3, b4, b5, b6, b7 = byte(ARGV[1], 36, 42)
 	room = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - seq + (call('HGET', KEYS[1], 'finished') or 0)
 end
 
--- A digit by its number: a table is cheaper than cutting a text, but not to make.
+-- digits maps a number to its digit. A table lookup is cheaper than a substring, but the table must be created.
 local digits = n > 2 and { '1', '2', '3', '4', '5', '6', '7', '8', '9', [0] = '0' }
 local DIGITS = '0123456789'
-local low, above, digit, next_seq = 9, ' ', nil, nil -- the last digit of a seq, and what stands before it; the first seq
+local low, above, digit, next_seq = 9, ' ', nil, nil -- the last digit of a seq, the text before it; the first seq
 local dt = ' ' .. format('%d', now - from) .. ' '
 local granted, filled = 0, 0
-local stored = { unpack(ARGV, 1, 2 * n) } -- user, receipts, user, receipts, ... of those who are granted; it has its size at once
+local stored = { unpack(ARGV, 1, 2 * n) } -- user, receipts, ... of the granted users; allocated at full size
 
 for i = 1, n do
 	local mine, user, request, answer = answers[i], ARGV[users + i], ARGV[requests + i], refusal
@@ -325,7 +333,7 @@ for i = 1, n do
 			if held then
 				held[user] = receipt
 			end
-			stored[filled + 1], stored[filled + 2] = user, receipt -- one that comes twice is set twice: the last value stays
+			stored[filled + 1], stored[filled + 2] = user, receipt -- a user who comes twice is set twice: the last value stays
 			filled = filled + 2
 			if by_fact == 1 then
 				counts[value] = (counts[value] or 0) + 1
@@ -346,7 +354,7 @@ local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .
 if granted == 0 then
 	return reply
 end
--- the currency stands last: trimmers of every build find the seq as the third word
+-- the currency is last, so that trimmers of every build find the seq as the third word
 local space = find(ARGV[2], ' ', 1, true)
 call('XADD', KEYS[2], '*', '3', 'grant ' .. sub(ARGV[2], 1, space) .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text ..
 	sub(ARGV[2], space) .. '\n' .. (granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))

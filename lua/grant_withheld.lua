@@ -1,13 +1,14 @@
 -- grant_withheld: grants a packet that a restore has withheld to the user to whom it was reported, under a new seq.
 --
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld
--- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent, "-" for none
---       8 how many packets of the campaign the user has on other shards, "" if the caller has not looked
--- Reply "granted", seq, epoch, ms; "has": the user has the packet; or "refused" and why: the campaign's state if it is neither open nor
---       paused, "gone" if the packet is not withheld, "request" if the request has another packet, "limit" if the user may have no more,
---       "places" if the campaign is on several shards and the caller has not looked there
+-- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent,
+--       "-" for none  8 how many packets of the campaign the user has on other shards, "" if the caller has not looked
+-- Reply "granted", seq, epoch, ms; "has": the user has the packet; or "refused" and the reason: the campaign's state
+--       if it is neither open nor paused, "gone" if the packet is not withheld, "request" if the request has another
+--       packet, "limit" if the user may have no more, "places" if the campaign is on several shards and the caller has
+--       not looked there
 -- Cost  O(withheld packets)
--- First write XADD: it grows memory. Everything is checked before it.
+-- First write XADD: it grows memory. The script checks everything before it.
 -- Repeat answers "has".
 
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch')

@@ -1,10 +1,10 @@
--- guard: runs before each script that belongs to a shard. It refuses the call, and changes nothing else, if the shard is
--- frozen or gone, was opened for another server, or has been opened again since the caller took its batch.
+-- guard: runs before each script that belongs to a shard. It refuses the call if the shard is frozen or gone, was
+-- opened for another server, or has been opened again since the caller took its batch.
 --
--- The line before it sets OPENED, the token of the server for which this text was loaded. guard removes three more
--- arguments from the ends: the last of KEYS is meta; the last two of ARGV are the epoch of the caller's batch, or "",
--- and the highest seq that the caller has seen. A shard that has not come to that seq went back in time: it freezes, and
--- meta keeps the seq as `seen`.
+-- The line before it sets OPENED, the token of the server for which this text was loaded. guard removes three
+-- additional arguments from the ends: the last of KEYS is meta; the last two of ARGV are the epoch of the caller's
+-- batch, or "", and the highest seq that the caller has seen. A shard that has not reached that seq went back in time.
+-- guard then freezes it, and stores the seq in meta as `seen`. Otherwise guard changes nothing.
 
 do
 	local m = redis.call('HMGET', KEYS[#KEYS], 'seq', 'epoch', 'opened', 'frozen', 'seen')

@@ -1,4 +1,4 @@
--- kept: removes a decision from those that the ledger does not have yet, unless a newer one has taken its place.
+-- kept: removes a decision from those that the ledger does not have yet, unless a newer one has replaced it.
 --
 -- KEYS  1 controls
 -- ARGV  1 name of the decision  2 its text, as the caller has read it

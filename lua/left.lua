@@ -1,7 +1,7 @@
 -- left: a function that counts what a stock has, put in front of the scripts that need it.
 
--- the packets in a stock, and their sum. The sums are what the place had got with each chunk: so only the packets of the chunk
--- that is being granted are added up here. It returns nothing if the sums do not fit
+-- left_of returns the number of packets in a stock and their sum. The sums say what the place had got with each chunk.
+-- So left_of adds up only the packets of the chunk that is being granted. It returns nothing if the sums do not fit.
 local function left_of(stock, sums)
 	local left, marks = redis.call('LLEN', stock), redis.call('LRANGE', sums, 0, -1)
 	if left == 0 then

@@ -1,15 +1,16 @@
--- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before the campaign
--- opens. A later one is loaded once it was announced here, and grabs get it when its last packet is here.
+-- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before the
+-- campaign opens. A later one is loaded after its announcement here, and grabs get it once its last packet is here.
 --
 -- KEYS  1 campaign  2 stock and 3 sums of the generation
--- ARGV  1 hash of the plan of the campaign  2 generation  3 packets of all generations that the place got before this chunk
---       4 sum of the chunk's amounts  5... "number amount"; a later generation of which the place gets none has a chunk of none
--- Reply state, packets loaded, hash of the plan that is there, the newest generation that is here as a whole; the chunk was taken
---       if loaded says so
+-- ARGV  1 hash of the plan of the campaign  2 generation  3 packets of all generations that the place got before this
+--       chunk  4 sum of the chunk's amounts  5... "number amount"; an empty chunk for a later generation of which the
+--       place gets no packets
+-- Reply state, packets loaded, hash of the plan that is there, the newest generation that is complete here; the number
+--       of packets loaded shows whether the chunk was stored
 -- Cost  O(packets)
--- First write RPUSH: it grows memory. What a place has granted is what it has got less what its stock has. So that its amount
---       can be told without a look at the whole stock, each chunk leaves in the sums what the place has got with it.
--- Repeat changes nothing: the chunk's place is taken.
+-- First write RPUSH: it grows memory. A place has granted the packets that it got and that its stock lacks. Each chunk
+--       stores in the sums what the place got up to it. So the granted amount needs no look at the whole stock.
+-- Repeat changes nothing: the chunk is there already.
 
 local has, damage = whole(KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
 local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'share', 'share_amount', 'base')

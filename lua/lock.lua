@@ -1,4 +1,4 @@
--- lock: a named lock with one owner, who is known by a token that nobody else has.
+-- lock: a named lock with one owner. A unique token identifies the owner.
 --
 -- KEYS  1 the lock
 -- ARGV  1 what to do: take, renew, release  2 token  3 lease, ms
@@ -6,8 +6,9 @@
 --       renew, release: "ok", or "lost" if the token is not the owner's
 -- Cost  O(1)
 -- First write SET: it grows memory, by one key that ends with its lease.
---       It runs when Redis is out of memory too (see newDrainScript): campaigns are refunded and taken out of Redis under a lock.
--- Repeat of take or renew by the owner begins the lease anew. Of release: "lost".
+--       It runs when Redis is out of memory too (see newDrainScript): campaigns are refunded and removed from Redis
+--       under a lock.
+-- Repeat of take or renew by the owner starts the lease again. A repeat of release answers "lost".
 
 local owner = redis.call('GET', KEYS[1])
 if ARGV[1] == 'take' then

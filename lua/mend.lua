@@ -1,12 +1,13 @@
 -- mend: begins an attempt to restore a frozen shard. The ledger has its epoch already.
 --
 -- KEYS  1 meta
--- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor wrote token history": its epoch, the last event that
---       Redis surely had, when it wrote last before the freeze in ms, run and history of the server
+-- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor wrote token history": its epoch, the last
+--       event that Redis surely had, the time of the last write before the freeze in ms, run and history of the server
 -- Reply "ok"; or "changed": the shard is not as the caller found it, or a later attempt has begun
 -- Cost  O(1)
 -- First write HSET of a field. It runs when Redis is out of memory too.
--- Repeat changes nothing. What witnesses have sent to the attempt before stays: it is true still, and they may be gone.
+-- Repeat changes nothing. The evidence that witnesses sent to an earlier attempt stays: it is still true, and they may
+--       be gone.
 
 local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen', 'mend')
 if m[4] == ARGV[3] and m[3] then

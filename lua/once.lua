@@ -2,13 +2,16 @@
 --
 -- KEYS  1 the message id's key
 -- ARGV  1 what to do: claim, retake, complete, release  2 token  3 lease, ms  4 retention, ms
--- Reply claim: "mine", "done", "held" (a live claim), "in_doubt" (the lease of a claim is over: it may have been pushed)
---       retake, of one in doubt that was found not to have been pushed: "mine", or the state as for claim
+-- Reply claim: "mine", "done", "held" (a live claim), "in_doubt" (the lease of a claim is over: it may have been
+--       pushed)
+--       retake, for an id in doubt whose push is known not to have happened: "mine", or the state as for claim
 --       complete, release: "ok", or "lost" if the token is not the claim's
 -- Cost  O(1)
 -- First write SET: it grows memory.
--- Repeat of claim or retake by the same token within the lease: "mine". Of complete: "ok". Of release: "lost".
--- A claim is kept for the retention, so an ended lease never looks free. Kept as "claimed token until" or "done token".
+-- Repeat of claim or retake by the same token within the lease answers "mine". A repeat of complete answers "ok". A
+--       repeat of release answers "lost".
+-- A claim is kept for the retention, so within it an id with an ended lease does not look free. The value is "claimed
+-- token until" or "done token".
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

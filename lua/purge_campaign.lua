@@ -1,10 +1,10 @@
--- purge_campaign: takes a refunded campaign out of Redis once its grace is over; its receipts are in the ledger.
+-- purge_campaign: removes a refunded campaign from Redis once its grace is over; its receipts are in the ledger.
 --
 -- KEYS  1 campaign  2 stock  3 receipts  4 counters  5 codes
---       6 refunded, the campaigns that wait for the end of their grace  7 filter  8 withheld  9 sums  10... stock and sums of
---       the later generations
+--       6 refunded, the campaigns that wait for the end of their grace  7 filter  8 withheld  9 sums  10... stock and
+--       sums of the later generations
 -- ARGV  1 the campaign's id  2 grace, ms
--- Reply "gone"; or "waits" and the ms that are left; or "refused" and the state
+-- Reply "gone"; or "waits" and the ms of grace that are left; or "refused" and the state
 -- Cost  O(1) here; UNLINK frees the memory in a thread of its own
 -- First write UNLINK: it frees memory. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "gone".

@@ -1,13 +1,15 @@
--- put_filter: puts one part of the filter of a campaign's winners to the campaign's home, or the head, which says that every
--- part is there.
+-- put_filter: stores one part of the filter of a campaign's winners at the campaign's home, or the head, which says
+-- that every part is there.
 --
 -- KEYS  1 campaign  2 filter
--- ARGV  1 revision of the campaign  2 token of who builds the filter  3 number of the part, from 0, or "head"  4 the part, or
---       the head
--- Reply "ok"; or "refused" and why: campaign (it is not open, or of another revision), builder (another one began later)
+-- ARGV  1 revision of the campaign  2 token of the filter's builder  3 number of the part, from 0, or "head"  4 the
+--       part, or the head
+-- Reply "ok"; or "refused" and the reason: campaign (it is not open, or has another revision), builder (another builder
+--       began later)
 -- Cost  O(bytes of the part)
 -- First write HSET: it grows memory.
--- Repeat puts the same. Part 0 begins a filter: the head of the one before leaves, and whoever built that one is refused.
+-- Repeat stores the same. Part 0 begins a filter: the head of the earlier filter is deleted, and its builder is
+--       refused.
 
 local c, damage = whole(KEYS[1], 'state', 'revision')
 local by = redis.call('HGET', KEYS[2], 'by')

@@ -1,12 +1,13 @@
--- raise_done_floor: raises the lowest seq whose done bits still exist, and deletes the bits below it. No event below it is in
--- the stream any more.
+-- raise_done_floor: raises the lowest seq whose done bits still exist, and deletes the bits below it. No event below
+-- it is in the stream any more.
 --
--- KEYS  1 meta  2... the done bitmaps to delete; all their events lie below the seq
+-- KEYS  1 meta  2... the done bitmaps to delete; all their events are below the seq
 -- ARGV  1 the seq
 -- Reply "ok"
 -- Cost  O(bitmaps) here; UNLINK frees the memory in a thread of its own
--- First write HSET: all types are checked before. It may grow memory, by a number at most. It runs when Redis is out of memory too: what it deletes frees more.
--- Repeat changes nothing. The floor never falls, so of two callers the higher seq stays.
+-- First write HSET: the script checks all types before. It may grow memory, by a number at most. It runs when Redis is
+--       out of memory too: the deletion frees more.
+-- Repeat changes nothing. The floor never falls, so the higher seq of two callers stays.
 
 for i = 2, #KEYS do
 	redis.call('STRLEN', KEYS[i])

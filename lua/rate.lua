@@ -1,15 +1,16 @@
--- rate: gives a worker its turn to hand grants to a sink of bounded rate (GCRA: the key is when the next grant's turn is).
+-- rate: assigns a worker its turn to hand grants to a sink of bounded rate (GCRA: the key is when the next grant's
+-- turn is).
 --
--- A bound that was changed counts at once: what stands from before is never further ahead than waiting callers can have
--- booked at the present bound: the longest wait and one portion.
+-- A changed bound applies at once. The stored turn is never further ahead than waiting callers can have booked at the
+-- present bound: the longest wait and one portion.
 --
 -- KEYS  1 rate
 -- ARGV  1 grants a second  2 how many grants, 0 to ask only  3 the longest wait, us  4 the largest portion, grants
--- Reply "go" and how long to wait before they are handed over, us; or "later" and the time after which to ask again, us
+-- Reply "go" and how long to wait before the grants are handed over, us; or "later" and the time until the turn, us
 -- Cost  O(1)
--- First write SET: it grows memory, by one key that ends by itself.
---       It runs when Redis is out of memory too (see newDrainScript): what is handed over frees memory.
--- Repeat takes another turn: the grants are handed over later than they might be.
+-- First write SET: it grows memory, by one key that expires by itself.
+--       It runs when Redis is out of memory too (see newDrainScript): delivered grants free memory.
+-- Repeat takes another turn: the grants are handed over later than possible.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

@@ -1,9 +1,9 @@
--- receipts: reads what users hold of a campaign on one shard.
+-- receipts: returns the receipts of users in a campaign on one shard.
 --
 -- KEYS  1 campaign  2 receipts
 -- ARGV  1 to 128 users
--- Reply state of the campaign, "" if it is not there; the window's start in ms; Redis time in ms; then for each user his
---       receipts, "" for none
+-- Reply state of the campaign, "" if it is not there; the window's start in ms; Redis time in ms; then the receipts of
+--       each user, "" for none
 -- Cost  O(users and their receipts)
 -- First write none: it only reads.
 -- Repeat reads again.

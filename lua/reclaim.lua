@@ -1,20 +1,22 @@
--- reclaim: gives a worker the pending entries whose time has come: those of workers that have not renewed their lease, and
--- parked ones whose backoff is over. Idle time is the clock of both. While the sink is paused it gives none. One worker
--- leads at a time, and gets entries; it leads until it has not called for a while.
+-- reclaim: hands a worker the pending entries whose time has come: those of workers that have not renewed their lease,
+-- and parked ones whose backoff is over. Idle time measures both. While the sink is paused, it hands out none. One
+-- worker leads at a time. Only the leader gets entries. Its lead ends when it has not called for a while.
 --
 -- KEYS  1 events  2 sink  3 lead
--- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms  5 how long the caller leads from now on, ms
+-- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms  5 how long the caller leads from
+--       now on, ms
 --       6... backoff of the parking levels 0, 1, 2, ..., ms; the last one serves all levels above
--- Reply for how many ms another worker leads, 0 if the caller does; number of fields and values of the sink's hash, these;
---       number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt, number of its
---       fields and values, these
+-- Reply for how many ms another worker leads, 0 if the caller leads; number of fields and values of the sink's hash,
+--       these; number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt,
+--       number of its fields and values, these
 -- Cost  O(consumers + entries taken)
--- First write XREADGROUP of what the consumer has pending behind the last possible id: nothing. It says that the worker lives, also
---       while nothing comes: Redis 7.0 does not count a read that waits.
+-- First write XREADGROUP of the consumer's pending entries behind the last possible id, which returns none. It shows
+--       that the worker lives, even while no entries come: Redis 7.0 does not count a read that waits.
 --       SET of the lead grows memory by one small key. It runs when Redis is out of memory too: see newDrainScript.
---       XCLAIM moves what is there and grows nothing. At most 1,000 of each consumer in one call: Lua's unpack takes fewer than 8,000.
--- Repeat takes nothing: what was taken is no longer idle.
--- XAUTOCLAIM would not do: it would take parked entries as well, before their backoff is over.
+--       XCLAIM moves existing entries and grows nothing. One call takes at most 1,000 entries of each consumer: Lua's
+--       unpack takes fewer than 8,000.
+-- Repeat takes nothing: the taken entries are no longer idle.
+-- XAUTOCLAIM is no alternative: it would take parked entries as well, before their backoff is over.
 
 local reply = redis.call('HGETALL', KEYS[2])
 table.insert(reply, 1, tostring(#reply))

@@ -1,12 +1,12 @@
--- refunded: notes that a closed campaign was refunded in the ledger; from then on its grace runs.
+-- refunded: records that a closed campaign was refunded in the ledger; from then on its grace runs.
 --
 -- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace
 -- ARGV  1 the campaign's id
--- Reply "ok" and the time of the note in ms, or "refused" and the state ("" if it is not there)
+-- Reply "ok" and the time of the record in ms, or "refused" and the state ("" if the campaign is not there)
 -- Cost  O(log of the campaigns that wait)
 -- First write ZADD: it grows memory, by one id.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat answers "ok" with the first time.
+-- Repeat answers "ok" with the time of the first call.
 
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))

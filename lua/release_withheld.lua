@@ -1,12 +1,15 @@
--- release_withheld: gives packets that a restore has withheld back to the stock of the newest generation: grabs get them next.
+-- release_withheld: returns packets that a restore has withheld to the stock of the newest generation. Grabs get them
+-- next.
 --
 -- KEYS  1 meta  2 campaign  3 withheld  4 stock and 5 sums of the newest generation
--- ARGV  1 that generation  2 how many packets are given back at most, a chunk
--- Reply "ok" and how many are withheld still; or "refused" and why: the campaign's state if it is neither open nor paused, "places" if it
---       is on several shards, whose users may have gone on, "generation" if ARGV 1 is not the newest one, or is not dealt yet
--- Cost  O(packets that are given back, and those of one chunk)
--- First write LPUSH: it grows memory by what LTRIM gives back. Everything is checked before it.
--- Repeat gives back the next ones.
+-- ARGV  1 that generation  2 how many packets are returned at most, a chunk
+-- Reply "ok" and how many are still withheld; or "refused" and the reason: the campaign's state if it is neither open
+--       nor paused, "places" if it is on several shards, whose users may have moved on, "generation" if ARGV 1 is not
+--       the newest one, or is not dealt yet
+-- Cost  O(packets that are returned, and those of one chunk)
+-- First write LTRIM or LPUSH of the sums: memory grows by what the last LTRIM frees again. The script checks everything
+--       before it.
+-- Repeat returns the next packets.
 
 local seq = redis.call('HGET', KEYS[1], 'seq')
 local c, damage = whole(KEYS[2], 'state', 'revision')
@@ -29,7 +32,8 @@ end
 if n == 0 then
 	return { 'ok', '0' }
 end
--- The first sum is to be that of what the stock lacks now: so only the packets of this chunk are added up to tell what is left.
+-- The first sum must be that of the packets that the stock lacks now. left_of then adds up only the packets of this
+-- chunk.
 local lacks = packets - left
 local first = string.format('%.0f', lacks) .. ' ' .. string.format('%.0f', all - left_amount)
 while tonumber(string.match(redis.call('LINDEX', KEYS[5], 0), '^%d+')) < lacks do
@@ -46,6 +50,6 @@ end
 redis.call('LTRIM', KEYS[3], 0, -n - 1)
 local still = string.format('%.0f', withheld - n)
 set_withheld(KEYS[2], withheld - n, amount - sum, epoch)
--- what processes know of a campaign with nothing left expires
+-- the new revision invalidates what processes know of a campaign with nothing left
 redis.call('HSET', KEYS[2], 'revision', string.gsub(c[2], '%.r%d+$', '') .. '.r' .. seq .. still)
 return { 'ok', still }

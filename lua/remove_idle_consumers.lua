@@ -1,10 +1,12 @@
--- remove_idle_consumers: removes the consumers of workers that are no more: nothing pending and idle for long. Parking consumers stay.
+-- remove_idle_consumers: removes the consumers of workers that no longer exist: nothing pending and idle for long.
+-- Parking consumers stay.
 --
 -- KEYS  1 events
--- ARGV  1 group  2 the consumer that asks  3 idle time from which a consumer counts as dead, ms
+-- ARGV  1 group  2 the consumer that calls  3 idle time from which a consumer counts as dead, ms
 -- Reply the names removed
 -- Cost  O(consumers)
--- First write XGROUP DELCONSUMER; it frees memory. In one step with the look at "pending", so nothing pending is lost.
+-- First write XGROUP DELCONSUMER; it frees memory. It is in one step with the check of "pending", so no pending entry
+--       is lost.
 -- Repeat removes nothing.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then

@@ -2,8 +2,8 @@
 --
 -- KEYS  1 events
 -- ARGV  1 group  2 the worker's consumer  3... ids
--- Reply for each id in order: "ours", "lost" (another consumer has it, or it was acked) or "gone" (its entry was deleted
---       from the stream while it was pending)
+-- Reply for each id in order: "ours", "lost" (another consumer has it, or it was acked) or "gone" (its entry was
+--       deleted from the stream while it was pending)
 -- Cost  O(ids)
 -- First write XCLAIM with JUSTID: idle time 0, attempts unchanged; it grows nothing.
 -- Repeat renews again.

@@ -1,11 +1,12 @@
--- replay: begins a named replay on a shard, or returns how it was begun: what it covers never changes afterwards.
+-- replay: begins a named replay on a shard, or returns how it was begun. Its range never changes afterwards.
 --
 -- KEYS  1 replay  2 meta
 -- ARGV  1 what it covers (text)  2 last seq wanted, 0 for the shard's last one now
--- Reply what it covers, its last seq: those of the first call for this replay; the next seq to look at, 0 for the first
+-- Reply what it covers and its last seq, both of the first call for this replay; the next seq to examine, 0 for the
+--       first
 -- Cost  O(1)
 -- First write HSET: it grows memory.
--- Repeat writes nothing and gives the same reply.
+-- Repeat writes nothing and returns the same reply.
 
 local has = redis.call('HMGET', KEYS[1], 'covers', 'last', 'next')
 local seq = redis.call('HGET', KEYS[2], 'seq')

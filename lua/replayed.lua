@@ -1,7 +1,7 @@
--- replayed: notes how far a named replay has come on a shard, so that its next run goes on there.
+-- replayed: records the progress of a named replay on a shard, so that its next run continues there.
 --
 -- KEYS  1 replay
--- ARGV  1 the next seq to look at; 0: it came to its end, and a further run looks at everything again
+-- ARGV  1 the next seq to examine; 0: the replay reached its end, and a further run examines everything again
 -- Reply 1
 -- Cost  O(1)
 -- First write HSET: it grows memory.

@@ -1,4 +1,5 @@
--- replicas: keeps the most replicas that were connected to the shard's primary since it was opened there. Class replica waits for so many.
+-- replicas: stores the most replicas that were connected to the shard's primary since the shard was opened there. Class
+-- replica waits for that number.
 --
 -- KEYS  1 meta
 -- ARGV  1 how many are connected now

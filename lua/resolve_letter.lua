@@ -1,10 +1,10 @@
--- resolve_letter: ends a dead letter by a person's decision: it moves, whole, to the resolved ones.
+-- resolve_letter: ends a dead letter by a person's decision: the complete letter moves to the resolved ones.
 --
 -- KEYS  1 dead letters  2 resolved letters
 -- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why
 -- Reply "resolved", or "gone" if there is no such letter (any more)
 -- Cost  O(fields of the letter)
--- First write XADD to the resolved ones: it grows memory. The letter's own fields are copied behind those of the decision.
+-- First write XADD to the resolved ones: it grows memory. The letter's own fields come after those of the decision.
 -- Repeat answers "gone": the letter was resolved.
 
 redis.call('XLEN', KEYS[2])

@@ -1,7 +1,7 @@
--- restore: brings a decision about a campaign or a sink back from the ledger, if Redis has an older one or none.
+-- restore: restores a decision about a campaign or a sink from the ledger, if Redis has an older one or none.
 --
 -- KEYS  1 the hash that has it: campaign, sink, or the sink's campaigns  2 sink, if a campaign was paused for it
--- ARGV  1 the field  2 what stands in front of the names of by, why, at and rev  3 the value  4 by  5 why  6 at, in ms  7 rev
+-- ARGV  1 the field  2 the prefix of the fields by, why, at and rev  3 the value  4 by  5 why  6 at, in ms  7 rev
 -- Reply "restored", or "same": Redis has this decision or a newer one, or no campaign that could be paused
 -- Cost  O(1)
 -- First write HSET: it grows memory, by a few fields. It runs when Redis is out of memory too, as open does.

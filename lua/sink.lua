@@ -1,13 +1,16 @@
--- sink: pauses a sink for all workers, lets it go on, or bounds its rate. It also pauses one campaign for the sink.
+-- sink: pauses or resumes a sink for all workers, or bounds its rate. It also pauses or resumes one campaign for the
+-- sink.
 --
 -- KEYS  1 sink  2 controls  3 the sink's campaigns
--- ARGV  1 what to do: pause, resume, limit  2 who  3 why  4 grants a second, of limit: 0 for no bound, "" for the worker's own
---       5 the campaign that is paused or resumed; "" for the whole sink  6 name of the decision in controls
--- Reply "changed", or "same" if the sink was so before; then the sink's hash, field by field
+-- ARGV  1 what to do: pause, resume, limit  2 who  3 why  4 grants a second, for limit: 0 for no bound, "" for the
+--       worker's own setting  5 the campaign that is paused or resumed; "" for the whole sink  6 name of the decision
+--       in controls
+-- Reply "changed", or "same" if the sink had that state before; then the sink's hash, field by field
 -- Cost  O(1)
--- First write HSET: it grows memory, by one small hash a sink.
+-- First write HSET: it grows memory, by one small hash for each sink.
 --       It runs when Redis is out of memory too (see newDrainScript): a pause may fix that.
--- Repeat answers "same": the first one's name and reason stay. It counts as a new decision: rev rises, and the ledger gets it.
+-- Repeat answers "same": the name and reason of the first call stay. It counts as a new decision: rev rises, and the
+--       ledger gets it.
 
 redis.call('HLEN', KEYS[1])
 redis.call('HLEN', KEYS[2])

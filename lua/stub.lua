@@ -1,6 +1,7 @@
 -- stub: a function that replaces a campaign that Redis has lost, put in front of the scripts that need it.
 
--- puts a stub where there is no campaign: what was lost must not look as if it had never been. The caller sets its state
+-- stub puts a stub in the place of a missing campaign: a lost campaign must not look as if it had never existed. The
+-- caller sets its state.
 local function stub(campaign)
 	if redis.call('EXISTS', campaign) == 0 then
 		redis.call('HSET', campaign, 'from', '0', 'to', '0', 'user_campaign', '1', 'user_day', '', 'user_hour', '',

@@ -1,20 +1,22 @@
--- trim: deletes from the stream what every group has finished and the retention no longer keeps, and writes into meta how
--- many events every declared group has finished, and up to which one all of them have.
+-- trim: deletes from the stream the entries that every group has finished and that the retention no longer keeps. It
+-- writes into meta how many events every declared group has finished, and up to which event all of them have.
 --
 -- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
---       4 how many entries are looked at behind an unfinished one  5 the entry behind which that look begins, "" for the front
---       6 how many entries a group may hold before finished ones behind them count as unfinished
---       7 how many events a bitmap holds  8 number of declared groups; for each: name, seq of bit 0 of its first bitmap
+--       4 how many entries are examined behind an unfinished one  5 the entry behind which that look begins, "" for
+--       the front
+--       6 how many entries a group may have pending before finished ones behind them count as unfinished
+--       7 how many events a bitmap has  8 number of declared groups; for each: name, seq of bit 0 of its first bitmap
 --       (every event before it is done), number of its bitmaps, how many of its events are permanently lost
 --       Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
--- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry looked at behind an
+-- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry examined behind an
 --       unfinished one ("" if all were), number of declared groups that are missing, these, number of bitmaps, how many
---       events are done in each; then for every group that exists: name, the event up to which all is finished, the event up
---       to which all was delivered, ms since its oldest unfinished entry (0 for none)
--- Cost  O(groups + bitmaps + entries deleted or looked at), and some 40 looks into the stream while it has more events than are kept
--- First write HSET finished and settled: it may grow memory, by two numbers at most. Nothing is deleted while a declared group is
---       missing. It runs when Redis is out of memory too: see newDrainScript.
+--       events are done in each; then for every group that exists: name, the event up to which everything is finished,
+--       the event up to which everything was delivered, ms since its oldest unfinished entry (0 for none)
+-- Cost  O(groups + bitmaps + entries deleted or examined), and some 40 reads of the stream while it has more events
+--       than are kept
+-- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
+--       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
 local last = redis.call('HGET', KEYS[2], 'seq')
@@ -35,14 +37,14 @@ for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
 	declared[ARGV[i]] = math.min(done, tonumber(last))
 end
 
-local function before(a, b) -- a < b, of stream ids
+local function before(a, b) -- reports whether stream id a is below b
 	local am, as = string.match(a, '^(%d+)-(%d+)$')
 	local bm, bs = string.match(b, '^(%d+)-(%d+)$')
 	am, as, bm, bs = tonumber(am), tonumber(as), tonumber(bm), tonumber(bs)
 	return am < bm or (am == bm and as < bs)
 end
 
--- the seq of the first entry from the id on that has one; entries that can't be read are passed over
+-- seq_from returns the seq of the first readable entry from the id on. It skips unreadable entries.
 local function seq_from(id)
 	local count = 1
 	while true do
@@ -108,7 +110,7 @@ if #missing == 0 and exists then
 	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
 	local oldest = seq_from('-')
 	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event that the bound keeps
-	if oldest and oldest < wanted then -- look by halves for the last ms from which on no event before it is wanted
+	if oldest and oldest < wanted then -- find by bisection the last ms before which no event is wanted
 		local low = tonumber(string.match(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1], '^%d+'))
 		local high = 1 + string.match(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1], '^%d+')
 		while high - low > 1 do
@@ -126,7 +128,7 @@ if #missing == 0 and exists then
 	end
 	local held = floor and before(floor, cut)
 	deleted = redis.call('XTRIM', KEYS[1], 'MINID', '~', held and floor or cut, 'LIMIT', ARGV[3])
-	if held and before(floor, reached) then -- an unfinished entry is in the way: the finished ones behind it leave one by one
+	if held and before(floor, reached) then -- behind an unfinished entry: delete the finished ones one by one
 		local from = ARGV[5] ~= '' and before(floor, ARGV[5]) and '(' .. ARGV[5] or floor
 		local behind = redis.call('XRANGE', KEYS[1], from, before(reached, cut) and reached or '(' .. cut, 'COUNT', ARGV[4])
 		local pending, done = {}, {}

@@ -1,7 +1,9 @@
--- withheld: functions on what restores have withheld of a campaign, put in front of the scripts that need them. The field withheld of
--- the campaign's hash is "packets amount epoch", of the list beside it and of the last attempt that has withheld some.
+-- withheld: functions on the packets that restores have withheld of a campaign, put in front of the scripts that need
+-- them. The field withheld of the campaign's hash is "packets amount epoch": packets and amount are those of the list
+-- beside it, and epoch is that of the last attempt that has withheld some.
 
--- packets, amount and epoch; or nothing, and an error if the field can't be read or does not fit the list
+-- withheld_of returns packets, amount and epoch. It returns nil and an error if the field is unreadable or does not
+-- fit the list.
 local function withheld_of(campaign, list)
 	local text, has = redis.call('HGET', campaign, 'withheld'), redis.call('LLEN', list)
 	local packets, amount, epoch = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')

@@ -1,13 +1,14 @@
--- withhold: moves packets that a process may have reported to users, and that no one can name, out of a campaign's stock on
--- a frozen shard. They count as left, no grab gets them, and a person can grant one or return all to the stock.
+-- withhold: moves packets that a process may have reported to users whom no one can name out of a campaign's stock, on
+-- a frozen shard. They count as left, and no grab gets them. A person can grant one or return all to the stock.
 --
 -- KEYS  1 meta  2 campaign  3 withheld  4... stock and sums of each generation, in turn
--- ARGV  1 the attempt, see mend.lua  2... for each generation how many packets from the front are looked at; then the packets among
---       them that stay, "number amount": they are granted next
+-- ARGV  1 the attempt, see mend.lua  2... for each generation how many packets from the front are examined; then the
+--       packets among them that stay, "number amount": they are granted next
 -- Reply "ok"; or "changed": another attempt restores the shard
--- Cost  O(packets that are looked at)
--- First write RPUSH: it grows memory by what LTRIM gives back. The types are checked before. It runs when Redis is out of memory too.
--- Repeat answers "ok" and changes nothing: the campaign keeps the attempt that has withheld.
+-- Cost  O(packets that are examined)
+-- First write LTRIM: RPUSH then uses the memory that it freed. The script checks the types before. It runs when Redis
+--       is out of memory too.
+-- Repeat answers "ok" and changes nothing: the campaign's field names the attempt that has withheld.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
 local withheld, amount, by = withheld_of(KEYS[2], KEYS[3])

@@ -1,15 +1,16 @@
--- witness: notes that a process watches a shard whose grants it reports to users, and returns what the process must know
--- as a witness of those grants.
+-- witness: records that a process watches a shard whose grants it reports to users. It returns what the process must
+-- know as a witness of those grants.
 --
 -- KEYS  1 meta  2 witnesses
 -- ARGV  1 the process  2 1 if it answers users, else 0: then it has no line, and nothing is written
--- Reply "gone" if Redis has lost the shard, and nothing is written; else "open" or "frozen"; the epoch; settled, up to which event
---       every declared group has finished; the attempt to restore the shard, as mend.lua writes it, "" for none; the attempt to which
---       the process has sent all that it knows, 0 for none; the most replicas that the primary has had
+-- Reply "gone" if Redis has lost the shard, and nothing is written; else "open" or "frozen"; the epoch; settled, the
+--       event up to which every declared group has finished; the attempt to restore the shard, in the format of
+--       mend.lua, "" for none; the epoch of the attempt to which the process has sent everything that it knew, 0 for
+--       none; the most replicas that the primary has had
 -- Cost  O(1); O(witnesses) at the first call of a process
--- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. Fields older than a minute leave an open
---       shard when a new process comes.
--- Repeat changes the time only.
+-- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. When a new process comes, an open
+--       shard deletes fields older than a minute.
+-- Repeat changes only the time.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

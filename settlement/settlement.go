@@ -1,14 +1,15 @@
-// Package settlement makes an SQL ledger agree with the grants: each grant is paid once, whatever comes twice, late or
-// altered.
+// Package settlement makes an SQL ledger agree with the grants: it pays each grant once, even if a grant comes twice,
+// late or altered.
 //
 // Migrate makes the tables once. Open connects to them: PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or a
 // file of SQLite. CreateCampaign funds a campaign before its first grab. New makes the Handler that a consumer calls.
 //
 // The package promises:
 //
-//   - The ledger pays a packet of a campaign at most once, for ever: (campaign, packet) is the primary key of grants.
+//   - The ledger pays a packet of a campaign at most once, permanently: (campaign, packet) is the primary key of
+//     grants.
 //   - A batch is one transaction. A batch that comes again changes nothing.
-//   - The ledger never pays more than a campaign was funded with: CHECK constraints in the database say so.
+//   - The ledger never pays more than a campaign's funding: CHECK constraints in the database ensure it.
 //   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the
 //     facts, and counts as handled: a person decides with `hongbao quarantine`.
 //
@@ -30,12 +31,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Config says where the ledger is. Only Driver and DSN have no default.
+// Config configures the connection to the ledger. Only Driver and DSN have no default.
 type Config struct {
 	// Driver is "postgres", "mysql" (also for MariaDB) or "sqlite".
 	Driver string
 	// DSN is a connection string of libpq (URL or key=value) for PostgreSQL, user@tcp(host:port)/database?tls=... for
-	// MySQL, the path of a file for SQLite. It may hold a password and is never logged.
+	// MySQL, the path of a file for SQLite. It may contain a password and is never logged.
 	DSN string
 	// Conns bounds the connections, 1 to 1000. 0 means 10.
 	Conns int
@@ -47,7 +48,7 @@ type Config struct {
 	Timeout time.Duration
 	// Retries is how often a transaction that lost a lock runs again inside one call, 1 to 100. 0 means 5.
 	Retries int
-	// UnsafeAllow names settings of the server that Open would refuse and shall accept all the same, such as "fsync".
+	// UnsafeAllow names settings of the server that Open would refuse and shall accept nevertheless, such as "fsync".
 	// The ledger may then forget money that it has confirmed: for tests.
 	UnsafeAllow []string
 }
@@ -61,17 +62,17 @@ func (c *Config) internal() ledger.Config {
 	}
 }
 
-// Migrate makes the tables or brings them up to date, and names the steps that were missing. Several programs may
-// call it at the same time.
+// Migrate makes the tables or brings them up to date, and returns the names of the steps that were missing. Several
+// programs may call it at the same time.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	return ledger.Migrate(ctx, config.internal())
 }
 
-// Ledger is the database that says who was paid. All methods may be called at once, by many workers and processes.
+// Ledger is the database of all payments. It is safe for concurrent use, by many workers and processes.
 type Ledger struct{ tables *ledger.Ledger }
 
-// Open connects to a ledger that Migrate has made, and changes nothing. A database without the tables of this version
-// is refused as Broken.
+// Open connects to a ledger that Migrate has made, and changes nothing. It refuses a database without the tables of
+// this version as Broken.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	tables, err := ledger.Open(ctx, config.internal())
 	if err != nil {
@@ -80,7 +81,7 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	return &Ledger{tables: tables}, nil
 }
 
-// Close waits for the transactions that run and closes all connections. No other method may be called after it.
+// Close waits for the running transactions and closes all connections. No other method may be called after it.
 func (l *Ledger) Close() error { return l.tables.Close() }
 
 // Campaign is what the ledger must know before the first grab. Its String leaves out the seed.
@@ -88,7 +89,7 @@ type Campaign struct {
 	Spec hongbao.Campaign
 	// Canonical is campaign.Canonical of the specification: the JSON that the commitment covers, byte by byte.
 	Canonical []byte
-	// Seed tells every packet's amount: keep it secret until the campaign is over.
+	// Seed determines every packet's amount: keep it secret until the campaign is over.
 	Seed [32]byte `json:"-"`
 	// Hash is campaign.Commit of the specification and the seed, which is published before the start.
 	Hash string
@@ -101,26 +102,26 @@ func (c Campaign) String() string { return ledger.Campaign(c).String() }
 func (c Campaign) GoString() string { return c.String() }
 
 // CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeat moves
-// nothing; another specification, hash or seed under the id is an error of class Conflict.
+// nothing. Another specification, hash or seed under the same id is an error of class Conflict.
 func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) error {
 	_, err := l.tables.CreateCampaign(ctx, ledger.Campaign(c))
 	return err
 }
 
-// Campaign gives a campaign; false if the ledger does not have it. campaign.PlansConfig.Source can read from it.
+// Campaign returns a campaign, and false if the ledger does not have it. campaign.PlansConfig.Source can read from it.
 func (l *Ledger) Campaign(ctx context.Context, id string) (Campaign, bool, error) {
 	c, found, err := l.tables.Campaign(ctx, id)
 	return Campaign(c.Campaign), found, err
 }
 
-// Balance gives what a user was paid in a currency, in minor units.
+// Balance returns the amount that a user was paid in a currency, in minor units.
 func (l *Ledger) Balance(ctx context.Context, user, currency string) (hongbao.Amount, error) {
 	balance, _, err := l.tables.Balance(ctx, ledger.UserAccount(user, currency))
 	return balance, err
 }
 
-// PlanSource tells what was planned: campaign.Plans is one. Amount gives the amount of a packet, and false if the
-// plan has no such packet. Many workers call it at once.
+// PlanSource provides the planned amounts: campaign.Plans is one. Amount returns the amount of a packet, and false if
+// the plan has no such packet. It must be safe for concurrent use.
 type PlanSource interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
@@ -136,19 +137,19 @@ type Quarantined struct {
 	Has *hongbao.Grant
 }
 
-// HandlerConfig is what New takes. Ledger, Plan and Log are required.
+// HandlerConfig configures New. Ledger, Plan and Log are required.
 type HandlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
 	// OnQuarantine, if not nil, is called after a grant was put into quarantine, and again whenever the same grant
-	// comes again. An error is an outage: the grant comes again. Many workers call it at once.
+	// comes again. Its error is an outage: the grant comes again. It must be safe for concurrent use.
 	OnQuarantine func(Quarantined) error
 }
 
-// New makes the Handler that pays grants in one transaction. Nil means that all are durable: paid, or in quarantine.
-// Else it gives one error for each grant, nil for those that are durable. A grant whose campaign the ledger does not
-// have waits (hongbao.IsHeld).
+// New makes the Handler that pays grants in one transaction. The Handler returns nil if all grants are durable: paid,
+// or in quarantine. Otherwise it returns one error for each grant, nil for the durable ones. A grant whose campaign
+// the ledger does not have waits (hongbao.IsHeld).
 func New(config HandlerConfig) (hongbao.Handler, error) {
 	c := ledger.SettlerConfig{Plan: config.Plan, Log: config.Log}
 	if config.Ledger != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// sayAgain is how often a Run says that it still waits for its topic.
+// sayAgain is how often Run logs that it still waits for its topic.
 const sayAgain = time.Minute
 
-// awaitTopic waits until the topic exists, or ctx ends. A member that joins before that would get no partition and
-// never look again, and kafka-go's group would have the broker create the topic with its own defaults.
+// awaitTopic waits until the topic exists, or ctx ends. A member that joins earlier would get no partition and never
+// look again. kafka-go's group would also have the broker create the topic with the broker's defaults.
 func (s *session) awaitTopic(ctx context.Context) {
 	var said time.Time
 	for wait := newBackoff(s.cfg); ctx.Err() == nil; {
@@ -38,7 +38,7 @@ func (s *session) awaitTopic(ctx context.Context) {
 	}
 }
 
-// exists asks for the topic, and never creates it.
+// exists returns nil if the topic exists. It never creates it.
 func (l *logClient) exists(ctx context.Context) error {
 	res, err := l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{l.topic}})
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Config of a Subscriber. Take DefaultConfig and fill in what it leaves out; a zero is refused where the field does not
-// say otherwise.
+// Config configures a Subscriber. Take DefaultConfig and fill in the other fields. A zero is refused unless the field
+// says otherwise.
 type Config struct {
 	// Brokers are host:port of some brokers of the cluster; the rest is discovered.
 	Brokers []string `form:"address"`
-	// ClientID is what the broker's logs and quotas call this process.
+	// ClientID names this process in the broker's logs and quotas.
 	ClientID string `form:"name"`
 	// TLS and SASL secure the connections; nil for none.
 	TLS  *tls.Config
@@ -28,10 +28,10 @@ type Config struct {
 	Topic string `form:"topic"`
 	// Group is the consumer group. Its members share the partitions.
 	Group string `form:"group"`
-	// Deployment is the one whose events are read; those of others are foreign.
+	// Deployment is the deployment whose events are read; those of other deployments are foreign.
 	Deployment string `form:"name"`
-	// DeadLetters is the topic that takes what can't be read or has failed for good. It must exist; Kafka may expire it,
-	// so give it a long retention and an alarm.
+	// DeadLetters is the topic for records that can't be read and events that failed permanently. It must exist;
+	// Kafka may expire it, so give it a long retention and an alarm.
 	DeadLetters string `form:"topic"`
 	Sink        Sink
 	Log         *zap.Logger
@@ -40,19 +40,19 @@ type Config struct {
 	BatchEvents int `default:"500" want:"1 to 10_000"`
 	// Linger is how long a batch that has a record waits for more.
 	Linger time.Duration `default:"5ms" want:"1ms to 10s"`
-	// MaxWait is how long the broker may hold a fetch that finds nothing; Run's end can take as long.
+	// MaxWait is how long the broker may delay a fetch that finds nothing. Run can take as long to end.
 	MaxWait time.Duration `default:"500ms" want:"10ms to 30s"`
 	// FetchBytes bounds one fetch of one partition; at least the topic's max.message.bytes.
 	FetchBytes int `default:"8388608" want:"65_536 to 1_073_741_824"`
-	// SessionTimeout is how long a silent member keeps its partitions; it says that it lives every third of it. It must be
-	// within the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms.
+	// SessionTimeout is how long a silent member keeps its partitions; it sends a heartbeat every third of it. It
+	// must be within the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms.
 	SessionTimeout time.Duration `default:"30s" want:"1s to 30m"`
 	// RequestTimeout bounds a connect and a write of a dead letter.
 	RequestTimeout time.Duration `default:"10s" want:"100ms to 5m"`
-	// CommitTimeout is how long a commit is tried again before Run goes on without it: the next one covers it.
+	// CommitTimeout is how long Run repeats a failed commit before it continues without it: the next commit covers it.
 	CommitTimeout time.Duration `default:"10s" want:"100ms to 10m"`
-	// DrainTimeout is how long a worker goes on with the batch in hand after Run's context ended, or after the group was
-	// asked to share its partitions anew: all members wait that long for each other then.
+	// DrainTimeout is how long a worker continues with the current batch after Run's context ended, or after the group
+	// began a rebalance. All members wait for each other that long in a rebalance.
 	DrainTimeout time.Duration `default:"20s" want:"0s to 1h"`
 	// MaxAttempts is how often an event that fails alone is tried before it becomes a dead letter.
 	MaxAttempts int `default:"10" want:"1 to 1000"`
@@ -61,10 +61,10 @@ type Config struct {
 	MaxBackoff time.Duration `default:"30s" want:"1ms to 1h"`
 }
 
-// DefaultConfig has every default but Brokers, ClientID, Topic, Group, Deployment, DeadLetters, Sink and Log.
+// DefaultConfig returns every default except Brokers, ClientID, Topic, Group, Deployment, DeadLetters, Sink and Log.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-// check names every problem at once.
+// check returns one error that names every problem.
 func (c *Config) check() error {
 	errs := knob.Check(c)
 	need := func(ok bool, format string, args ...any) {
@@ -104,12 +104,12 @@ func groupConfig(c *Config) kafka.ConsumerGroupConfig {
 		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}, kafka.RoundRobinGroupBalancer{}},
 		HeartbeatInterval: c.SessionTimeout / 3,
 		SessionTimeout:    c.SessionTimeout,
-		// A member that is asked to give its partitions up finishes its batches first, see DrainTimeout.
+		// A member that has to give its partitions up finishes its batches first, see DrainTimeout.
 		RebalanceTimeout:      max(c.SessionTimeout, c.DrainTimeout+c.RequestTimeout),
 		JoinGroupBackoff:      c.Backoff,
-		RetentionTime:         -time.Millisecond, // as the broker says: offsets.retention.minutes
+		RetentionTime:         -time.Millisecond, // the broker's default: offsets.retention.minutes
 		WatchPartitionChanges: false,             // a topic's partitions never change, see docs/topic.md
-		// A new group begins at the beginning: the default would do the same, LastOffset would lose what came before.
+		// A new group begins at the beginning. The default does the same; LastOffset would lose the earlier records.
 		StartOffset: kafka.FirstOffset,
 		Timeout:     c.RequestTimeout,
 		ErrorLogger: errorLog(c),
@@ -133,19 +133,20 @@ func readerConfig(c *Config, partition int) kafka.ReaderConfig {
 		ReadBackoffMin:        50 * time.Millisecond,
 		ReadBackoffMax:        c.MaxWait + 50*time.Millisecond,
 		MaxAttempts:           3,
-		OffsetOutOfRangeError: true, // else what expired is skipped in silence
+		OffsetOutOfRangeError: true, // otherwise the reader skips expired records silently
 		ErrorLogger:           errorLog(c),
 	}
 }
 
-// newReader reads a partition from an offset on; kafka.FirstOffset is the beginning of the log.
+// newReader reads a partition from an offset; kafka.FirstOffset is the beginning of the log.
 func newReader(c *Config, partition int, offset int64) *kafka.Reader {
 	r := kafka.NewReader(readerConfig(c, partition))
 	_ = r.SetOffset(offset) // it fails on a closed reader only
 	return r
 }
 
-// newWriter writes out every option of kafka-go's Writer. It may write a dead letter twice: its headers tell the copy.
+// newWriter writes out every option of kafka-go's Writer. It may write a dead letter twice: the headers identify a
+// copy.
 func newWriter(c *Config) *kafka.Writer {
 	return &kafka.Writer{
 		Addr:            kafka.TCP(c.Brokers...),

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// The headers that a dead letter has besides those of its record. Group, topic, partition and offset together name the
-// dead letter: one that is there twice (its writer may repeat, or die before it notes it) has the same four.
+// The headers that a dead letter has besides those of its record. Group, topic, partition and offset together identify
+// the dead letter: a copy of it has the same four. A copy occurs when the writer repeats, or dies before it notes it.
 const (
 	headerReason    = "hongbao-reason"   // one of the reasons
 	headerError     = "hongbao-error"    // what went wrong, at most 1,000 bytes
@@ -42,7 +42,7 @@ const (
 	maxErrorText  = 1_000
 )
 
-// letterWriter is what dead letters are written with: *kafka.Writer.
+// letterWriter writes dead letters: *kafka.Writer.
 type letterWriter interface {
 	WriteMessages(ctx context.Context, msgs ...kafka.Message) error
 	Close() error
@@ -71,7 +71,7 @@ func (l *letter) message(group string) kafka.Message {
 	return kafka.Message{Key: l.record.Key, Value: l.record.Value, Headers: headers}
 }
 
-// bury writes the dead letter and repeats that until the topic has it or ctx ends: nothing moves on before.
+// bury writes the dead letter and repeats that until the topic has it or ctx ends: the partition waits until then.
 func (s *session) bury(ctx context.Context, l *letter) error {
 	s.cfg.Log.Error("dead letter", zap.String("reason", l.reason), zap.Error(l.err), zap.String("topic", l.record.Topic),
 		zap.Int("partition", l.record.Partition), zap.Int64("offset", l.record.Offset),

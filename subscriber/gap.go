@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// logClient asks where the log of a partition begins.
+// logClient reads where the log of a partition begins.
 type logClient struct {
 	client    *kafka.Client
 	transport *kafka.Transport
@@ -43,10 +43,9 @@ func (l *logClient) begin(ctx context.Context, partition int) (int64, error) {
 	return 0, fmt.Errorf("the answer has no offset: %w", kafka.Unknown)
 }
 
-// checkGap notices events that expired before they were read: kafka-go's Reader goes on at the log's new beginning and
-// says nothing. Where offsets jump, the broker is asked where the log begins. A Broken error says that events are
-// missing; with any other one nothing is known yet. A group that is new to the partition has nothing that it could
-// miss.
+// checkGap notices events that expired before they were read: kafka-go's Reader silently continues at the log's new
+// beginning. Where offsets jump, checkGap asks the broker where the log begins. A Broken error says that events are
+// missing; with any other error the answer is unknown. A group that is new to the partition can't miss anything.
 func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 	for i := range batch {
 		offset := batch[i].Offset
@@ -66,7 +65,7 @@ func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 	return nil
 }
 
-// noGap asks until it knows, or ctx ends.
+// noGap repeats checkGap until the answer is known, or ctx ends.
 func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 	for wait := newBackoff(w.cfg); ; {
 		err := w.checkGap(ctx, batch)

@@ -11,28 +11,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// maxRuns bounds a position. Runs are parted by holes: events that are no grants (each close of a campaign is one), and
-// grants that have not come. A run takes 3 to 5 bytes as a rule, so a full Position is written as about 16 KiB.
+// maxRuns bounds a position. Holes separate runs. A hole is an event that is no grant (each close of a campaign is
+// one), or a grant that has not come. A run usually takes 3 to 5 bytes, so a full position is written as about 16
+// KiB.
 const maxRuns = 4096
 
-// Sight is what a position knows of an event.
+// sight is what a position knows of an event.
 type sight uint8
 
-// What can be known. sightTooOld: it lies below the oldest hole that is remembered, so it can't be told.
+// The values of sight. sightTooOld: the event is below the oldest remembered hole, so the position can't say.
 const (
 	sightFresh sight = iota
 	sightSeen
 	sightTooOld
 )
 
-// Position is the set of events of one shard that were dealt with: runs without a hole, and a floor below which it has
-// forgotten. The zero value has seen nothing. Not for use by several goroutines at once.
+// position is the set of handled events of one shard: runs without a hole, and a floor below which it has forgotten.
+// The zero value has seen nothing. It is not safe for concurrent use.
 type position struct {
 	floor int64
 	runs  []stream.SeqRange // ascending, with a hole between each two, all above the floor
 }
 
-// Look tells whether the event was seen.
+// Look returns whether the event was seen, or is too old to say.
 func (p *position) Look(seq int64) sight {
 	if seq <= p.floor {
 		return sightTooOld
@@ -43,12 +44,12 @@ func (p *position) Look(seq int64) sight {
 	return sightFresh
 }
 
-// after is the index of the first run that ends at seq or later.
+// after returns the index of the first run that ends at seq or later.
 func (p *position) after(seq int64) int {
 	return sort.Search(len(p.runs), func(i int) bool { return p.runs[i].Last >= seq })
 }
 
-// Add notes that the event was seen. A second time changes nothing, nor does an event that is too old.
+// Add records that the event was seen. A repeat changes nothing, nor does an event that is too old.
 func (p *position) Add(seq int64) {
 	if p.Look(seq) != sightFresh {
 		return
@@ -75,8 +76,8 @@ func (p *position) Add(seq int64) {
 
 const positionVersion = 1
 
-// MarshalBinary writes the position for a store: version, floor, number of runs; then for each run the hole before it
-// less one and its length less one. All are unsigned varints.
+// MarshalBinary writes the position for a store: version, floor, number of runs. Then follow for each run the length
+// of the hole before it less one, and the length of the run less one. All are unsigned varints.
 func (p *position) MarshalBinary() ([]byte, error) {
 	b := make([]byte, 0, 16+4*len(p.runs))
 	b = binary.AppendUvarint(b, positionVersion)
@@ -91,8 +92,8 @@ func (p *position) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote; empty means nothing seen. Anything else is refused and leaves p as it
-// was.
+// UnmarshalBinary reads the bytes of MarshalBinary; empty means nothing seen. It refuses anything else and then
+// leaves p unchanged.
 func (p *position) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		*p = position{}

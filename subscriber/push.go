@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// push hands the events to the sink until all are dealt with. from are their records.
+// push hands the events to the sink until all are handled. from are their records.
 func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.Message) error {
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
@@ -32,11 +32,11 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 			continue
 		case err == nil || class == hongbao.ClassBroken:
 			return hongbao.Errorf(hongbao.ClassBroken, "the sink of group %s can't go on: %w", s.cfg.Group, cmp.Or(err, errIdle))
-		case ctx.Err() != nil: // which may be all that is wrong
+		case ctx.Err() != nil: // which may be the only problem
 			return unfinished(len(events), err)
 		case hongbao.IsOutage(err):
 			s.cfg.Log.Warn("the sink is down; it is tried again, and no event is to blame", zap.Error(err))
-		case len(events) > 1: // who of them is it?
+		case len(events) > 1: // halve the batch to find the failing event
 			half := len(events) / 2
 			if err := s.push(ctx, events[:half], from[:half]); err != nil {
 				return err
@@ -75,7 +75,7 @@ func reasonOf(refused bool) string {
 var errTooOld = errors.New("it lies below the oldest hole that the position remembers, so it can't be told whether it " +
 	"had its effect")
 
-// note counts what a Push did, and buries what it could not judge.
+// note counts the results of a Push, and buries the events that the sink could not judge.
 func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) error {
 	s.count.done.Add(int64(r.Done))
 	s.count.repeated.Add(int64(r.Repeated))
@@ -88,8 +88,8 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 	return nil
 }
 
-// refuse makes a dead letter of an event and has the sink remember it, so that the position moves on. Whoever dies
-// between the two writes the dead letter again.
+// refuse makes a dead letter of an event and has the sink remember it, so that the position advances. A process that
+// dies between the two writes the dead letter again.
 func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 	if err := s.bury(ctx, l); err != nil {
 		return err

@@ -11,30 +11,31 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Sink has the effect of events and remembers which have had it. NewSQL and NewFuncSink make one. Its methods are called
-// at once, for events of different partitions. Each call must end by itself: one that hangs holds up its partition.
+// Sink runs the effect of events and remembers which events have had it. NewSQL and NewFuncSink make one. Its methods
+// are called concurrently, for events of different partitions. Each call must end by itself: a hanging call blocks
+// its partition.
 type Sink interface {
-	// Push has the effect of those of the events that it has not seen, in their order, and remembers them. Without an
-	// error all of them are dealt with. With one, the first Report.Next are; the rest has had no effect and is handed over
-	// again. An error that is an outage (hongbao.Outagef) says that the sink is down: it is repeated without end and held
-	// against no event. Permanent and Conflict say that the event will never work, Broken that Run has to end; anything
-	// else is tried again MaxAttempts times.
+	// Push runs the effect of the events that it has not seen, in their order, and remembers them. Without an error
+	// all of them are handled. With an error the first Report.Next are handled; the others have had no effect and are
+	// handed over again. An error that is an outage (hongbao.Outagef) says that the sink is down. It is repeated
+	// without end and counts as no event's failure. Permanent and Conflict say that the event will never work, Broken
+	// that Run has to end; any other error is tried again MaxAttempts times.
 	Push(ctx context.Context, events []topic.Event) (Report, error)
 	// Skip remembers an event that became a dead letter, so that it is not handed over again.
 	Skip(ctx context.Context, event topic.Event) error
 }
 
-// Report is what became of a Push.
+// Report is the result of a Push.
 type Report struct {
-	// Next is how many events from the front are dealt with.
+	// Next is how many events from the front are handled.
 	Next int
-	// Done of these had their effect now, Repeated had it before.
+	// Done of these events had their effect now, Repeated had it before.
 	Done, Repeated int
-	// TooOld are the indices of those of which it can't be told: they had no effect now and are to become dead letters.
+	// TooOld are the indices of the events for which it is unknown: they had no effect now and become dead letters.
 	TooOld []int
 }
 
-// shardOf names a shard of a deployment.
+// shardOf identifies a shard of a deployment.
 type shardOf struct {
 	source string
 	shard  int
@@ -42,7 +43,7 @@ type shardOf struct {
 
 func shardFor(e *topic.Event) shardOf { return shardOf{source: e.Source, shard: e.Grant.Shard} }
 
-// funcSink remembers in memory what this process did.
+// funcSink remembers in memory the events that this process handled.
 type funcSink struct {
 	cfg FuncSinkConfig
 
@@ -50,26 +51,26 @@ type funcSink struct {
 	seen map[shardOf]*shardSeen
 }
 
-// FuncSinkConfig is what NewFuncSink takes. A zero is refused.
+// FuncSinkConfig configures NewFuncSink. A zero is refused.
 type FuncSinkConfig struct {
-	// Effect of one event. It is called for one event of a shard at a time, and at once for events of different shards.
-	// Its context ends when Timeout is over: it must return then, or its partition stands still. Its error's class says
-	// what is to be done, see Sink.
+	// Effect of one event. It is called for one event of a shard at a time, and concurrently for events of different
+	// shards. Its context ends after Timeout: Effect must return then, or its partition is blocked. The class of its
+	// error decides what happens next, see Sink.
 	Effect func(ctx context.Context, event topic.Event) error
 	// Timeout bounds one effect. An event whose effect takes longer has failed, and is tried again as any other. 1 ms to 1
 	// h.
 	Timeout time.Duration
 }
 
-// shardSeen is what was seen of a shard; its lock is held while one of its events has its effect.
+// shardSeen is the position of a shard; its lock is taken while one of its events has its effect.
 type shardSeen struct {
 	sync.Mutex
 	position
 }
 
 // NewFuncSink makes a Sink for effects that are not in a database: a push to a front end, a mail. It remembers in memory
-// what this process did. After a restart or a rebalance the events since the last commit come again, so the effect must
-// recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
+// the events that this process handled. After a restart or a rebalance the events since the last commit come again. So
+// the effect must recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
 func NewFuncSink(cfg FuncSinkConfig) (Sink, error) {
 	if cfg.Effect == nil {
 		return nil, errors.New("subscriber: an Effect is required")
@@ -91,7 +92,7 @@ func (f *funcSink) shard(e *topic.Event) *shardSeen {
 	return s
 }
 
-// Push is Sink's.
+// Push implements Sink.
 func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, err error) {
 	for i := range events {
 		if err := ctx.Err(); err != nil {
@@ -114,7 +115,7 @@ func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, er
 	return r, nil
 }
 
-// one has the effect of an event that is fresh. It tells what the event was.
+// one runs the effect of an event that is fresh. It returns what the position knew of the event.
 func (f *funcSink) one(ctx context.Context, e *topic.Event) (sight, error) {
 	s := f.shard(e)
 	s.Lock()
@@ -135,7 +136,7 @@ func (f *funcSink) one(ctx context.Context, e *topic.Event) (sight, error) {
 	return sight, nil
 }
 
-// Skip is Sink's.
+// Skip implements Sink.
 func (f *funcSink) Skip(_ context.Context, event topic.Event) error {
 	s := f.shard(&event)
 	s.Lock()

@@ -26,9 +26,9 @@ var postgresSchema string
 //go:embed schema/sqlite.sql
 var sqliteSchema string
 
-// SQLConfig is what NewSQL takes. A zero is refused.
+// SQLConfig configures NewSQL. A zero is refused.
 type SQLConfig struct {
-	// DB is the pool in whose database the effect and the position are. The caller bounds and closes it.
+	// DB is the pool of the database that has the effect and the position. The caller bounds and closes it.
 	DB *sql.DB
 	// Dialect is "postgres" or "sqlite".
 	Dialect string
@@ -37,18 +37,18 @@ type SQLConfig struct {
 	Name string
 	// Timeout bounds one transaction with all its waits. 10 ms to 10 min.
 	Timeout time.Duration
-	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. All that it does in tx is
-	// stored with the position or not at all; what it does outside is not protected. It must not end tx. Its error's class
-	// says what is to be done, see Sink.
+	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. Everything that it
+	// does in tx is stored with the position or not at all; its work outside tx is not protected. It must not end tx.
+	// The class of its error decides what happens next, see Sink.
 	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
 
 type sqlSink struct{ cfg SQLConfig }
 
-// NewSQL makes a Sink that runs the effect in the transaction that stores the position, so each event has its effect
-// exactly once, in whatever process dies at whatever moment. Several processes may work with one position: a row lock a
-// shard keeps them apart, on SQLite its one write lock. NewSQL checks the configuration and the database's promise to
-// keep what it has confirmed, and makes the table hongbao_position if it is missing.
+// NewSQL makes a Sink that runs the effect in the transaction that stores the position. So each event has its effect
+// exactly once, whichever process dies at whatever moment. Several processes may share one position: a row lock a
+// shard separates them, on SQLite its one write lock. NewSQL checks the configuration and that the database keeps
+// confirmed commits. It makes the table hongbao_position if it is missing.
 func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (c *SQLConfig) check() error {
 	return fmt.Errorf("subscriber: position in SQL: %w", errors.Join(errs...))
 }
 
-// checkServer refuses a database that may forget a commit: the offset in Kafka would have moved on, and the effect be
-// lost.
+// checkServer refuses a database that may forget a commit: the offset in Kafka would have advanced, and the effect
+// would be lost.
 func (s *sqlSink) checkServer(ctx context.Context) error {
 	var level string
 	if s.cfg.Dialect == postgreSQL {
@@ -114,7 +114,7 @@ func (s *sqlSink) checkServer(ctx context.Context) error {
 func (s *sqlSink) migrate(ctx context.Context) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		statements := []string{sqliteSchema}
-		if s.cfg.Dialect == postgreSQL { // where CREATE TABLE IF NOT EXISTS fails if two run it at once
+		if s.cfg.Dialect == postgreSQL { // where CREATE TABLE IF NOT EXISTS fails if two processes run it at once
 			statements = []string{`SELECT pg_advisory_xact_lock(7166473318641)`, postgresSchema}
 		}
 		for _, statement := range statements {
@@ -126,7 +126,7 @@ func (s *sqlSink) migrate(ctx context.Context) error {
 	})
 }
 
-// transact commits what fn did, or nothing.
+// transact commits the changes of fn, or nothing.
 func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	tx, err := s.cfg.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -142,12 +142,12 @@ func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error
 	return nil
 }
 
-// down is an error that is met before the effect: no event is to blame.
+// down returns an error that occurs before the effect: no event caused it.
 func down(what string, err error) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "%s: %w", what, err)
 }
 
-// Push is Sink's: all or nothing, so Report.Next is 0 with an error.
+// Push implements Sink: all or nothing, so Report.Next is 0 with an error.
 func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -173,7 +173,7 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 	return r, nil
 }
 
-// sift notes the events in the positions and gives those that are new.
+// sift notes the events in the positions and returns the new ones.
 func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []topic.Event) {
 	for i := range events {
 		p := held[shardFor(&events[i])]
@@ -192,8 +192,8 @@ func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []t
 	return r, fresh
 }
 
-// hold locks the rows of the events' shards, always in the same order, and reads them. It is a write from the first
-// statement on: on SQLite a transaction that reads first may fail when it comes to write.
+// hold locks the rows of the events' shards, always in the same order, and reads them. Its first statement is a write:
+// on SQLite a transaction that reads first may fail at its first write.
 func (s *sqlSink) hold(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
 	held := map[shardOf]*position{}
 	var order []shardOf
@@ -241,7 +241,7 @@ func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*posit
 	return nil
 }
 
-// judge makes an outage of an error without a class if the database does not answer: then no event is to blame.
+// judge makes an error without a class an outage if the database does not answer: then no event caused it.
 func (s *sqlSink) judge(err error) error {
 	var classed *hongbao.Error
 	if errors.As(err, &classed) {
@@ -256,7 +256,7 @@ func (s *sqlSink) judge(err error) error {
 	return err
 }
 
-// Skip is Sink's.
+// Skip implements Sink.
 func (s *sqlSink) Skip(ctx context.Context, event topic.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

@@ -2,7 +2,7 @@ package subscriber
 
 import "sync/atomic"
 
-// Stats counts what a Subscriber did since New. It only grows.
+// Stats counts the work of a Subscriber since New. It only grows.
 type Stats struct {
 	Done         int64 // events that had their effect
 	Repeated     int64 // events that had it before and were dropped
@@ -21,7 +21,7 @@ type counters struct {
 	done, repeated, foreign, fences, malformed, refused, tooOld, retries, commits, commitErrors, readErrors atomic.Int64
 }
 
-// Stats may be called at any time.
+// Stats returns the counts. It may be called at any time.
 func (s *Subscriber) Stats() Stats {
 	c := &s.count
 	return Stats{

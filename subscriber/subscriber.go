@@ -22,19 +22,19 @@ type Subscriber struct {
 	source string
 	count  counters
 
-	// How the clients are made, and offsets committed; tests put faults in between.
+	// How the clients are made, and offsets committed; tests inject faults here.
 	newReader  func(c *Config, partition int, offset int64) recordReader
 	newLetters func(c *Config) letterWriter
 	commit     func(g *kafka.Generation, partition int, next int64) error
 }
 
-// recordReader is what the records of a partition are read with: *kafka.Reader.
+// recordReader reads the records of a partition: *kafka.Reader.
 type recordReader interface {
 	FetchMessage(ctx context.Context) (kafka.Message, error)
 	Close() error
 }
 
-// New checks the configuration; nothing is asked of any server yet.
+// New checks the configuration; it contacts no server.
 func New(cfg Config) (*Subscriber, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -49,22 +49,23 @@ func New(cfg Config) (*Subscriber, error) {
 	}, nil
 }
 
-// session is one Run.
+// session is one call of Run.
 type session struct {
 	*Subscriber
 	letters letterWriter
 	log     *logClient
-	stop    context.CancelFunc // ends the Run
+	stop    context.CancelFunc // ends Run
 	workers sync.WaitGroup
 
 	mu   sync.Mutex
-	errs []error // why the Run ended, or what it left half done
+	errs []error // why Run ended, or what it left unfinished
 }
 
-// Run waits until the topic exists, and then reads until ctx ends or something is Broken. When ctx ends each worker takes no more, finishes and commits the
-// batch in hand within DrainTimeout, and the member leaves the group; nil means that nothing was left half done. What
-// was left comes again to whoever gets its partition next, and the Sink drops what it has seen. One Run at a time;
-// another one may follow.
+// Run waits until the topic exists, and then reads until ctx ends or something is Broken. When ctx ends each worker
+// takes no more records, and finishes and commits its current batch within DrainTimeout. Then the member leaves the
+// group. Run returns nil if no batch was left unfinished. The next owner of the partition gets an unfinished batch
+// again, and the Sink drops the events that it has seen. Only one Run may be active at a time; another one may
+// follow.
 func (s *Subscriber) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -86,7 +87,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	return errors.Join(run.errs...)
 }
 
-// follow starts the workers of one generation of the group after the other: a generation lasts until partitions move.
+// follow starts the workers of one generation of the group after another: a generation lasts until partitions move.
 func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 	for wait := newBackoff(s.cfg); ctx.Err() == nil; {
 		gen, err := group.Next(ctx)
@@ -109,7 +110,7 @@ func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 	}
 }
 
-// ended notes how a worker ended. A Broken one ends the Run.
+// ended records how a worker ended. A Broken error ends Run.
 func (s *session) ended(run context.Context, err error) {
 	switch {
 	case err == nil:
@@ -125,7 +126,7 @@ func (s *session) ended(run context.Context, err error) {
 	s.errs = append(s.errs, err)
 }
 
-// drain gives a context that ends when the time to drain after ctx's end is over.
+// drain returns a context that ends when budget is over after the end of ctx.
 func drain(ctx context.Context, budget time.Duration) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var timer *time.Timer
@@ -143,7 +144,7 @@ func drain(ctx context.Context, budget time.Duration) (context.Context, context.
 	}
 }
 
-// newBackoff waits from Backoff to MaxBackoff, without end.
+// newBackoff returns a backoff from Backoff to MaxBackoff, without end.
 func newBackoff(c Config) *backoff.ExponentialBackOff {
 	return retry.Backoff(c.Backoff, c.MaxBackoff, 0)
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// worker reads one partition for as long as it is this member's. Its events hold up no other partition.
+// worker reads one partition for as long as it is this member's. Its events delay no other partition.
 type worker struct {
 	*session
 	gen       *kafka.Generation
 	partition int
 	reader    recordReader
-	next      int64 // the offset that should come next; negative if it is not known
+	next      int64 // the expected next offset; negative if unknown
 }
 
-// work works on a partition until ctx, its generation, ends. Then it finishes the batch in hand, or gives it up.
+// work reads a partition until ctx, its generation, ends. Then it finishes the current batch, or abandons it.
 func (s *session) work(ctx context.Context, gen *kafka.Generation, a kafka.PartitionAssignment) error {
 	w := &worker{session: s, gen: gen, partition: a.ID, reader: s.newReader(&s.cfg, a.ID, a.Offset), next: a.Offset}
 	own, cancel := drain(ctx, s.cfg.DrainTimeout)
@@ -56,7 +56,8 @@ func (w *worker) loop(ctx, own context.Context) error {
 	return nil
 }
 
-// collect waits for a record, then for more of them until the batch is full or Linger is over. Both results may be set.
+// collect waits for a record, then for more records until the batch is full or Linger is over. Both results may be
+// set.
 func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 	m, err := w.reader.FetchMessage(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *session) wentBack(err error) error {
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
 }
 
-// handle has the effect of a batch within own, and commits it.
+// handle runs the effect of a batch within own, and commits it.
 func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 	if err := w.noGap(own, batch); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 	return nil
 }
 
-// decode gives the events among the records, and the record of each.
+// decode returns the events among the records, and the record of each.
 func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []topic.Event, from []*kafka.Message,
 	err error) {
 	for i := range batch {
@@ -125,7 +126,7 @@ func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []t
 	return events, from, nil
 }
 
-// header is the last value of a header, as DecodeMessage takes it; "" if there is none.
+// header returns the last value of a header, as DecodeMessage takes it; "" if there is none.
 func header(m *kafka.Message, name string) (value string) {
 	for i := range m.Headers {
 		if m.Headers[i].Key == name {
@@ -135,9 +136,9 @@ func header(m *kafka.Message, name string) (value string) {
 	return value
 }
 
-// move commits the group's offset. A commit that can't be had is given up: the batch had its effect, so a repeat is
-// dropped, and the next commit covers it. When ctx has ended the partition may move at once: then there is one try
-// only.
+// move commits the group's offset. It abandons a commit that keeps failing: the batch had its effect, so a repeat is
+// dropped, and the next commit covers it. When ctx has ended the partition may move at any time, so there is only one
+// try.
 func (w *worker) move(ctx context.Context, next int64) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.CommitTimeout)
 	defer cancel()

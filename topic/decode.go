@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
-// Event is a grant as the topic tells it.
+// Event is a grant as the topic reports it.
 type Event struct {
 	// Grant has no EntryID: the topic does not know the stream.
 	Grant hongbao.Grant
@@ -26,9 +26,9 @@ type Event struct {
 // ErrForeign says that a record is not a grant of Hongbao: another producer's, or a fence record. Pass over it.
 var ErrForeign = errors.New("the record is not a grant of Hongbao")
 
-// DecodeMessage reads a record of the topic. It gives ErrForeign for a record whose headers do not claim to be a
-// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. Fields and headers that it
-// does not know are passed over, so that they can be added.
+// DecodeMessage reads a record of the topic. It returns ErrForeign for a record whose headers do not claim to be a
+// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. It ignores unknown fields and
+// headers, so that they can be added.
 func DecodeMessage(headers []kafka.Header, key, value []byte) (Event, error) {
 	var h messageHeaders
 	if err := h.read(headers); err != nil {
@@ -94,10 +94,10 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 	return nil
 }
 
-// currencyCode takes currencies that are no longer in use, too: a topic keeps what is old.
+// currencyCode also takes currencies that are no longer in use: a topic keeps old records.
 var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// body is the value of a message. The pointers tell a missing field from a zero.
+// body is the value of a message. The pointers distinguish a missing field from a zero.
 type body struct {
 	Campaign  string          `json:"campaign"`
 	Packet    int64           `json:"packet"`
@@ -137,7 +137,7 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	return e, cloudevent.CheckGrant(&e.Grant)
 }
 
-// agree tells whether headers and key say the same as the value, and whether no header is missing.
+// agree checks that headers and key match the value, and that no header is missing.
 func (h *messageHeaders) agree(b *body, key []byte) error {
 	shard, seq := strconv.Itoa(*b.Shard), strconv.FormatInt(b.Seq, 10)
 	for _, c := range [...]struct {

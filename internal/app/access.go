@@ -6,7 +6,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// Authority says who a caller with an API key or a session is. All listeners of a process share it.
+// Authority returns the authority that identifies callers by their API key or session. All listeners share it.
 func (a *App) Authority() *access.Authority {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -16,7 +16,7 @@ func (a *App) Authority() *access.Authority {
 	return a.authority
 }
 
-// Once does a request under an Idempotency-Key once; see ledger.Ledger.
+// Once runs a request with an Idempotency-Key once; see ledger.Ledger.
 func (a *App) Once(ctx context.Context, r access.Request, do func(context.Context) ([]byte, error)) (answer []byte,
 	again bool, err error) {
 	return a.ledger.Once(ctx, r, do)

@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Unpaid are grants of a campaign that the topic has and the ledger lacks: their users may have been told that they
-// won, and nothing pays them.
+// Unpaid lists grants of a campaign that the topic has and the ledger lacks. Their users may have seen that they won,
+// and the grants are not paid.
 type Unpaid struct {
 	Campaign string         `json:"campaign"`
 	Grants   int64          `json:"grants"`
@@ -26,7 +26,7 @@ type Unpaid struct {
 	List     []UnpaidGrant  `json:"list"`
 }
 
-// UnpaidGrant is one of them.
+// UnpaidGrant is one grant of Unpaid.
 type UnpaidGrant struct {
 	Event  string         `json:"event"`
 	Packet int64          `json:"packet"`
@@ -35,11 +35,11 @@ type UnpaidGrant struct {
 	Time   time.Time      `json:"time"`
 }
 
-// lackedPage is how many grants of the topic the ledger is asked for at once.
+// lackedPage is how many grants of the topic one query to the ledger checks.
 const lackedPage = 1000
 
-// unpaid compares the topic from since on with the ledger, as far as a grant is wanted. Without a topic, or with one that
-// is left out, nothing is known.
+// unpaid compares the topic from since on with the ledger, for the grants that wanted picks. Without a topic, or with
+// one that is left out, it finds nothing.
 func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.Grant) bool) ([]Unpaid, error) {
 	if !a.has(configs.SinkKafka) {
 		return nil, nil
@@ -66,7 +66,7 @@ func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.
 	return s.list(), err
 }
 
-// unpaidSearch collects what the ledger lacks. Partitions are read at once.
+// unpaidSearch collects the grants that the ledger lacks. Partitions are read concurrently.
 type unpaidSearch struct {
 	ledger *ledger.Ledger
 
@@ -84,7 +84,7 @@ func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
 	return s.ask(ctx)
 }
 
-// ask asks the ledger for the page; under mu, or after the scan.
+// ask checks the page against the ledger. The caller has locked mu, or the scan is over.
 func (s *unpaidSearch) ask(ctx context.Context) error {
 	lacks, err := s.ledger.Lacks(ctx, s.page)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *unpaidSearch) ask(ctx context.Context) error {
 	return nil
 }
 
-// list sorts what was found, and counts a grant once that has several copies in the topic.
+// list sorts the found grants. It counts a grant with several copies in the topic once.
 func (s *unpaidSearch) list() []Unpaid {
 	var all []Unpaid
 	for _, u := range s.found {
@@ -132,8 +132,8 @@ func (s *unpaidSearch) list() []Unpaid {
 	return all
 }
 
-// digestOf is a short name for exactly what a person was shown. The same command with --expect DIGEST acts only if it
-// would show the same again.
+// digestOf returns a short name for exactly the report that a person saw. The same command with --expect DIGEST acts
+// only if it would show the same report again.
 func digestOf(shown any) (string, error) {
 	text, err := json.Marshal(shown)
 	if err != nil {
@@ -143,7 +143,7 @@ func digestOf(shown any) (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// expected refuses to act on anything but what the person was shown.
+// expected refuses to act unless expect is the digest of the report that the person saw.
 func expected(digest, expect string) error {
 	switch expect {
 	case digest:

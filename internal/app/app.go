@@ -25,12 +25,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// App is a deployment, as one process has it: its configuration, Redis and the ledger. Both are reached when they are
-// first used. Methods may be called at once.
+// App is one process's view of a deployment: its configuration, Redis and the ledger. App opens both at their first
+// use. Its methods are safe for concurrent use.
 type App struct {
 	Config *configs.Config
 	log    *zap.Logger
-	worker string // names this process, never twice
+	worker string // names this process, unique
 
 	hooks    Hooks
 	outcomes Outcomes // of the grabs that this process answers
@@ -42,25 +42,25 @@ type App struct {
 	founded   founding
 	mu        sync.Mutex // of authority and closes
 
-	scans     *semaphore.Weighted // of trails that search all receipts; of the process
+	scans     *semaphore.Weighted // bounds trails that search all receipts, for the process
 	authority *access.Authority   // by Authority
 	denials   access.Denials
 	tended    bool // tendJournal runs
 	closes    []func() error
 }
 
-// Hooks are how a process watches what its App does. Each may be nil.
+// Hooks let a process watch its App. Each may be nil.
 type Hooks struct {
 	// Ledger is called after each transaction, Kafka after each request.
 	Ledger func(kind string, took time.Duration, again bool, err error)
 	Kafka  func(request string, took time.Duration, err error)
-	// Sink wraps what a requeue or a replay delivers to.
+	// Sink wraps the handler to which a requeue or a replay delivers.
 	Sink func(sink string, h hongbao.Handler) hongbao.Handler
 }
 
-// New reaches no server.
+// New returns an App. It contacts no server.
 func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
-	redis.SetLogger(redisLog{log.Sugar()}) // else the library writes to standard error by itself
+	redis.SetLogger(redisLog{log.Sugar()}) // otherwise the library writes to standard error
 	a := &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
@@ -73,22 +73,22 @@ func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	return a, err
 }
 
-// Store returns the deployment's Redis, and Ledger its ledger. Neither need be open.
+// Store returns the deployment's Redis. It need not be open.
 func (a *App) Store() *store.Store { return a.store }
 
-// Ledger returns the ledger.
+// Ledger returns the deployment's ledger. It need not be open.
 func (a *App) Ledger() *ledger.Ledger { return a.ledger }
 
-// Worker is a name that no other process has.
+// Worker returns the name of this process, which no other process has.
 func (a *App) Worker() string { return a.worker }
 
-// Outcomes are the answers to grabs that this process counts.
+// Outcomes returns the counts of this process's answers to grabs.
 func (a *App) Outcomes() *Outcomes { return &a.outcomes }
 
-// Log is where the process tells what it does.
+// Log returns the logger of the process.
 func (a *App) Log() *zap.Logger { return a.log }
 
-// redisLog takes what go-redis has to say: connections that come and go. What matters comes back as an error besides.
+// redisLog takes the messages of go-redis about connections. Important ones also come back as errors.
 type redisLog struct{ *zap.SugaredLogger }
 
 // Printf implements the library's logger.
@@ -96,7 +96,7 @@ func (l redisLog) Printf(_ context.Context, format string, v ...any) {
 	l.Debugf("redis client: "+format, v...)
 }
 
-// workerName is the host's name and something that no other process has.
+// workerName returns the host's name with a random part that no other process has.
 func workerName() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -113,14 +113,14 @@ func workerName() string {
 	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
 }
 
-// atEnd notes what Shut has to do.
+// atEnd adds a step for Shut.
 func (a *App) atEnd(f func() error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closes = append(a.closes, f)
 }
 
-// Shut closes everything in the reverse order, into err.
+// Shut closes everything in reverse order and adds the errors to err.
 func (a *App) Shut(err *error) {
 	for i := len(a.closes) - 1; i >= 0; i-- {
 		*err = errors.Join(*err, a.closes[i]())
@@ -128,10 +128,10 @@ func (a *App) Shut(err *error) {
 	_ = a.log.Sync() // a terminal can't be synced
 }
 
-// has tells whether the deployment has the sink.
+// has reports whether the deployment has the sink.
 func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
-// CheckSinks refuses sinks that the deployment does not have. flag is where they were named.
+// CheckSinks refuses sinks that the deployment does not have. flag is the flag that named them.
 func (a *App) CheckSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
 		if !a.has(s) {
@@ -147,7 +147,7 @@ func (a *App) Allows(name string) bool {
 	return slices.Contains(a.Config.Unsafe.Allow, name)
 }
 
-// loader brings campaigns and their top-ups from the ledger into Redis.
+// loader returns the loader that brings campaigns and their top-ups from the ledger into Redis.
 func (a *App) loader() (*load.Loader, error) {
 	cfg := a.Config.Loader
 	if a.Config.Ledger.DSN != "" {
@@ -159,10 +159,10 @@ func (a *App) loader() (*load.Loader, error) {
 // Locks returns the deployment's locks.
 func (a *App) Locks() (*store.Locks, error) { return a.store.Locks(a.Config.LockConfig()) }
 
-// progressEvery is how often the log says how far a long call is.
+// progressEvery is how often a long call logs its progress.
 const progressEvery = 5 * time.Second
 
-// progress makes a function that is told how far a long call is, and repeats it in the log now and then.
+// progress returns a function that receives the progress of a long call, and logs it every progressEvery.
 func (a *App) progress(what string, total int64) func(done int64) {
 	next := time.Now().Add(progressEvery)
 	return func(done int64) {

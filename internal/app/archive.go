@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Archived is the archive of a campaign, as its manifest tells of it.
+// Archived describes the archive of a campaign, as its manifest does.
 type Archived struct {
 	Campaign string         `json:"campaign"`
 	File     string         `json:"file"`
@@ -29,14 +29,14 @@ type Archived struct {
 	Currency string         `json:"currency,omitempty"`
 }
 
-// Removed is what `hongbao archive` tells of a campaign.
+// Removed is the result of `hongbao archive` for a campaign.
 type Removed struct {
 	Archived
 	// Deleted is how many grants this run deleted from the ledger.
 	Deleted int64 `json:"deleted"`
 }
 
-// archiveColumns are the columns of a file. docs/archive.md tells of each.
+// archiveColumns are the columns of a file. docs/archive.md describes each.
 var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "seq", "epoch", "request_id",
 	"granted_at", "code"}
 
@@ -44,7 +44,7 @@ var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "
 const archiveChunk = 10_000
 
 // Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and then deletes them
-// from the ledger. It goes on where an earlier call was killed.
+// from the ledger. It continues where an earlier call was killed.
 func (a *App) Archive(ctx context.Context, id, dir string) (out Removed, err error) {
 	entry := about(ctx, access.ArchiveCampaign, id)
 	err = a.recorded(ctx, entry, func(ctx context.Context, e *access.Entry) error {
@@ -87,7 +87,7 @@ func (a *App) archive(ctx context.Context, id, dir string) (out Removed, err err
 	return out, err
 }
 
-// writeArchive writes the file and its manifest; it gives the file's SHA-256.
+// writeArchive writes the file and its manifest, and returns the file's SHA-256.
 func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum string, err error) {
 	t, _, err := a.ledger.Totals(ctx, want.Campaign)
 	if err == nil && !t.Sealed {
@@ -119,7 +119,7 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 		w.Flush()
 		err = w.Error()
 	}
-	// Looked at before the file takes its name: one of that name may be all that is left of the grants.
+	// Checked before the file takes its name: a file with that name may have the only copy of the grants.
 	if err == nil && (grants != want.Grants || amount != want.Amount) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger has %d grants with %d, and counted %d with %d: no file is "+
 			"written; run `hongbao audit`", grants, amount, want.Grants, want.Amount)
@@ -152,8 +152,8 @@ func writeManifest(m *Archived, dir string) (err error) {
 	return err
 }
 
-// readBack reads the file from the folder, and refuses one that is not what the manifest says: other bytes, another
-// number of grants, another sum, or packets out of order.
+// readBack reads the file from the folder, and refuses it unless it matches the manifest: bytes, number of grants,
+// sum, and order of packets.
 func (m *Archived) readBack(dir string) error {
 	path := filepath.Join(dir, m.File)
 	file, err := os.Open(path)

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Seal seals what the report says that it may.
+// Seal seals the campaigns that the report allows.
 func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	for i := range r.Campaigns {
 		c := &r.Campaigns[i]
@@ -32,7 +32,7 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	return nil
 }
 
-// LastAudit is what the last whole audit found.
+// LastAudit is the result of the last whole audit.
 type LastAudit struct {
 	// Verdict is none if there was no audit yet.
 	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
@@ -40,7 +40,7 @@ type LastAudit struct {
 	Differences *int64    `json:"differences" doc:"How many it found, of all kinds; null if there was no audit yet."`
 }
 
-// LastAudit tells what the last whole audit found, by whomever it was run.
+// LastAudit returns the result of the last whole audit, whoever ran it.
 func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 	last, found, err := a.store.LastAudit(ctx)
 	switch {
@@ -52,7 +52,7 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 	return LastAudit{string(audit.Agrees), last.Started.UTC(), &last.Differences}, nil
 }
 
-// Audit audits Redis, which is open, and the sinks that the deployment has.
+// Audit audits Redis, which must be open, and the sinks of the deployment.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
 	cfg := audit.Config{Store: a.store, MaxListed: 100}
 	if a.has(configs.SinkBalance) {
@@ -88,13 +88,13 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 	return report, err
 }
 
-// Difference is one of an audit's report.
+// Difference is a difference of an audit's report.
 type Difference = audit.Difference
 
-// DifferenceKind is what is wrong by one.
+// DifferenceKind is the kind of a difference.
 type DifferenceKind = audit.Kind
 
-// Acknowledge notes that a difference of the audit is known, until a time: the audit shows it and does not count it.
+// Acknowledge records that a difference is known, until a time: the audit then shows it and does not count it.
 func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, by stream.Decision) (
 	out ledger.Acknowledgement, err error) {
 	if out, err = d.Acknowledge(); err != nil {
@@ -109,7 +109,7 @@ func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, b
 	return out, err
 }
 
-// keepVerdict keeps what a whole audit found, for the metrics. The report stands, whether that succeeds or not.
+// keepVerdict stores the result of a whole audit, for the metrics. A failure does not change the report.
 func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	found := store.Audited{Started: r.Started}
 	for _, n := range r.Found {
@@ -120,7 +120,7 @@ func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	}
 }
 
-// auditedTopic shows the topic to the audit.
+// auditedTopic gives the audit access to the topic.
 type auditedTopic struct{ *publish.Log }
 
 // Each calls fn for each record of the topic.

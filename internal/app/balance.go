@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// OpenBook opens the database that `hongbao balance` books in, in place of a deployment's ledger. It comes before any
-// other call. The tables are made with the first client.
+// OpenBook opens the database in which `hongbao balance` books, in place of a deployment's ledger. Call it before any
+// method that uses the database. AddClient makes the tables with the first client.
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
@@ -36,8 +36,8 @@ func (a *App) OpenBook(ctx context.Context) error {
 	return nil
 }
 
-// MigrateBook makes the tables of the database that `hongbao balance` books in, or brings them up to date. It names the
-// steps that were missing.
+// MigrateBook makes the tables of the database in which `hongbao balance` books, or brings them up to date. It returns
+// the names of the steps that were missing.
 func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
 	return steps, nil
 }
 
-// AddClient makes a token for a client of the balance server, and the client with its first one; and the tables, if the
-// database has none. The text is empty if the token is the configuration's.
+// AddClient makes a token for a client of the balance server. With the client's first token it makes the client. It
+// also makes the tables, if the database has none. The text is empty if the token is the configuration's.
 func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Scope) (token payment.ClientToken,
 	text string, err error) {
 	text, drawn, err := a.tokenText()
@@ -59,7 +59,7 @@ func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Sco
 	}
 	sum := sha256.Sum256([]byte(text))
 	token = payment.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes}
-	// Programs of an older build may use a database that has tables: it is migrated on purpose only.
+	// Programs of an older build may use a database that has tables. So only an explicit command migrates it.
 	if err = a.OpenBook(ctx); errors.Is(err, ledger.ErrNotFounded) {
 		if _, err = a.MigrateBook(ctx); err == nil {
 			err = a.OpenBook(ctx)
@@ -78,13 +78,13 @@ func (a *App) AddClient(ctx context.Context, client string, scopes []payment.Sco
 	return token, text, err
 }
 
-// tokenText is the token of the configuration, or else a new one.
+// tokenText returns the token of the configuration, or else a new one.
 func (a *App) tokenText() (text string, drawn bool, err error) {
 	switch text = a.Config.Balance.Token.Reveal(); {
 	case text == "":
 		return drawToken(), true, nil
 	case len(text) < 32 || len(text) > 512 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
-		// The error does not repeat it.
+		// The error does not repeat the token.
 		return "", false, Usage("balance.token is not 32 to 512 printable ASCII characters: unset it to have one drawn")
 	}
 	return text, false, nil
@@ -96,7 +96,7 @@ func drawToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Clients gives the valid tokens of the balance server, and the funds of its clients.
+// Clients returns the valid tokens of the balance server, and the funds of its clients.
 func (a *App) Clients(ctx context.Context) ([]payment.ClientToken, []ledger.Fund, error) {
 	if err := a.OpenBook(ctx); err != nil {
 		return nil, nil, err
@@ -109,7 +109,7 @@ func (a *App) Clients(ctx context.Context) ([]payment.ClientToken, []ledger.Fund
 	return tokens, funds, err
 }
 
-// RevokeTokens revokes a client's token, or all of them if id is empty, and tells how many.
+// RevokeTokens revokes a client's token, or all of them if id is empty, and returns how many it revoked.
 func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error) {
 	if err := a.OpenBook(ctx); err != nil {
 		return 0, err
@@ -127,7 +127,7 @@ func (a *App) RevokeTokens(ctx context.Context, client, id string) (int64, error
 	return n, err
 }
 
-// Fund fills what a client's credits come from, once for each id.
+// Fund adds money to the fund that pays a client's credits, once for each id.
 func (a *App) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
 	if err := a.OpenBook(ctx); err != nil {
 		return ledger.Fund{}, err

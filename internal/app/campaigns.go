@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// create puts the campaign into the ledger. The same specification again gives what is there, with its first seed.
+// create puts the campaign into the ledger. A repeat with the same specification returns the stored campaign.
 func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.StoredCampaign, isNew bool, err error) {
 	for range 2 {
 		has, found, err := a.creatable(ctx, c)
@@ -26,7 +26,7 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		stored, err = a.ledger.CreateCampaign(ctx, ledger.Campaign{
 			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
 		})
-		if !errors.Is(err, ledger.ErrCampaignExists) { // else somebody created it under our hands: look again
+		if !errors.Is(err, ledger.ErrCampaignExists) { // else another process created it meanwhile: look again
 			return stored, err == nil, err
 		}
 	}
@@ -34,7 +34,7 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		"create campaign %s: another process is creating it; run it again", c.ID)
 }
 
-// creatable gives the campaign if the ledger has it already, and refuses one that can't be created now.
+// creatable returns the campaign if the ledger has it already, and refuses one that can't be created now.
 func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.StoredCampaign, found bool, err error) {
 	if err := access.MaySpend(ctx, c.Sponsor, c.Total); err != nil {
 		return has, false, fmt.Errorf("create campaign %s: %w", c.ID, err)
@@ -56,7 +56,7 @@ func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.Sto
 	return has, false, a.checkShards(&c)
 }
 
-// checkShards refuses a campaign that wants more shards than there are.
+// checkShards refuses a campaign that wants more shards than the deployment has.
 func (a *App) checkShards(c *hongbao.Campaign) error {
 	has := a.Config.Deployment.Shards
 	if c.Places() <= has {
@@ -82,7 +82,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err != nil {
 		return c.Spec, err
 	}
-	if c.State == ledger.StateRefunded { // else it would open again, and answer "granted" for what nobody pays
+	if c.State == ledger.StateRefunded { // else it would open again, and grant packets that are never paid
 		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent,
 			"campaign %s was refunded or cancelled: it can't be loaded; create one with another id", id)
 	}
@@ -110,13 +110,13 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	}
 	err = loader.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
 	if err == nil {
-		err = a.DealTopUps(ctx, id) // those that were ordered before the load
+		err = a.DealTopUps(ctx, id) // the top-ups that were ordered before the load
 	}
 	return c.Spec, err
 }
 
-// notLost refuses to load a campaign that Redis has lost: its packets would be dealt a second time, to users whom
-// nobody would pay.
+// notLost refuses to load a campaign that Redis has lost. A load would deal its packets a second time, and the second
+// users would never be paid.
 func (a *App) notLost(ctx context.Context, id string) error {
 	s, found, err := a.store.Campaign(id).Status(ctx)
 	if err != nil || found && s.State != store.StateLoading {
@@ -132,8 +132,8 @@ func (a *App) notLost(ctx context.Context, id string) error {
 		"ledger", id, held.Granted, id)
 }
 
-// createCodes stores the codes of a campaign that is in the ledger: those that were read, else drawn by its pattern. It
-// goes on where an earlier call was killed.
+// createCodes stores the codes of a campaign that is in the ledger: the codes that were read, or codes drawn by its
+// pattern. It continues where an earlier call was killed.
 func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []string) error {
 	if c.Codes == nil {
 		return nil
@@ -151,7 +151,7 @@ func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []strin
 	return a.sameCodes(ctx, c.ID, read) // another process may have imported another file meanwhile
 }
 
-// sameCodes tells whether the codes that the ledger has are those that were read.
+// sameCodes checks that the codes in the ledger are those that were read. Otherwise it returns a Conflict.
 func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 	const page = 10_000
 	for after := int64(0); ; {
@@ -170,7 +170,7 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 	}
 }
 
-// Shown is a campaign as the ledger and Redis have it. The seed is not in it: it is secret until the close.
+// Shown is a campaign as the ledger and Redis have it. It leaves out the seed, which is secret until the close.
 type Shown struct {
 	Spec   hongbao.Campaign `json:"spec" doc:"What it was created with; top-ups are not in it."`
 	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
@@ -180,14 +180,14 @@ type Shown struct {
 	Redis  *store.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
 }
 
-// CampaignInLedger is how a campaign stands in the ledger.
+// CampaignInLedger is the state of a campaign in the ledger.
 type CampaignInLedger struct {
 	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"funded; refunded once what nobody got went back to the sponsor."`
 	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
 	Funded   hongbao.Amount       `json:"funded" doc:"What the sponsor has paid in, top-ups included, in minor units."`
 	Granted  hongbao.Amount       `json:"granted" doc:"What the ledger has booked for users, in minor units."`
 	Refunded hongbao.Amount       `json:"refunded" doc:"What went back to the sponsor, in minor units."`
-	// Codes is how many packets have a code: all, once the campaign is created to the end.
+	// Codes is how many packets have a code: all, once the creation of the campaign is complete.
 	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all, once it is created to the end; absent for none."`
 }
 
@@ -200,8 +200,8 @@ type Created struct {
 	Next     string               `json:"next" doc:"What to do next, as a command for a person."`
 }
 
-// Create funds a campaign, draws its seed, and stores its codes: those that were read, or drawn by its pattern. The
-// same campaign again changes nothing.
+// Create funds a campaign, draws its seed, and stores its codes: those that were read, or codes drawn by its pattern.
+// A repeat with the same campaign changes nothing.
 func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*Created, error) {
 	out, err := a.CreateFunded(ctx, c)
 	if err == nil {
@@ -236,13 +236,13 @@ func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, e
 	return out, nil
 }
 
-// StoreCodes is the second step of Create. It goes on where an earlier call was killed.
+// StoreCodes is the second step of Create. It continues where an earlier call was killed.
 func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string) error {
 	return a.createCodes(ctx, &c, codes)
 }
 
-// Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker brings it there.
-// why may be empty.
+// Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker records it
+// there later. why may be empty.
 func (a *App) Pause(ctx context.Context, id, why string) error {
 	return a.turn(ctx, access.PauseCampaign, id, why, store.Campaign.Pause)
 }
@@ -265,7 +265,7 @@ func (a *App) turn(ctx context.Context, action access.Action, id, why string,
 	})
 }
 
-// Show tells how a campaign stands in the ledger and in Redis.
+// Show returns the state of a campaign in the ledger and in Redis.
 func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 	c, added, err := a.campaignWithTopUps(ctx, id)
 	if err != nil {

@@ -29,7 +29,7 @@ type ListedCampaign struct {
 	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Where its codes come from: pattern or file; null for none."`
 }
 
-// codesFrom says where a campaign's codes come from.
+// codesFrom returns the source of a campaign's codes.
 func codesFrom(c *hongbao.Campaign) answers.Text {
 	switch {
 	case c.Codes == nil:
@@ -46,8 +46,8 @@ type CampaignPage struct {
 	Next      answers.Text     `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
-// ListCampaigns lists up to limit campaigns of the ledger in the order of their ids, after an id, as the ledger knows
-// them. sees, if not nil, picks them.
+// ListCampaigns returns up to limit campaigns of the ledger in the order of their ids, after an id, as the ledger has
+// them. sees, if not nil, selects them.
 func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
 	error) {
 	out := CampaignPage{Campaigns: []ListedCampaign{}}
@@ -81,11 +81,11 @@ func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
 // statusTime bounds how long a list of campaigns waits for Redis.
 const statusTime = 5 * time.Second
 
-// AddStatus asks Redis how the campaigns of a list stand. Those of which it does not tell in time are unread.
+// AddStatus adds the campaigns' status in Redis. Campaigns whose status does not come in time are unread.
 func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	_ = store.Each(len(list), store.AllAtOnce, func(i int) error { // what is wrong is in the status
+	_ = store.Each(len(list), store.AllAtOnce, func(i int) error { // errors are in the status
 		c := model.Campaign{ID: list[i].ID, State: list[i].Status}
 		if c.State != string(ledger.StateRefunded) {
 			a.addRedis(ctx, &c)

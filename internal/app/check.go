@@ -7,8 +7,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Check makes every check of a worker's start. It names the servers that are as they must be, and in the error each
-// that is not.
+// Check makes every check of a worker's start. It returns the names of the servers that passed. The error names each
+// server that did not.
 func (a *App) Check(ctx context.Context) ([]string, error) {
 	checks := []struct {
 		server string

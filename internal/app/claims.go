@@ -20,13 +20,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
 
-// OpenClaim is a batch of the topic that was not brought to its end: it may be in the log or not.
+// OpenClaim is a claim for a batch of the topic that was not finished: the log may have the batch or not.
 type OpenClaim struct {
 	// ID is SINK/SHARD/CLAIM.
 	ID     string   `json:"id"`
 	Events []string `json:"events"` // runs of seqs, as 1-20
 	Grants int64    `json:"grants"`
-	// Owner had it last; until Until it is taken to be at work.
+	// Owner is the worker that had it last; it counts as at work until Until.
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
 	// Topic, Partition and Offset say where to look: the batch is at the offset, behind it, or nowhere. They and the two
@@ -35,8 +35,8 @@ type OpenClaim struct {
 	Partition *int         `json:"partition"`
 	Offset    *int64       `json:"offset"`
 	Sent      *time.Time   `json:"sent"`
-	// SettleFrom is when a person may settle it. Workers can settle it by themselves before, and a suspended one may still
-	// send it.
+	// SettleFrom is the earliest time at which a person may settle the claim. Before it workers can settle the claim
+	// by themselves, and a suspended worker may still send the batch.
 	SettleFrom *time.Time `json:"settle_from"`
 
 	claim stream.Claim
@@ -85,17 +85,17 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 	return list, nil
 }
 
-// ClaimDecision is what a person has found out about a claim.
+// ClaimDecision is a person's finding about a claim.
 type ClaimDecision struct {
 	ID string
-	// Published: the topic has all of its grants. Else it has none of them, and they are sent again.
+	// Published: the topic has all of its grants. Otherwise it has none of them, and they are sent again.
 	Published bool
 	stream.Decision
-	// Patience is how long a topic that is out of reach is tried again.
+	// Patience is how long a topic that can't be reached is tried again.
 	Patience time.Duration
 }
 
-// SettledClaim is what became of a claim, and of the dead letters of its grants.
+// SettledClaim is the result for a claim, and for the dead letters of its grants.
 type SettledClaim struct {
 	Claim     string             `json:"claim"`
 	Published bool               `json:"published"`
@@ -103,8 +103,8 @@ type SettledClaim struct {
 	Letters   *deadletter.Report `json:"letters"` // null if none of its grants was a dead letter
 }
 
-// SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants: those that are published
-// count as delivered, and the others are sent. Grants without a letter are the workers', who find the claim gone.
+// SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants. Published grants
+// count as delivered, the others are sent. Workers handle the grants without a letter, once the claim is gone.
 func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledClaim, err error) {
 	if err := o.Decision.Check(); err != nil {
 		return nil, Usage("%w", err)
@@ -151,7 +151,7 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 	return &list[i], nil
 }
 
-// endClaim takes a claim over from whoever had it, and ends it.
+// endClaim takes a claim over from its owner, and ends it.
 func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
 	cfg := a.Config.ClaimsConfig()
 	cfg.Owner, cfg.TakeLive, cfg.Done = workerName(), false, deadletter.RequeueSink(cfg.Sink)

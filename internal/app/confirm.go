@@ -16,15 +16,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// Confirmed is the report of a confirmation: the letters', and the credits that it is about.
+// Confirmed is the report of a confirmation: the letters and their credits.
 type Confirmed struct {
 	*deadletter.Report
 	Credits []ConfirmedCredit `json:"credits"`
-	// Gone are letters that are not there any more: they were decided.
+	// Gone are letters that no longer exist: they were decided.
 	Gone []string `json:"gone"`
 }
 
-// ConfirmedCredit is a credit that a person told about.
+// ConfirmedCredit is a credit about which a person decided.
 type ConfirmedCredit struct {
 	Letter    string         `json:"letter"`
 	Reference string         `json:"reference"`
@@ -33,25 +33,25 @@ type ConfirmedCredit struct {
 	Currency  string         `json:"currency,omitempty"`
 }
 
-// Confirmation is what a person has found out at the remote about credits in doubt.
+// Confirmation is a person's finding at the remote about credits in doubt.
 type Confirmation struct {
-	// Letters are the ids of dead letters of sink balance; Packets are credits that have no letter any more.
+	// Letters are the ids of dead letters of sink balance; Packets are credits that no longer have a letter.
 	Letters []string
 	Packets []PacketID
 	Word    Word
 	stream.Decision
-	// Patience is how long a remote or a ledger that is out of reach is tried again.
+	// Patience is how long a remote or a ledger that can't be reached is tried again.
 	Patience time.Duration
 	DryRun   bool
 }
 
-// PacketID names a packet.
+// PacketID identifies a packet.
 type PacketID struct {
 	Campaign string
 	Packet   int64
 }
 
-// Confirm records a person's word about credits in doubt, and ends their letters.
+// Confirm records a person's decision about credits in doubt, and ends their letters.
 func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{configs.SinkBalance}}}
 	letters, err := a.letters(ctx, &pick.Filter)
@@ -104,8 +104,8 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	return report, err
 }
 
-// inDoubt reports the credits of the letters, and gives the letters that still exist: a person repeats a killed command
-// with the same letters.
+// inDoubt reports the credits of the letters, and returns the letters that still exist: a person repeats a killed
+// command with the same letters.
 func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []string, report *Confirmed) (there []string,
 	err error) {
 	for _, id := range ids {
@@ -129,8 +129,8 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []st
 	return there, nil
 }
 
-// confirmPackets ends credits in doubt for which no letter stands any more. What is booked is recorded; what is not is
-// forgotten, and never sent: whoever dropped its letter has decided that.
+// confirmPackets ends credits in doubt that no longer have a letter. It records a booked credit. It forgets a credit
+// that was not booked and never sends it: the person who dropped its letter decided that.
 func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
 	if len(o.Packets) == 0 {
 		return nil

@@ -1,9 +1,9 @@
 package app
 
-// PageSource gives what the console's pages show; Redis must be open.
+// PageSource returns the source of the console's pages; Redis must be open.
 func (a *App) PageSource() *PageSource {
 	return &PageSource{App: a, shapes: shapes{read: readShape}, listed: map[string]found{}}
 }
 
-// PageActions gives what the buttons of the console's pages do; Redis must be open.
+// PageActions returns the actions of the console's buttons; Redis must be open.
 func (a *App) PageActions() PageActions { return PageActions{a} }

@@ -12,10 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// consolePatience is how long a sink that is out of reach is tried again: somebody waits at the screen.
+// consolePatience is how long a sink that can't be reached is tried again, while a person waits at the screen.
 const consolePatience = 10 * time.Second
 
-// PageActions is what the buttons of the console do: the same as the commands.
+// PageActions has the actions of the console's buttons: the same as the commands.
 type PageActions struct{ *App }
 
 // CheckCampaign reports whether the ledger has a campaign already, and refuses one that can't be created now.
@@ -30,7 +30,7 @@ func (c PageActions) CreateCampaign(ctx context.Context, _ *access.Caller, spec 
 	return err == nil && created.Created, err
 }
 
-// StoreCodes draws and stores the codes of a campaign that was created, or goes on with them.
+// StoreCodes draws and stores the codes of a campaign that was created, or continues to do so.
 func (c PageActions) StoreCodes(ctx context.Context, spec hongbao.Campaign) error {
 	return c.App.StoreCodes(ctx, spec, nil)
 }
@@ -64,7 +64,7 @@ func (c PageActions) Replay(ctx context.Context, _ *access.Caller, o ReplayForm)
 		Missing: o.Missing, DryRun: o.DryRun, Patience: consolePatience})
 	if report != nil {
 		var b strings.Builder
-		_ = report.Write(&b) // a Builder takes everything
+		_ = report.Write(&b) // a Builder never fails
 		text = b.String()
 	}
 	return text, err

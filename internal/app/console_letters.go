@@ -21,7 +21,7 @@ func (s *PageSource) Letters(ctx context.Context, f deadletter.Filter, after str
 	return p.Letters, string(p.Next), err
 }
 
-// Letter gives a dead letter.
+// Letter returns a dead letter.
 func (s *PageSource) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
 	l, err = s.App.Letter(ctx, id)
 	if errors.Is(err, deadletter.ErrNoLetter) {
@@ -39,7 +39,7 @@ func (s *PageSource) Quarantine(ctx context.Context, after int64, all bool) ([]l
 	return read(ctx, after, model.PageLen)
 }
 
-// Quarantined gives a grant in quarantine.
+// Quarantined returns a grant in quarantine.
 func (s *PageSource) Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error) {
 	q, found, err := s.ledger.Quarantined(ctx, id)
 	if err == nil && !found {

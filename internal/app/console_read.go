@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// consoleCampaigns are on a page of the list. The first page has those of the newest openCampaigns that run now, too;
-	// which these are is asked once in openTime.
+	// consoleCampaigns is the number of campaigns on a page of the list. The first page also has the running ones
+	// among the newest openCampaigns. They are read once every openTime.
 	consoleCampaigns = 100
 	openCampaigns    = 2000
 	openTime         = 10 * time.Second
-	// consoleLedgerTime bounds a page's first question to the ledger, so that one that never answers leaves time for Redis.
+	// consoleLedgerTime bounds a page's first query to the ledger, so that a hanging ledger leaves time for Redis.
 	consoleLedgerTime = 2 * time.Second
 )
 
-// PageSource reads what the console's pages show. While the ledger is down, the pages show what comes from Redis.
+// PageSource reads the data of the console's pages. While the ledger is down, the pages show the data of Redis.
 type PageSource struct {
 	*App
 	shapes shapes
 
 	mu     sync.Mutex
-	listed map[string]found // by scope: the first page, as the ledger had it last
+	listed map[string]found // by scope: the first page, as the ledger last returned it
 
 	openMu sync.Mutex
 	open   []ledger.StoredCampaign // in Redis, and not over
-	openAt time.Time               // when they were asked for
+	openAt time.Time               // when they were read
 }
 
 // found is a page of the ledger's campaigns.
@@ -47,8 +47,8 @@ type found struct {
 	more bool
 }
 
-// list gives a page of campaigns, and says what is wrong with it. The first one has all that run now. While the ledger
-// is away it is as it was.
+// list returns a page of campaigns, and a note about its problems. The first page has all running campaigns. While the
+// ledger is down, list returns the last known page.
 func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note string) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
@@ -97,7 +97,8 @@ func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err e
 	return page, err
 }
 
-// running are the loaded campaigns whose window is open. Redis is asked seldom which are loaded: drafts may be many.
+// running returns the loaded campaigns whose window is open. It seldom asks Redis which are loaded: drafts may be
+// many.
 func (s *PageSource) running(ctx context.Context) (list []ledger.StoredCampaign, err error) {
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
@@ -137,8 +138,8 @@ func ledgerAway(err error) string {
 	return fmt.Sprintf("The ledger can't be read, so what it knows is missing or old: %v", err)
 }
 
-// Campaigns lists campaigns as they stand in Redis and in the ledger. They are asked for at once: one whose
-// server is away holds up no other.
+// Campaigns lists campaigns with their state in Redis and in the ledger. It reads them concurrently: a campaign whose
+// server is down delays no other.
 func (s *PageSource) Campaigns(ctx context.Context, q model.Search) (model.Campaigns, error) {
 	page, note := s.list(ctx, q)
 	list := page.list
@@ -164,7 +165,7 @@ func (s *PageSource) Campaigns(ctx context.Context, q model.Search) (model.Campa
 	return out, nil
 }
 
-// consoleCampaign is what the ledger says.
+// consoleCampaign returns the ledger's data of a campaign.
 func consoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 	s := &c.Spec
 	out := model.Campaign{ID: s.ID, Name: s.Name, Kind: string(s.Kind), Currency: s.Currency, State: "created",
@@ -176,7 +177,7 @@ func consoleCampaign(c *ledger.StoredCampaign) model.Campaign {
 	return out
 }
 
-// addRedis adds what Redis says, or a note that it can't tell.
+// addRedis adds the data of Redis, or a note that Redis did not answer.
 func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 	err := a.readRedis(ctx, c)
 	switch {
@@ -190,7 +191,7 @@ func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 	w, err := a.store.Campaign(c.ID).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
-		if c.State == "refunded" { // it has left
+		if c.State == "refunded" { // it has left Redis
 			return nil
 		}
 		if err := (CampaignReader{a}).whole(ctx, a.store.Home(c.ID)); err != nil {
@@ -247,7 +248,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 	if last, err := s.LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
-	} else if last.Started.After(stored.Created) { // an earlier one says nothing of this campaign
+	} else if last.Started.After(stored.Created) { // an earlier audit says nothing about this campaign
 		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
@@ -260,7 +261,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 	return out, nil
 }
 
-// fromRedis fills what the ledger would have said.
+// fromRedis fills in from Redis the data that the ledger could not provide.
 func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
 	w, err := s.store.Campaign(out.ID).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {

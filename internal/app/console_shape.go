@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// shapeAge is how old a shape may be, and shapeRest how many times as long as its reading took it is good for: the
-	// ledger reads every grant of the campaign for it.
+	// A shape is read again after shapeAge, or after shapeRest times the duration of its reading if that is longer:
+	// the reading covers every grant of the campaign in the ledger.
 	shapeAge, shapeRest = 5 * time.Second, 20
-	// shapeTime bounds its reading, within that of a page.
+	// shapeTime bounds the reading, within the time of a page.
 	shapeTime = 3 * time.Second
-	// spreadBins and timeSteps bound what is drawn; maxShapes the campaigns that are remembered.
+	// spreadBins and timeSteps bound the drawn points; maxShapes bounds the remembered campaigns.
 	spreadBins, timeSteps, maxShapes = 20, 100, 100
-	// shortestStep of a timeline.
+	// shortestStep is the shortest step of a timeline.
 	shortestStep = 100 // ms
 )
 
@@ -36,10 +36,10 @@ type shape struct {
 	until       time.Time // when it is read again
 	grants      int64
 	revealed    bool
-	failed      error // of the last reading: what is here is older, or nothing
+	failed      error // of the last reading: the data is older, or missing
 }
 
-// shapes remembers the shapes of campaigns. Its methods may be called at once.
+// shapes remembers the shapes of campaigns. It is safe for concurrent use.
 type shapes struct {
 	read func(context.Context, *ledger.Ledger, *ledger.StoredCampaign, bool) (shape, error) // readShape
 
@@ -47,8 +47,8 @@ type shapes struct {
 	held map[string]shape
 }
 
-// of gives the shape of a campaign. A campaign to which nothing was added has the shape that it had. A reading that
-// failed rests as long as one that did not: it may have failed because there is too much to read.
+// of returns the shape of a campaign. It reads a shape again only if the campaign has new grants. After a failed
+// reading it waits as long as after a successful one, because there may be too much to read.
 func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign) shape {
 	s.mu.Lock()
 	has, ok := s.held[c.Spec.ID]
@@ -65,13 +65,13 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	defer cancel()
 	now, err := s.read(short, l, c, revealed)
 	if err != nil && short.Err() != nil {
-		err = short.Err() // whatever the database's driver made of it
+		err = short.Err() // instead of the database driver's version of it
 	}
 	if err != nil {
 		now = has
 	}
 	now.failed = err
-	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits for it any more: that says nothing about the campaign
+	if errors.Is(ctx.Err(), context.Canceled) { // the page was abandoned: that says nothing about the campaign
 		return now
 	}
 	now.until = time.Now().Add(max(shapeAge, shapeRest*time.Since(start)))
@@ -84,7 +84,7 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	return now
 }
 
-// addShape adds how the paid grants spread over amounts and time, or says why that is missing.
+// addShape adds how the paid grants spread over amounts and time, or a note why that is missing.
 func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out *model.Live) {
 	var drawn shape
 	archive, archived, err := s.ledger.Archived(ctx, c.Spec.ID)
@@ -104,7 +104,7 @@ func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out
 	out.Spread, out.Timeline, out.Step, out.Moments = drawn.spread, drawn.timeline, drawn.step, drawn.moments(c)
 }
 
-// moments is the campaign's life in the ledger, in the order of time.
+// moments returns the events of the campaign's life in the ledger, in the order of time.
 func (s *shape) moments(c *ledger.StoredCampaign) []model.Moment {
 	last := "Last grant so far"
 	if c.Grants == c.Packets {
@@ -129,7 +129,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 		return out, err
 	}
 	var plan []hongbao.Amount
-	if revealed { // else nobody may see what is not granted
+	if revealed { // before that no one may see the amounts of ungranted packets
 		added, err := topUps(ctx, l, c.Spec.ID)
 		if err != nil {
 			return out, err
@@ -159,7 +159,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	bin := func(amount int64) *model.Bin {
 		return &out.spread[min(max((amount-int64(b.Low))/width, 0), int64(len(out.spread)-1))]
 	}
-	for _, s := range paid { // a grant that was paid since Bounds may lie outside
+	for _, s := range paid { // a grant that was paid since Bounds may be outside
 		bin(s.From).Granted += s.Grants
 	}
 	for _, a := range plan {

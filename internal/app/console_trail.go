@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// Trail follows the grants of a user, or of a packet, and says it in words.
+// Trail follows the grants of a user, or of a packet, and describes them in words.
 func (s *PageSource) Trail(ctx context.Context, q model.Question) (out model.Trails, err error) {
 	t, err := s.App.Trail(ctx, TrailOf{Campaign: q.Campaign, User: q.User, Packet: q.Packet})
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *PageSource) Trail(ctx context.Context, q model.Question) (out model.Tra
 	return out, nil
 }
 
-// tell says in words where a grant is.
+// tell describes in words where a grant is.
 func (s *PageSource) tell(step *TrailStep, currency string, unread map[string]bool) model.Trail {
 	t := model.Trail{Packet: step.Packet}
 	add := func(name, where string, there bool, is, isNot string) {
@@ -68,7 +68,7 @@ func (s *PageSource) tell(step *TrailStep, currency string, unread map[string]bo
 			add("Sink "+sink.Sink, "redis", false, "", "Its dead letter was dropped by "+sink.Dropped)
 		default:
 			is := "Finished."
-			if unread["redis"] { // the dead letters, maybe
+			if unread["redis"] { // perhaps the dead letters
 				is = "Finished: delivered, or made a dead letter."
 			}
 			add("Sink "+sink.Sink, "redis", sink.Finished, is, "Not finished yet.")

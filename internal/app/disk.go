@@ -4,7 +4,8 @@ package app
 
 import "syscall"
 
-// diskSpace gives what an ordinary user may still write on the disk of a path, and the size of that disk, in bytes.
+// diskSpace returns the space that an ordinary user may still write on the disk of a path, and the disk's size, in
+// bytes.
 func diskSpace(path string) (free, size uint64, err error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(path, &fs); err != nil {

@@ -4,5 +4,5 @@ package app
 
 import "errors"
 
-// diskSpace can't tell.
+// diskSpace returns errors.ErrUnsupported on this system.
 func diskSpace(string) (free, size uint64, err error) { return 0, 0, errors.ErrUnsupported }

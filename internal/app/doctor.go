@@ -21,22 +21,22 @@ const (
 	LevelProblem = "problem"
 )
 
-// Finding is one thing that Doctor has looked at.
+// Finding is one finding of Doctor.
 type Finding struct {
 	Server string `json:"server"` // redis, ledger, topic, remote, keys, collector or configuration
 	Level  string `json:"level"`
-	// About says what was found, and what to do if it is not ok.
+	// About describes the finding, and what to do if it is not ok.
 	About string `json:"about"`
 }
 
-// Examination is all that Doctor found.
+// Examination has every finding of Doctor.
 type Examination struct {
 	Findings []Finding `json:"findings"`
 	Warnings int       `json:"warnings"`
 	Problems int       `json:"problems"`
 }
 
-// Verdict is an error if there is a problem.
+// Verdict returns an error if there is a problem.
 func (e *Examination) Verdict() error {
 	if e.Problems == 0 {
 		return nil
@@ -44,13 +44,13 @@ func (e *Examination) Verdict() error {
 	return Found("%d problems and %d warnings were found; the answer says what to do about each", e.Problems, e.Warnings)
 }
 
-// doctorTime bounds the examination of one server: one that hangs hides no other.
+// doctorTime bounds the examination of one server: a hanging server hides no other.
 const doctorTime = 30 * time.Second
 
 // part collects the findings about one server.
 type part struct {
 	server string
-	// node is what each text begins with while one node of a cluster is looked at.
+	// node is the prefix of each text while one node of a cluster is examined.
 	node   string
 	list   []Finding
 	clocks []clock
@@ -60,7 +60,7 @@ func (p *part) add(level, format string, args ...any) {
 	p.list = append(p.list, Finding{p.server, level, p.node + fmt.Sprintf(format, args...)})
 }
 
-// wrong adds a problem for each error, and tells whether there was one.
+// wrong adds a problem for each error, and reports whether there was one.
 func (p *part) wrong(errs ...error) bool {
 	n := len(p.list)
 	for _, err := range errs {
@@ -71,7 +71,7 @@ func (p *part) wrong(errs ...error) bool {
 	return len(p.list) > n
 }
 
-// allowed adds each error: as a warning if unsafe.allow lets a worker start all the same.
+// allowed adds each error: as a warning if unsafe.allow lets a worker start nevertheless.
 func (p *part) allowed(allowed bool, errs ...error) {
 	if !allowed {
 		p.wrong(errs...)
@@ -84,7 +84,7 @@ func (p *part) allowed(allowed bool, errs ...error) {
 	}
 }
 
-// Doctor looks at everything that the configuration names, and changes nothing. The servers are examined side by side.
+// Doctor examines everything that the configuration names, and changes nothing. It examines the servers concurrently.
 func (a *App) Doctor(ctx context.Context) *Examination {
 	parts := []*part{{server: "configuration"}, {server: "redis"}, {server: "ledger"}, {server: "topic"},
 		{server: "remote"}, {server: "keys"}, {server: "collector"}}
@@ -115,7 +115,7 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 	return out
 }
 
-// examineConfig looks at what was switched off, and at connections that leave the machine in clear text.
+// examineConfig looks at disabled checks, and at connections that leave the machine in clear text.
 func (a *App) examineConfig(_ context.Context, p *part) {
 	for _, name := range a.Config.Unsafe.Allow {
 		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Mend what it is about, and take it "+
@@ -140,7 +140,7 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	}
 }
 
-// examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, whose it is.
+// examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, owner.
 func (a *App) examineLedger(ctx context.Context, p *part) {
 	l := a.newLedger()
 	defer l.Close()

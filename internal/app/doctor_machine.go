@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// clockBound is how far two clocks may be apart.
+// clockBound is the largest accepted difference between two clocks.
 const clockBound = time.Second
 
 // clock is how far the clock of a server is ahead of this machine's.
@@ -26,7 +26,7 @@ type clock struct {
 	ahead time.Duration
 }
 
-// clock notes what a server's clock said when it was asked for it between begin and end.
+// clock notes the time that a server returned when it was asked between begin and end.
 func (p *part) clock(what string, said, begin, end time.Time) {
 	c := clock{what: what}
 	switch {
@@ -42,7 +42,7 @@ func (p *part) clock(what string, said, begin, end time.Time) {
 	}
 }
 
-// apart compares the clocks of Redis and of the database, which may be near this machine's one by one.
+// apart compares the clocks of Redis and of the database, each of which may be near this machine's clock.
 func (p *part) apart(database *part) {
 	all := append(p.clocks[:len(p.clocks):len(p.clocks)], database.clocks...)
 	if len(all) == 0 {
@@ -56,7 +56,7 @@ func (p *part) apart(database *part) {
 	}
 }
 
-// What a disk should have free: a part of it, and so many bytes. Below the last bound a server may stop any time.
+// A disk should have a part of its size and a number of bytes free. Below diskAlmost a server may stop at any time.
 const (
 	diskPart   = 0.1
 	diskBytes  = 1 << 30
@@ -73,7 +73,7 @@ func (p *part) disk(what, path string) {
 	p.add(level, "%s: the disk of %s has %s of %s free%s", what, path, bytesText(free), bytesText(size), mend)
 }
 
-// diskLevel judges what a disk has free, and says what to do about it.
+// diskLevel judges the free space of a disk, and returns what to do about it.
 func diskLevel(free, size uint64) (level, mend string) {
 	switch {
 	case free < diskAlmost:
@@ -91,7 +91,7 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%d GiB", n>>30)
 }
 
-// redisIsHere tells whether Redis is on this machine. Of a disk elsewhere, or in a container, doctor sees nothing.
+// redisIsHere reports whether Redis is on this machine. Doctor can't see a disk elsewhere, or in a container.
 func (a *App) redisIsHere() bool {
 	return !slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
 		host, _, err := net.SplitHostPort(addr)
@@ -106,7 +106,7 @@ func (a *App) ledgerDisk(p *part) {
 	}
 }
 
-// certificateSoon is how long before its end a certificate is worth a warning.
+// certificateSoon is how long before its end a certificate gets a warning.
 const certificateSoon = 30 * 24 * time.Hour
 
 // examineCertificates looks at every file with certificates that the configuration names.
@@ -130,7 +130,8 @@ func (a *App) examineCertificates(p *part) {
 	}
 }
 
-// certificates looks when those of a file end. Of authorities one that is good is enough; of a chain each must be.
+// certificates checks when those of a file end. One valid authority is enough; every certificate of a chain must be
+// valid.
 func (p *part) certificates(name, path string, authority bool) {
 	list, err := readCertificates(path)
 	if err != nil {
@@ -161,7 +162,7 @@ func (p *part) certificates(name, path string, authority bool) {
 	}
 }
 
-// readCertificates reads a file in PEM. There is at least one certificate in what it gives.
+// readCertificates reads a file in PEM. It returns at least one certificate, or an error.
 func readCertificates(path string) (list []*x509.Certificate, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

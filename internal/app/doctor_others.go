@@ -14,7 +14,7 @@ import (
 // mostAnswer is how many bytes of an answer are read.
 const mostAnswer = 1 << 20
 
-// examineRemote asks the remote balance system whether it is there. It sends no token, so any answer will do.
+// examineRemote checks that the remote balance system answers. It sends no token, so any answer is fine.
 func (a *App) examineRemote(ctx context.Context, p *part) {
 	if a.Config.Settlement.Kind != configs.SettleRemote || !a.has(configs.SinkBalance) {
 		return
@@ -23,14 +23,14 @@ func (a *App) examineRemote(ctx context.Context, p *part) {
 	p.answers(ctx, LevelProblem, "remote.url", rc.URL, rc.TLS)
 }
 
-// examineCollector asks the collector of traces whether it is there. Without it spans are lost, and nothing else.
+// examineCollector checks that the collector of traces answers. Without the collector only spans are lost.
 func (a *App) examineCollector(ctx context.Context, p *part) {
 	if url := a.Config.Tracing.Endpoint; url != "" {
 		p.answers(ctx, LevelWarning, "tracing.endpoint", url, nil)
 	}
 }
 
-// answers looks whether anybody answers at the address that a knob has. If nobody does, that is of the level.
+// answers checks that a server answers at a knob's address. If it does not, the finding has the level.
 func (p *part) answers(ctx context.Context, level, knobName, url string, with *tls.Config) {
 	if _, err := get(ctx, url, with); err != nil {
 		p.notThere(level, knobName, err)
@@ -63,7 +63,7 @@ func (a *App) examineKeys(ctx context.Context, p *part) {
 	p.add(LevelOK, "%s has %d keys", url, len(set.Keys))
 }
 
-// get asks for what is at an address, and follows no redirect.
+// get returns the answer of an address. It follows no redirect.
 func get(ctx context.Context, url string, with *tls.Config) ([]byte, error) {
 	client := http.Client{
 		Transport:     &http.Transport{TLSClientConfig: with, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},

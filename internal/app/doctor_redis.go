@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// answerTime is how long one node may take for an answer: one that hangs must leave time for the others.
+// answerTime bounds the answer of one node: a hanging node must leave time for the others.
 const answerTime = time.Second
 
 // examineRedis looks at each server's settings, then at the deployment's shards.
@@ -53,13 +53,13 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	a.examineShards(ctx, p, st)
 }
 
-// journalLate is how many entries of the journal may wait in Redis before it is worth a word.
+// journalLate is how many waiting entries of the journal in Redis are worth a warning.
 const journalLate = maxWaiting / 50
 
-// memoryBound is the part of maxmemory, or of its machine's memory, from which a Redis is near its end.
+// memoryBound is the used part of maxmemory, or of the machine's memory, from which a Redis is almost full.
 const memoryBound = 0.8
 
-// examineNode looks at a server: its settings, its clock, and its disk if that is one of this machine.
+// examineNode examines a server: its settings, its clock, and its disk if that is on this machine.
 func (a *App) examineNode(p *part, n *store.Node) {
 	name := "Redis"
 	if n.Addr != "" {
@@ -79,7 +79,7 @@ func (a *App) examineNode(p *part, n *store.Node) {
 	}
 }
 
-// examineServer looks at a server's settings. Of a server that is refused it looks only at those that lose receipts.
+// examineServer examines a server's settings. For a refused server it checks only the settings that lose receipts.
 func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	all, found := a.Allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
@@ -103,7 +103,7 @@ func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	p.memory(s)
 }
 
-// memory looks at maxmemory, and at how much of it, or of the machine's memory, is used.
+// memory checks maxmemory, and how much of it, or of the machine's memory, is used.
 func (p *part) memory(s *store.Server) {
 	most, bound := "below what the machine has", s.MaxMemory
 	if machine := s.MachineMemory; machine > 0 {
@@ -127,7 +127,7 @@ func (p *part) memory(s *store.Server) {
 	}
 }
 
-// shardView is what doctor has read of one shard.
+// shardView is doctor's data about one shard.
 type shardView struct {
 	node            string   // as Server.Addr
 	denied          []string // commands
@@ -159,8 +159,8 @@ func (a *App) viewShard(ctx context.Context, k *store.Shard) (v shardView) {
 	return v
 }
 
-// examineShards looks for frozen shards, groups that are missing, paused sinks, and rights that the user lacks. It asks
-// the shards side by side, so one that hangs leaves the others their time.
+// examineShards looks for frozen shards, missing groups, paused sinks, and rights that the user lacks. It asks the
+// shards concurrently, so a hanging shard leaves the others their time.
 func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	views := make([]shardView, st.Len())
 	store.Each(len(views), len(views), func(i int) error {
@@ -212,7 +212,7 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	}
 }
 
-// rights says which commands the user may not run, and on which nodes of a cluster.
+// rights reports the commands that the user may not run, and the nodes of a cluster that deny them.
 func (p *part) rights(denied map[string][]string) {
 	for _, commands := range slices.Sorted(maps.Keys(denied)) {
 		where := ""

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// closeHint says what to do about a campaign that is not where it should be.
+// closeHint adds what to do about a campaign that is not in the expected state.
 func closeHint(err error, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	switch {
@@ -36,27 +36,27 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 	return err
 }
 
-// Ending is how far the end of a campaign is.
+// Ending is the progress of a campaign's end.
 type Ending struct {
 	Campaign string  `json:"campaign" doc:"The campaign's id."`
 	Currency string  `json:"currency,omitempty" doc:"Of the amounts, ISO 4217; absent for coupons without a value."`
 	Closed   *Closed `json:"closed" doc:"How it stood at its close; null once it has left Redis."`
-	// Settling: group balance has not finished the grants up to the close, only those up to Finished (of the campaign's
-	// first shard).
+	// Settling: group balance has not finished the grants up to the close, only those up to Finished (on the
+	// campaign's first shard).
 	Settling bool   `json:"settling" doc:"True while grants up to the close are still being settled."`
 	Finished *int64 `json:"finished_seq" doc:"The last settled event on its first shard; null once closed is null."`
-	// Places are the shards of a campaign that is on several, in their order.
+	// Places are the shards of a campaign on several shards, in order.
 	Places []ClosedPlace `json:"places,omitempty" doc:"Its shards, if several; absent once closed is null."`
-	// Missing grants are not in the ledger although the group has finished them; below 0, it has paid more than were
-	// granted.
+	// Missing is how many grants the group has finished but the ledger lacks. Below 0 the ledger has paid more than
+	// were granted.
 	Missing *int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0: it has more; null while settling, and after the refund."`
-	// Amount is what is to be refunded, or was.
+	// Amount is the sum that is to be refunded, or was refunded.
 	Amount   hongbao.Amount `json:"refund_amount" doc:"What is refunded, in minor units; not final while settling."`
 	Refunded *Refunded      `json:"refunded" doc:"The refund; null before it."`
 	Next     string         `json:"next" doc:"What to do next, as a command for a person."`
 }
 
-// Closed is how a campaign stood at its close. Of one on several shards it is the sum, and the time of the last close.
+// Closed is the state of a campaign at its close. For several shards it is the sum, and the time of the last close.
 type Closed struct {
 	Time          time.Time      `json:"time" doc:"Of several shards the last one's."`
 	Event         string         `json:"event" doc:"Shard and seq of the close on its first shard."`
@@ -66,8 +66,8 @@ type Closed struct {
 	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Their sum, in minor units."`
 }
 
-// ClosedPlace is how a campaign stood at its close on one of its shards. It has no amounts: one packet may have been
-// left there, and nobody is shown its amount before the reveal.
+// ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: one packet may have
+// been left there, and its amount is secret before the reveal.
 type ClosedPlace struct {
 	Shard    int       `json:"shard" doc:"The shard's number."`
 	Time     time.Time `json:"time" doc:"When it was closed there."`
@@ -106,7 +106,7 @@ func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 	return out
 }
 
-// addPlaces adds how the campaign's shards stood at their closes.
+// addPlaces adds the state of the campaign's shards at their closes.
 func (e *Ending) addPlaces(s *closing.Standing) {
 	if len(s.Places) == 0 {
 		return
@@ -127,7 +127,7 @@ func (e *Ending) addPlaces(s *closing.Standing) {
 	e.Closed = &all
 }
 
-// Close ends a campaign permanently. One whose window is open is ended only if early.
+// Close ends a campaign permanently. It ends a campaign whose window is open only if early.
 func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error) {
 	var out *Ending
 	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {
@@ -152,8 +152,8 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	return out, err
 }
 
-// closedBefore gives the end of a campaign whose window is open, if it is closed, and else refuses. Redis is not asked
-// to close it: its clock may be ahead, and the ledger would still take a top-up.
+// closedBefore returns the end of a campaign whose window is open if the campaign is closed, and refuses otherwise. It
+// does not ask Redis to close it: the clock of Redis may be ahead, and the ledger would still take a top-up.
 func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
 	out, err := a.standing(ctx, c)
 	if errors.Is(err, store.ErrNotClosed) {
@@ -163,7 +163,7 @@ func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Endi
 	return out, err
 }
 
-// Standing returns how far the end of a campaign is.
+// Standing returns the progress of a campaign's end.
 func (a *App) Standing(ctx context.Context, id string) (*Ending, error) {
 	c, err := a.campaign(ctx, id)
 	if err != nil {
@@ -176,7 +176,7 @@ func (a *App) standing(ctx context.Context, c *ledger.StoredCampaign) (*Ending, 
 	return a.end(c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Standing(ctx, c) })
 }
 
-// Refund gives what nobody got back to the sponsor, once.
+// Refund returns the money of the packets that were not granted to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	books := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
 	var out *Ending
@@ -193,7 +193,7 @@ func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	return out, err
 }
 
-// recordedRefund is the ledger, whose refund stands in the journal by the same transaction.
+// recordedRefund is the ledger; it writes the refund into the journal in the same transaction.
 type recordedRefund struct {
 	*ledger.Ledger
 	entry access.Entry
@@ -234,8 +234,8 @@ func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
 	return endingOf(c, &s), nil
 }
 
-// Cancel gives all the money of a campaign whose loading has not begun back to its sponsor, once. The ledger decides; Redis
-// is asked too, because an older build loads without telling the ledger.
+// Cancel returns all the money of a campaign whose loading has not begun to its sponsor, once. The ledger decides.
+// Redis is checked too, because an older build loads without a note in the ledger.
 func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 	err = a.inLedger(ctx, about(ctx, access.CancelCampaign, id), func(ctx context.Context, e *access.Entry) error {
 		c, err := a.campaign(ctx, id)
@@ -257,8 +257,8 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 	return out, err
 }
 
-// RefundLost ends a campaign of which Redis has lost something, from the ledger alone, and returns its state then. expect
-// is the digest that LostStanding gave; a repeat needs none.
+// RefundLost ends a campaign of which Redis has lost a part, from the ledger alone, and returns its state afterwards.
+// expect is the digest that LostStanding returned; a repeat needs none.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
 	shown, err := a.LostStanding(ctx, o.Campaign)
 	if err == nil && shown.Refunded == nil {
@@ -280,7 +280,7 @@ func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string
 	return a.LostStanding(ctx, o.Campaign)
 }
 
-// LostStanding tells how a campaign stands of which Redis has lost something.
+// LostStanding returns the state of a campaign of which Redis has lost a part.
 func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) {
 	at, err := a.ender().Standing(ctx, id)
 	if err != nil {
@@ -314,16 +314,16 @@ func (a *App) ender() *recovery.Ender {
 	return &recovery.Ender{Store: a.store, Books: a.ledger, Group: configs.SinkBalance}
 }
 
-// LostEnding is how a campaign stands of which Redis has lost something.
+// LostEnding is the state of a campaign of which Redis has lost a part.
 type LostEnding struct {
 	*recovery.Ending
-	// Unpaid are grants of it that the topic has and the ledger lacks: a refund returns their money to the sponsor. It is
-	// nil if there are none, and once the campaign is refunded.
+	// Unpaid are its grants that the topic has and the ledger lacks: a refund returns their money to the sponsor. It
+	// is nil if there are none, and once the campaign is refunded.
 	Unpaid   *Unpaid   `json:"unpaid,omitempty"`
 	Refunded *Refunded `json:"refunded"`
 	By       string    `json:"by,omitempty"`
 	Why      string    `json:"why,omitempty"`
-	// Digest names all of this before the refund.
+	// Digest identifies all of this before the refund.
 	Digest string `json:"digest,omitempty"`
 	Next   string `json:"next,omitempty"`
 }

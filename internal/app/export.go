@@ -16,15 +16,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// Export says which days are written to files, for whoever reconciles them with a bank or a balance system.
+// Export selects the days that are written to files, for reconciliation with a bank or a balance system.
 type Export struct {
-	// Day is a date, whose hours are those of each campaign's time zone.
+	// Day is a date in each campaign's time zone.
 	Day time.Time
-	// Campaign is the only one; "" for each that moved money on that day.
+	// Campaign selects one campaign; "" means each that moved money on that day.
 	Campaign string
 	// Dir is the folder that gets the files.
 	Dir string
-	// Unfinished writes a day that is not over or not settled, too.
+	// Unfinished also writes a day that is not over or not settled.
 	Unfinished bool
 }
 
@@ -40,25 +40,25 @@ type Exported struct {
 	Lines    int64     `json:"lines"`
 	Currency string    `json:"currency,omitempty"`
 	ledger.DaySums
-	// Finished: the day is over, and all that a remote may have booked before its end is recorded. Its file is the same
-	// for ever.
+	// Finished: the day is over, and everything that a remote may have booked before its end is recorded. Its file
+	// never changes.
 	Finished bool `json:"finished"`
 }
 
-// exportColumns are the columns of a file. docs/reconciliation.md tells of each.
+// exportColumns are the columns of a file. docs/reconciliation.md describes each.
 var exportColumns = []string{"booked_at", "type", "reference", "account", "currency", "amount", "campaign", "packet",
 	"granted_at", "transfer"}
 
 const (
 	exportTime = "2006-01-02T15:04:05.000Z07:00"
-	// exportAfter is how long after its end a day gets no more lines: a transaction that began before may still be
-	// under way, and the workers' clocks differ. The ledger's time limit comes on top.
+	// exportAfter is how long after its end a day may get more lines: a transaction that began before may still run,
+	// and the workers' clocks differ. The ledger's time limit is added.
 	exportAfter = 5 * time.Minute
 )
 
-// Export writes what campaigns moved on a day, a file for each. A file is written whole or not at all; the same day
-// again gives the same file. The error names each campaign that has no file; unless it is an outage, the others have
-// theirs.
+// Export writes the campaigns' movements on a day, a file for each. A file is written whole or not at all; the same
+// day again gives the same file. The error names each campaign that has no file. Unless it is an outage, the others
+// have their files.
 func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	campaigns, err := a.toExport(ctx, e.Campaign)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 		case err == nil && day.File != "":
 			files = append(files, day)
 		case err == nil:
-		case hongbao.IsOutage(err) || ctx.Err() != nil: // no other one would fare better
+		case hongbao.IsOutage(err) || ctx.Err() != nil: // the other campaigns would fail, too
 			return files, errors.Join(failed, err, late)
 		case hongbao.ClassOf(err) == hongbao.ClassTransient:
 			late = errors.Join(late, err)
@@ -93,7 +93,7 @@ func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	return files, errors.Join(failed, late)
 }
 
-// toExport gives the campaigns.
+// toExport returns the campaigns to export.
 func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCampaign, err error) {
 	if id != "" {
 		c, err := a.campaign(ctx, id)
@@ -108,7 +108,7 @@ func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCamp
 	return list, nil
 }
 
-// dayOf tells when a campaign's day begins and ends, and refuses one that may get more lines.
+// dayOf returns when a campaign's day begins and ends, and refuses a day that may get more lines.
 func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	out := Exported{Campaign: c.ID, Day: e.Day.Format(time.DateOnly), TimeZone: c.TimeZone, Currency: c.Currency}
 	zone, err := time.LoadLocation(c.TimeZone)
@@ -125,7 +125,7 @@ func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	return out, nil
 }
 
-// begin tells when a date begins in a zone: at midnight, or where the clock jumps over midnight, when it has jumped.
+// begin returns when a date begins in a zone: at midnight, or after the jump if the clock jumps over midnight.
 func begin(date time.Time, zone *time.Location) time.Time {
 	year, month, day := date.Date()
 	t := time.Date(year, month, day, 0, 0, 0, 0, zone)
@@ -135,7 +135,7 @@ func begin(date time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// exportDay writes one file, unless there is nothing to write and nobody has asked for this very campaign.
+// exportDay writes one file, unless there is nothing to write and the request does not name this campaign.
 func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day *Exported) (err error) {
 	file, err := newWholeFile(e.Dir)
 	if err != nil {

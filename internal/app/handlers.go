@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Handler returns what a sink's grants are brought to. Release closes it.
+// Handler returns the handler of a sink's grants. Release closes it.
 func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error) {
 	switch sink {
 	case configs.SinkKafka:
@@ -39,7 +39,7 @@ func Release(h hongbao.Handler) {
 	}
 }
 
-// settler returns what settles in the ledger, and the plans that it checks grants by. It opens the ledger.
+// settler returns the settler of the ledger, and the plans by which it checks grants. It opens the ledger.
 func (a *App) settler(ctx context.Context) (*ledger.Settler, *campaign.Plans, error) {
 	if err := a.ledger.Ready(ctx); err != nil {
 		return nil, nil, err
@@ -52,7 +52,7 @@ func (a *App) settler(ctx context.Context) (*ledger.Settler, *campaign.Plans, er
 	return s, plans, err
 }
 
-// freeze pauses a campaign of which a grant went to quarantine.
+// freeze returns a function that pauses the campaign of a grant that went to quarantine.
 func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 	return func(q ledger.Quarantined) error {
 		return a.pauseFor(ctx, &q.Grant, "a grant is in quarantine, its campaign was paused; `hongbao quarantine list`",
@@ -60,11 +60,11 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 	}
 }
 
-// pauseFor pauses the campaign of a grant that is wrong: something else than Hongbao decides grabs, or Redis went back
+// pauseFor pauses the campaign of a wrong grant. Either another program than Hongbao decides grabs, or Redis went back
 // in time, and a person has to look. what names the command that shows the grant.
 //
-// An error says that Redis is out of reach: the grant comes again, and the campaign is paused then. A campaign that is
-// not in Redis has nothing to pause.
+// An error says that Redis can't be reached: the grant comes again, and the campaign is paused then. A campaign that
+// is not in Redis needs no pause.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
 	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: "hongbao", Why: why})
@@ -77,7 +77,7 @@ func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reaso
 	return nil
 }
 
-// watched returns what a requeue or a replay delivers to, as the process watches it.
+// watched returns the handler of a requeue or a replay, wrapped by the process's hook.
 func (a *App) watched(sink string, h hongbao.Handler) hongbao.Handler {
 	if a.hooks.Sink == nil {
 		return h

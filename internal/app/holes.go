@@ -21,7 +21,7 @@ type Holes struct {
 	Packets  []store.Packet `json:"packets"`
 }
 
-// ListHoles lists what is withheld of a campaign, or of all that the ledger has not refunded if none is named.
+// ListHoles lists the withheld packets of a campaign, or of all campaigns not refunded in the ledger if none is named.
 func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
 	list := []Holes{}
 	if campaign != "" {
@@ -45,7 +45,7 @@ func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
 	return list, nil
 }
 
-// addHoles appends what is withheld of a campaign on each of its places.
+// addHoles appends the withheld packets of a campaign on each of its places.
 func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency string) ([]Holes, error) {
 	c := a.store.Campaign(campaign)
 	places, err := c.Places(ctx)
@@ -78,7 +78,7 @@ func (a *App) currencyOf(ctx context.Context, campaign string) (string, error) {
 	return c.Spec.Currency, err
 }
 
-// HoleGrant says who is to get a withheld packet.
+// HoleGrant names the user who is to get a withheld packet.
 type HoleGrant struct {
 	Campaign  string
 	Packet    int64
@@ -87,7 +87,7 @@ type HoleGrant struct {
 	stream.Decision
 }
 
-// GrantHole grants a withheld packet to the user who was told of it. A repeat changes nothing.
+// GrantHole grants a withheld packet to the user who saw that they won it. A repeat changes nothing.
 func (a *App) GrantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
 	err = a.recorded(ctx, about(ctx, access.GrantWithheld, o.Campaign), func(ctx context.Context, e *access.Entry) error {
 		e.Details = map[string]any{"packet": o.Packet, "user": o.User, "by": o.By, "why": o.Why}
@@ -139,7 +139,7 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		"released since; `hongbao hole list %s` lists those that are withheld", o.Packet, o.Campaign, o.Campaign)
 }
 
-// refusals says why a withheld packet was not granted, or not given back.
+// refusals returns why a withheld packet was not granted, or not released.
 func refusals(why store.Refusal) string {
 	switch why {
 	case store.RefusedGone:
@@ -158,13 +158,13 @@ func refusals(why store.Refusal) string {
 	return "the campaign is " + string(why)
 }
 
-// HoleRelease is what a release has given back.
+// HoleRelease is the result of a release.
 type HoleRelease struct {
 	Campaign string `json:"campaign"`
 	Released int64  `json:"released"`
 }
 
-// ReleaseHoles gives all withheld packets of a campaign back to its stock. A repeat changes nothing.
+// ReleaseHoles returns all withheld packets of a campaign to its stock. A repeat changes nothing.
 func (a *App) ReleaseHoles(ctx context.Context, campaign string, by stream.Decision) (out HoleRelease, err error) {
 	out.Campaign = campaign
 	err = a.recorded(ctx, about(ctx, access.ReleaseWithheld, campaign), func(ctx context.Context, e *access.Entry) error {

@@ -12,21 +12,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Foundation is what Init did; a part that it has not come to is nil.
+// Foundation is the result of Init; a part that Init has not reached is nil.
 type Foundation struct {
 	Ledger *FoundedLedger `json:"ledger"`
 	Redis  *FoundedRedis  `json:"redis"`
 	Topic  *FoundedTopic  `json:"topic"`
 }
 
-// FoundedLedger is what Init did to the ledger.
+// FoundedLedger is the result of Init for the ledger.
 type FoundedLedger struct {
 	Deployment string   `json:"deployment"`
-	Founded    bool     `json:"founded"` // false: it was before
+	Founded    bool     `json:"founded"` // false: it was founded before
 	Tables     []string `json:"tables_made"`
 }
 
-// FoundedRedis is what Init did to Redis.
+// FoundedRedis is the result of Init for Redis.
 type FoundedRedis struct {
 	KeyPrefix string `json:"key_prefix"`
 	Founded   int    `json:"shards_founded"`
@@ -38,7 +38,7 @@ type FoundedTopic struct {
 	Topic string `json:"topic"`
 }
 
-// Init makes what the deployment needs and what is not there yet. What it did comes with the error, too.
+// Init makes the missing parts of the deployment. It returns its result also with an error.
 func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	did := &Foundation{}
 	err := a.found(ctx, did)
@@ -48,15 +48,15 @@ func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	return did, err
 }
 
-// found founds the ledger, then the shards in Redis, and notes in did what it did. The ledger comes first: whatever it
-// has once known of a shard can be lost by Redis, and is then never founded again.
+// found founds the ledger, then the shards in Redis, and records the result in did. The ledger comes first: a shard
+// that the ledger knows can be lost by Redis, and is then never founded again.
 func (a *App) found(ctx context.Context, did *Foundation) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	// Before the ledger is read: else another process could found both in between.
+	// Read before the ledger: otherwise another process could found both in between.
 	mark, _, marked, err := a.store.ReadMark(ctx)
-	if hongbao.IsOutage(err) { // a node of a cluster is away: which shards it has says more than a key
+	if hongbao.IsOutage(err) { // a node of a cluster is down: the shards that it has say more than a key
 		_, shard := a.store.ReadShards(ctx)
 		return errors.Join(err, shard)
 	}
@@ -75,9 +75,9 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 	return a.foundShards(ctx, has, did)
 }
 
-// foundLedger makes the tables, and makes the ledger this deployment's. marked says that Redis is somebody's already.
+// foundLedger makes the tables, and makes the ledger this deployment's. marked says that Redis already has an owner.
 func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (has ledger.Deployment, err error) {
-	if marked { // a wrong database is not even given tables
+	if marked { // a wrong database does not even get tables
 		l, err := a.reachLedger(ctx)
 		if err == nil {
 			err = l.Close()
@@ -110,7 +110,7 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	return has, a.founded.asLedger(has.Founding)
 }
 
-// foundedElsewhere refuses a Redis that is in use beside a ledger that never knew it.
+// foundedElsewhere returns the refusal of a Redis that is in use beside a ledger that never knew it.
 func (a *App) foundedElsewhere() error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
@@ -119,7 +119,7 @@ func (a *App) foundedElsewhere() error {
 		strings.Join(a.Config.Redis.Addrs, ","), a.store.Deployment())
 }
 
-// foundShards founds the shards that Redis never had, and notes each of them in the ledger.
+// foundShards founds the shards that Redis never had, and records each of them in the ledger.
 func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Foundation) error {
 	before, err := a.store.ReadShards(ctx)
 	if err != nil {
@@ -159,8 +159,7 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 	return nil
 }
 
-// lost refuses to found a shard again of which the ledger knows something. A shard that nothing ever happened on loses
-// nothing.
+// lost refuses to found a shard again if the ledger has data of it. A shard without events loses nothing.
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s "+

@@ -18,16 +18,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recorded takes an action, and writes it into the journal: all that changes something goes through here, whoever asks
-// for it. do completes the entry. The entry goes to a list in Redis first, so that the action works with the ledger away
-// and the entry outlives this process; then it is moved to the ledger.
+// recorded runs an action, and writes it into the journal. Every change goes through recorded, whoever asks for it. do
+// completes the entry. The entry first goes to a list in Redis, so the action works while the ledger is down, and the
+// entry outlives this process. Then the entry is moved to the ledger.
 func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
 	a.write(ctx, &e, err)
 	return err
 }
 
-// inLedger is recorded for what happens in the ledger: the entry stands in the action's own transaction.
+// inLedger is recorded for an action in the ledger: the entry is written in the action's own transaction.
 func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := a.ledger.Together(ctx, func(ctx context.Context) error {
 		if err := do(ctx, &e); err != nil {
@@ -52,23 +52,23 @@ func about(ctx context.Context, action access.Action, campaign string) access.En
 // journalTime bounds how long a command waits for its entry to be written.
 const journalTime = 3 * time.Second
 
-// write writes how an action has ended. An action that made no sense is not one.
+// write writes the result of an action. It does not write an action that made no sense.
 func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found FoundError
 	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
 		return
 	}
-	if errors.As(err, &found) { // it is done, and a person is to look at something
+	if errors.As(err, &found) { // the action is done, and a person has to look at the result
 		err = nil
 	}
 	e.End(err)
 	a.record(ctx, e)
 }
 
-// record writes an entry. What was done is done: no failure here changes the action's answer.
+// record writes an entry. A failure here does not change the action's answer.
 func (a *App) record(ctx context.Context, e *access.Entry) {
-	// Neither the caller's end nor a transaction of his that was rolled back keeps it out of the journal.
+	// The entry is written even after the caller is gone or the caller's transaction was rolled back.
 	ctx, cancel := context.WithTimeout(ledger.Apart(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	if !a.redisOpen.Load() {
@@ -91,13 +91,13 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	}
 }
 
-// maxWaiting bounds the entries that wait in Redis for the ledger, some 25 MB: the grabs need its memory. Those that are
-// there stay, since the first ones tell how it began.
+// maxWaiting bounds the entries that wait in Redis for the ledger, some 25 MB: the grabs need its memory. The waiting
+// entries stay, since the first ones show how the problem began.
 const maxWaiting = 50_000
 
 var errFull = fmt.Errorf("%d entries of the journal wait in Redis, as many as there may be: bring the ledger back", maxWaiting)
 
-// leave leaves an entry in Redis.
+// leave puts an entry into Redis.
 func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -113,8 +113,8 @@ func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	return a.redis.LPush(ctx, a.store.Journal(), text).Err()
 }
 
-// moveJournal moves what waits in Redis to the ledger. Several processes may do it at once, and may be killed: an entry
-// that is written twice stands in the journal once.
+// moveJournal moves the waiting entries from Redis to the ledger. Several processes may run it concurrently, and may
+// be killed: an entry that is written twice is in the journal once.
 func (a *App) moveJournal(ctx context.Context) error {
 	const page = 100
 	key := a.store.Journal()
@@ -137,8 +137,8 @@ func (a *App) moveJournal(ctx context.Context) error {
 	}
 }
 
-// recordTexts writes the entries that waited. One that the ledger will never take does not keep the others out: a note
-// stands for it.
+// recordTexts writes the entries that waited. An entry that the ledger can never take does not block the others: a
+// note replaces it.
 func (a *App) recordTexts(ctx context.Context, texts []string) error {
 	entries := make([]access.Entry, len(texts))
 	for i, text := range texts {
@@ -162,10 +162,10 @@ func (a *App) recordTexts(ctx context.Context, texts []string) error {
 	return nil
 }
 
-// maxUnreadable bounds what a note has of the text that it stands for, in bytes.
+// maxUnreadable bounds the part of the replaced text that a note has, in bytes.
 const maxUnreadable = 4000
 
-// noteFor stands for what waited for the journal and can't be written. The same text gets the same note.
+// noteFor returns a note that replaces an entry that can't be written. The same text gets the same note.
 func (a *App) noteFor(text string, why error) access.Entry {
 	if why == nil {
 		why = errors.New("it has no id")
@@ -186,7 +186,8 @@ func wrapJournal(err error) error {
 	return fmt.Errorf("move the journal from Redis to the ledger: %w", err)
 }
 
-// TendJournal moves what waits in Redis to the ledger until stop is called. A server calls it before its first request.
+// TendJournal moves waiting entries from Redis to the ledger until stop is called. A server calls it before its first
+// request.
 func (a *App) TendJournal(ctx context.Context) (stop func()) {
 	a.tended = true
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -201,7 +202,7 @@ func (a *App) TendJournal(ctx context.Context) (stop func()) {
 // journalEvery is how often a server looks for entries that wait in Redis.
 const journalEvery = time.Second
 
-// tendJournal moves what waits in Redis to the ledger, until ctx ends, and then once more.
+// tendJournal moves waiting entries from Redis to the ledger, until ctx ends, and then once more.
 func (a *App) tendJournal(ctx context.Context) {
 	if a.Config.Ledger.DSN == "" {
 		return
@@ -219,8 +220,8 @@ func (a *App) tendJournal(ctx context.Context) {
 	}
 }
 
-// Journal gives a page of the journal, the newest entries first. What waits in Redis is moved to the ledger before, if
-// Redis can be reached.
+// Journal returns a page of the journal, the newest entries first. Before that it moves the entries that wait in
+// Redis to the ledger, if Redis can be reached.
 func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error) {
 	if q.After == "" {
 		err := a.openRedis(ctx)
@@ -236,8 +237,8 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 	return a.ledger.Journal(ctx, q)
 }
 
-// Denied writes into the journal that a caller was refused what he may not do. Of many in a minute only some are
-// written; an entry counts those before it that were not.
+// Denied writes into the journal that a caller was refused an action that they may not do. If there are many in a
+// minute, only some are written; an entry counts the unwritten ones before it.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
 	write, skipped := a.denials.Take(e.Who)

@@ -10,13 +10,13 @@ import (
 // NewKey is an API key that was made or got a new secret.
 type NewKey struct {
 	access.Key
-	// OldUntil is until when the secret before is good, too.
+	// OldUntil is when the previous secret expires.
 	OldUntil time.Time `json:"old_until,omitzero"`
-	// Text is what its owner sends. It is shown this once.
+	// Text is the text that the key's owner sends. It is shown only once.
 	Text string `json:"key"`
 }
 
-// CreateKey makes an API key; its id, hash and time are set here.
+// CreateKey makes an API key and sets its id, hash and time.
 func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	k, text := access.NewKey(want.Role, want.Campaigns)
 	k.Expires, k.Note, k.Spending = want.Expires, want.Note, want.Spending
@@ -37,7 +37,7 @@ func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	return &NewKey{Key: k, Text: text}, nil
 }
 
-// Keys lists the API keys; with all, those that are revoked or expired, too.
+// Keys returns the API keys; with all, also revoked or expired ones.
 func (a *App) Keys(ctx context.Context, all bool) ([]access.Key, error) {
 	if all {
 		return a.ledger.Keys(ctx)
@@ -45,7 +45,7 @@ func (a *App) Keys(ctx context.Context, all bool) ([]access.Key, error) {
 	return a.ledger.LiveKeys(ctx)
 }
 
-// RevokeKey ends an API key, and the sessions that were begun with it.
+// RevokeKey ends an API key, and the sessions that began with it.
 func (a *App) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	var k access.Key
 	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
@@ -56,7 +56,7 @@ func (a *App) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	return k, err
 }
 
-// RotateKey gives an API key a new secret; the old one is good for the overlap, too.
+// RotateKey gives an API key a new secret; the old one stays valid for the overlap.
 func (a *App) RotateKey(ctx context.Context, id string, overlap time.Duration) (*NewKey, error) {
 	text, hash := access.NewSecret(id)
 	var k access.Key

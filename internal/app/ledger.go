@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// newLedger returns the ledger, which is opened when it is first used. It refuses one that was not founded as this
+// newLedger returns the ledger, which is opened at its first use. It refuses a ledger that was not founded as this
 // deployment's.
 func (a *App) newLedger() *ledger.Ledger {
 	return ledger.Lazy(a.ledgerConfig(), func(ctx context.Context) (*ledger.Ledger, error) {
@@ -31,7 +31,7 @@ func (a *App) newLedger() *ledger.Ledger {
 	})
 }
 
-// reachLedger connects to a ledger that has its tables, whoever it belongs to.
+// reachLedger connects to a ledger that has its tables, whichever deployment owns it.
 func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (a *App) ledgerConfig() ledger.Config {
 	return cfg
 }
 
-// hasLedger refuses a ledger without a name: a file in the working directory would be another one each time.
+// hasLedger refuses a ledger without a name: a file in the working directory would be a different one each time.
 func (a *App) hasLedger() error {
 	if a.Config.Ledger.DSN == "" {
 		return Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string " +
@@ -58,8 +58,8 @@ func (a *App) hasLedger() error {
 	return nil
 }
 
-// ledgerAgrees refuses a ledger that does not agree with itself. Where a row was deleted by hand, its grant looks as if it
-// had never been settled, and its user would be credited once more.
+// ledgerAgrees refuses a ledger that contradicts itself. If someone deleted a row, its grant looks as if it had never
+// been settled, and its user would be credited once more.
 func (a *App) ledgerAgrees(ctx context.Context) error {
 	differences, err := a.ledger.CheckConservation(ctx)
 	if err == nil && len(differences) > 0 {
@@ -70,13 +70,13 @@ func (a *App) ledgerAgrees(ctx context.Context) error {
 	return err
 }
 
-// deployment is what the configuration says that this is.
+// deployment returns the deployment as the configuration describes it.
 func (a *App) deployment() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
 		Shards: a.Config.Deployment.Shards}
 }
 
-// plans keeps the plans of the ledger's campaigns.
+// plans returns a cache of the plans of the ledger's campaigns.
 func (a *App) plans() (*campaign.Plans, error) {
 	cfg := a.Config.Plans
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
@@ -91,7 +91,7 @@ func (a *App) plans() (*campaign.Plans, error) {
 	return campaign.NewPlans(cfg)
 }
 
-// campaign reads a campaign that must be in the ledger.
+// campaign returns a campaign that must be in the ledger.
 func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
 	c, found, err := a.ledger.Campaign(ctx, id)
 	if err == nil && !found {
@@ -100,7 +100,7 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 	return c, err
 }
 
-// campaignWithTopUps is campaign that also reads the top-ups.
+// campaignWithTopUps returns a campaign that must be in the ledger, with its top-ups.
 func (a *App) campaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {

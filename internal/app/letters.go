@@ -55,7 +55,7 @@ func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string
 	return p, nil
 }
 
-// Letter gives a dead letter by its id.
+// Letter returns a dead letter by its id.
 func (a *App) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
 	letters, err := a.letters(ctx, &deadletter.Filter{})
 	if err == nil {
@@ -89,8 +89,8 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.
 	return report, err
 }
 
-// decides lets one process at a time decide about the letters of a sink: what one drops another must not deliver.
-// Dry runs need no lock.
+// decides lets one process at a time decide about the letters of a sink: another process must not deliver a dropped
+// letter. Dry runs need no lock.
 func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
 	if dryRun {
 		return do(ctx)
@@ -110,7 +110,7 @@ func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(con
 	return err
 }
 
-// eachSink decides about letters sink by sink, to one report; what one sink does does not stop the next.
+// eachSink runs do for each sink, into one report. A failing sink does not stop the next one.
 func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
 	var next answers.Text
@@ -121,7 +121,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 			return err
 		})
 		err = errors.Join(err, failed)
-		if r == nil { // it did not begin
+		if r == nil { // do did not begin
 			next = cmp.Or(next, answers.Text(p.Start()))
 			continue
 		}
@@ -133,7 +133,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 		}
 	}
 	if all != nil {
-		all.Next = next // of the first sink that is not done
+		all.Next = next // of the first unfinished sink
 	}
 	return all, err
 }
@@ -154,14 +154,14 @@ func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pi
 	return e
 }
 
-// resolved notes how many letters were ended.
+// resolved records how many letters were ended.
 func resolved(e *access.Entry, r *deadletter.Report) {
 	if r != nil {
 		e.Details["matched"], e.Details["resolved"], e.Details["failed"] = r.Matched, r.Resolved, r.Failed
 	}
 }
 
-// bySink splits what was picked: each sink has a handler of its own. It begins with the sink of pick.After.
+// bySink splits pick by sink: each sink has a handler of its own. It begins with the sink of pick.After.
 func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	ids := map[string][]string{}
 	for _, id := range pick.IDs {
@@ -173,7 +173,7 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	sinks = sinks[max(0, slices.Index(sinks, first)):]
 	var out []deadletter.Pick
 	for _, sink := range sinks {
-		one := *pick // with what was counted
+		one := *pick // with the counted letters
 		one.IDs, one.Filter.Sinks = ids[sink], []string{sink}
 		if sink != first {
 			one.After = ""
@@ -185,18 +185,18 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	return out
 }
 
-// Requeue is a wish to deliver dead letters after all.
+// Requeue is a request to deliver dead letters after all.
 type Requeue struct {
 	Pick deadletter.Pick
 	stream.Decision
-	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that is out of reach is
-	// tried again.
+	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that can't be
+	// reached is tried again.
 	Rate     float64
 	Patience time.Duration
 	DryRun   bool
 }
 
-// Requeue delivers letters sink by sink, to one report; what one sink does does not stop the next.
+// Requeue delivers letters sink by sink, into one report. A failing sink does not stop the next one.
 func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
 	letters, err := a.letters(ctx, &o.Pick.Filter)
 	if err == nil {
@@ -226,11 +226,11 @@ func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Re
 	})
 }
 
-// sinkBounds are those that a sink's workers heed: its rate, as people have set it or by its knob, and its batch.
+// sinkBounds returns the bounds of a sink's workers: its rate, as people have set it or by its knob, and its batch.
 func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	cfg := a.Config.ConsumerConfig(sink)
 	rate, last := cfg.GrantsPerSecond, SinkLimit{}
-	for i := range a.store.Len() { // a shard that is away has no other word than the rest
+	for i := range a.store.Len() { // a shard that is down has the same rate as the others
 		if c, err := a.store.Shard(i).SinkControl(ctx, sink); err == nil {
 			last.add(&c)
 		}
@@ -241,7 +241,8 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	return delivery.Options{BatchGrants: min(a.Config.Publisher.BatchGrants, cfg.BatchGrants), Rate: float64(rate)}
 }
 
-// boundsOf are those of a delivery to a sink, or to another topic: the sink's, unless it has a rate of its own.
+// boundsOf returns the bounds of a delivery to a sink or another topic: the sink's, unless the delivery has its own
+// rate.
 func (a *App) boundsOf(ctx context.Context, to string, rate float64, patience time.Duration) delivery.Options {
 	o := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
 	if to == configs.SinkBalance || to == configs.SinkKafka {
@@ -259,7 +260,7 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	sink := pick.Filter.Sinks[0]
 	to := a.boundsOf(ctx, sink, o.Rate, o.Patience)
 	switch {
-	case o.DryRun: // it counts, though the topic or the remote is away
+	case o.DryRun: // a dry run counts, even while the topic or the remote is down
 	case sink == configs.SinkKafka:
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)

@@ -7,16 +7,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// Outcomes counts what this process has answered, by campaign. Its methods may be called at once.
+// Outcomes counts this process's answers, by campaign. It is safe for concurrent use.
 type Outcomes struct {
 	mu    sync.Mutex
 	count map[string]map[hongbao.Outcome]int64
 }
 
-// maxCounted bounds the campaigns that are counted.
+// maxCounted bounds the number of counted campaigns.
 const maxCounted = 10_000
 
-// Add counts an answer. One about a campaign that nobody knows is not counted: anybody can make up names.
+// Add counts an answer. It ignores unknown campaigns, because callers can make up names.
 func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
 	if outcome == hongbao.OutcomeUnknownCampaign {
 		return
@@ -32,7 +32,7 @@ func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
 	o.count[campaign][outcome]++
 }
 
-// Of gives the counts of a campaign, in the order of hongbao.Outcomes.
+// Of returns the counts of a campaign, in the order of hongbao.Outcomes.
 func (o *Outcomes) Of(campaign string) []model.Count {
 	o.mu.Lock()
 	defer o.mu.Unlock()

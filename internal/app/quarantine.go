@@ -37,7 +37,7 @@ type Quarantined struct {
 	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
 	Currency string        `json:"currency,omitempty" doc:"Of the amounts; absent if the ledger does not know it."`
 	Came     *Version      `json:"came" doc:"The grant that came, and was not paid."`
-	// Ledger is what the ledger had of the packet when the grant came; null if it had nothing.
+	// Ledger is the ledger's version of the packet when the grant came; null if it had none.
 	Ledger     *Version   `json:"ledger" doc:"What the ledger had of the packet when it came; null if nothing."`
 	Created    time.Time  `json:"created" doc:"When it came here."`
 	Resolved   *time.Time `json:"resolved" doc:"When it was decided; null while it waits."`
@@ -60,16 +60,16 @@ func printable(q *ledger.Quarantined) Quarantined {
 // QuarantinePage is a page of the list.
 type QuarantinePage struct {
 	Grants []Quarantined `json:"grants" doc:"Oldest first. Where ledger is null, the ledger had nothing of the packet."`
-	// Next is where the next page begins; nil if there is none.
+	// Next is the start of the next page; nil if there is none.
 	Next *int64 `json:"next" doc:"Goes into after; null on the last page."`
 }
 
-// QuarantineList is a question for a page of the list.
+// QuarantineList is a request for a page of the list.
 type QuarantineList struct {
-	After int64 // the number to go on after; 0 begins
+	After int64 // the number after which the page begins; 0 for the first page
 	Limit int
-	All   bool // those that were decided, too
-	// Sees, if not nil, tells for each campaign whether its grants are listed.
+	All   bool // also the decided ones
+	// Sees, if not nil, reports for each campaign whether its grants are listed.
 	Sees func(campaign string) bool
 }
 
@@ -102,7 +102,7 @@ func (a *App) ListQuarantine(ctx context.Context, q QuarantineList) (p Quarantin
 	}
 }
 
-// Quarantined gives a grant in quarantine.
+// Quarantined returns a grant in quarantine.
 func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err error) {
 	q, found, err := a.ledger.Quarantined(ctx, id)
 	if err == nil && !found {

@@ -13,7 +13,7 @@ import (
 // CampaignReader reads campaigns for the server.
 type CampaignReader struct{ *App }
 
-// Window reads what a campaign shows to everybody.
+// Window reads the public data of a campaign.
 func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, error) {
 	w, err := c.store.Campaign(id).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
@@ -22,8 +22,8 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, er
 	return w, err
 }
 
-// whole returns why a campaign that is missing on a shard may exist all the same: this is another deployment's Redis, or
-// it has lost marks. The reads themselves report a frozen shard.
+// whole returns why a campaign that is missing on a shard may exist nevertheless: this is another deployment's Redis,
+// or Redis has lost marks. The reads themselves report a frozen shard.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	pipe := c.redis.Pipeline()
 	belongs := k.AskBelongs(ctx, pipe)
@@ -33,7 +33,8 @@ func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	return belongs(c.Config.Deployment.ID)
 }
 
-// held returns a user's receipts on each of the campaign's shards, by Redis. They are as durable as the answer to a grab.
+// held returns a user's receipts on each of the campaign's shards, from Redis. They are as durable as the answer to a
+// grab.
 func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
 	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
@@ -57,7 +58,7 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 	return list, c.fillCodes(ctx, id, list)
 }
 
-// durable waits until what a user holds on a shard is as durable as the campaign promises.
+// durable waits until a user's receipts on a shard are as durable as the campaign promises.
 func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
 	shard := h.Place
 	err := shard.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
@@ -69,7 +70,7 @@ func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.H
 	return err
 }
 
-// durableByItself refuses a server that knows no WAITAOF and answers before the disk has the write.
+// durableByItself refuses a server that has no WAITAOF and answers before the write is on the disk.
 func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard, class hongbao.Durability) error {
 	node, err := shard.Node(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard,
 	return servers[0].Check(class)
 }
 
-// Receipts asks Redis, and the ledger, if there is one, once the campaign has left Redis.
+// Receipts reads Redis, and the ledger, if there is one, once the campaign has left Redis.
 func (c CampaignReader) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis"}
 	held, err := c.held(ctx, id, user)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Receipts asks Redis, and the ledger if the campaign is not there.
+// Receipts reads Redis, and the ledger if the campaign is not in Redis.
 func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
 	held, currency, err := a.redisReceipts(ctx, id, user)
@@ -41,8 +41,8 @@ func (a *App) receiptsFromLedger(ctx context.Context, c *ledger.StoredCampaign, 
 	return err
 }
 
-// redisReceipts reads what a user holds by Redis, with the codes; also of a frozen shard, since an operator asks. The
-// currency is the campaign's.
+// redisReceipts reads a user's receipts from Redis, with the codes. It also reads a frozen shard, since an operator
+// asks. The currency is the campaign's.
 func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongbao.Receipt, currency string, err error) {
 	held, err := a.store.Campaign(id).Held(ctx, user)
 	if err == nil {
@@ -51,7 +51,7 @@ func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongba
 	return store.ReceiptsOf(held), held[0].Currency, err
 }
 
-// fillCodes adds the codes of packets that have some. They are on the packet's shard.
+// fillCodes adds the codes of packets that have one. They are on the packet's shard.
 func (a *App) fillCodes(ctx context.Context, id string, held []store.Held) error {
 	for i := range held {
 		h := &held[i]

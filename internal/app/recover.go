@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recoverer opens the ledger and the topic, unless they are left out. The caller calls stop.
+// recoverer opens the ledger and the topic, unless they are left out. The caller must call stop.
 func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (r *recovery.Recoverer, stop func(), err error) {
 	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log, Margin: a.Config.Work.RestoreMargin,
 		Check: func(s *store.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
@@ -39,7 +39,7 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 	return recovery.New(cfg), stop, nil
 }
 
-// TendShards opens shards that are frozen and have lost nothing, until ctx ends.
+// TendShards opens frozen shards that have lost nothing, until ctx ends.
 func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
@@ -63,50 +63,52 @@ func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
 	}
 }
 
-// Acceptance is a person's decision that one shard goes on without what Redis has lost.
+// Acceptance is a person's decision that one shard continues without the data that Redis has lost.
 type Acceptance struct {
 	Shard int
 	stream.Decision
-	// Expect is the Digest of the shard as the person was shown it.
+	// Expect is the Digest of the shard in the report that the person saw.
 	Expect string
 }
 
-// RecoverOptions of Recover.
+// RecoverOptions are the options of Recover.
 type RecoverOptions struct {
 	// Accept is nil to change nothing.
 	Accept *Acceptance
-	// WithoutTopic leaves Kafka out, which may be down. Events that only the topic knows are then taken for lost.
+	// WithoutTopic leaves out Kafka, which may be down. Events that only the topic has then count as lost.
 	WithoutTopic bool
-	// WithoutLedger leaves the ledger out, which may be down. Only a shard that has lost nothing that the others know is
-	// opened then, and workers take nothing of it until the ledger knows that.
+	// WithoutLedger leaves out the ledger, which may be down. Recover then opens only a shard that has lost nothing
+	// that the others have. Workers take nothing of the shard until the ledger has recorded the opening.
 	WithoutLedger bool
 }
 
 // Recovery is the state of the shards.
 type Recovery struct {
 	Shards []*ShardLoss `json:"shards"`
-	// Accepted are the last losses that persons have accepted.
+	// Accepted are the last losses that people have accepted.
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
-	// Restored are the last openings that put back what Redis had lost.
+	// Restored are the last openings that restored data that Redis had lost.
 	Restored []recovery.Restored `json:"restored,omitempty"`
 }
 
-// ShardLoss is the state of a shard, and what it costs to open it if it has lost something.
+// ShardLoss is the state of a shard, and the cost of opening it if it has lost data.
 type ShardLoss struct {
 	*recovery.Verdict
-	// Effects are what becomes of the campaigns that stay frozen.
+	// Effects are the consequences for the campaigns that stay frozen.
 	Effects []Effect `json:"effects,omitempty"`
 	// Unpaid are the lost grants that the topic has and the ledger lacks.
 	Unpaid []Unpaid `json:"unpaid,omitempty"`
-	// Unknown is how many lost events were seen that the ledger has not paid and the topic lacks. Each may be a grant that a
-	// user was told of. A grant in quarantine or pending, a close, and a number that an earlier opening skipped count too.
+	// Unknown counts the lost events that the ledger has not paid and the topic lacks. Each may be a grant that its
+	// user saw. It also counts a grant in quarantine or pending, a close, and a number that an earlier opening
+	// skipped.
 	Unknown int64 `json:"unknown_events,omitempty"`
-	// Digest names all of this; it is empty if there is nothing to accept. Opened says that the loss was accepted now.
+	// Digest identifies all of this; it is empty if there is nothing to accept. Opened says that the loss was
+	// accepted now.
 	Digest string `json:"digest,omitempty"`
 	Opened bool   `json:"opened,omitempty"`
 }
 
-// Effect is the money of a campaign that stays frozen. Left goes back to the sponsor by refund-lost.
+// Effect is the money of a campaign that stays frozen. refund-lost returns Left to the sponsor.
 type Effect struct {
 	Campaign   string         `json:"campaign"`
 	Currency   string         `json:"currency,omitempty"`
@@ -118,7 +120,7 @@ type Effect struct {
 	LeftAmount hongbao.Amount `json:"left_amount"`
 }
 
-// openRecoverer opens Redis and whatever the options do not leave out.
+// openRecoverer opens Redis and the servers that the options do not leave out.
 func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recovery.Recoverer, stop func(), err error) {
 	err = a.reachRedis(ctx)
 	if !opts.WithoutLedger {
@@ -130,12 +132,12 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
 }
 
-// Restored lists the last openings that put back what Redis had lost, by shard, the newest first.
+// Restored lists the last openings that restored data that Redis had lost, by shard, the newest first.
 func (a *App) Restored(ctx context.Context) ([]recovery.Restored, error) {
 	return recovery.New(recovery.Config{Store: a.store, Ledger: a.ledger}).Restored(ctx)
 }
 
-// Recover reports what Redis has lost. With an Acceptance it opens that shard.
+// Recover reports the data that Redis has lost. With an Acceptance it opens that shard.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
 	r, stop, err := a.openRecoverer(ctx, &opts)
 	if err != nil {
@@ -185,7 +187,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	return out, err
 }
 
-// cost finds what it costs to open a shard without what it has lost.
+// cost finds the cost of opening a shard without its lost data.
 func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opts *RecoverOptions) (err error) {
 	if opts.WithoutLedger {
 		s.Unknown = max(s.Known()-max(s.Redis, 0), 0)
@@ -227,9 +229,9 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opt
 	return err
 }
 
-// loss is what a person accepts. The money of campaigns and those that can be loaded again are shown only: other shards
-// go on granting, and others create campaigns. The ledger's epoch rises when a worker tries to
-// restore the shard; that of Redis when it is opened.
+// loss returns the data that a person accepts. The money of campaigns and the campaigns that can be loaded again are
+// only shown: other shards continue to grant, and people create campaigns. The ledger's epoch rises when a worker
+// tries to restore the shard; the epoch of Redis rises when the shard is opened.
 func (s *ShardLoss) loss() any {
 	return struct {
 		Shard                                          int
@@ -239,7 +241,7 @@ func (s *ShardLoss) loss() any {
 	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Opening, s.Unknown, s.Campaigns, s.Unpaid}
 }
 
-// accept opens the shard that a person names, if it is as they were shown it.
+// accept opens the shard that a person names, if it has not changed since the person saw it.
 func (a *App) accept(ctx context.Context, r *recovery.Recoverer, out *Recovery, word *Acceptance) error {
 	i := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Shard == word.Shard })
 	if i < 0 {

@@ -42,7 +42,7 @@ func (a *App) openRedis(ctx context.Context) error {
 // reachRedis connects, and refuses a Redis that would lose receipts.
 func (a *App) reachRedis(ctx context.Context) error { return a.checkRedis(ctx, hongbao.DurabilityFast) }
 
-// founding compares what the ledger and Redis were founded as. Sinks are opened side by side.
+// founding compares the foundings of the ledger and Redis. Sinks are opened concurrently.
 type founding struct {
 	mu            sync.Mutex
 	ledger, redis *string
@@ -62,7 +62,8 @@ func (f *founding) asRedis(founding string) error {
 	return f.check()
 }
 
-// known is what Redis, or the ledger if Redis is not open, was founded as; empty if neither is open, or there is no ledger.
+// known returns the founding of Redis, or of the ledger if Redis is not open. It is empty if neither is open, or
+// there is no ledger.
 func (f *founding) known() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +76,7 @@ func (f *founding) known() string {
 	return ""
 }
 
-// check refuses a ledger and a Redis that were not founded together, whatever their names. f.mu is held.
+// check refuses a ledger and a Redis that were not founded together, whatever their names. The caller has locked f.mu.
 func (f *founding) check() error {
 	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {
 		return nil
@@ -85,7 +86,7 @@ func (f *founding) check() error {
 			"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
-// away says what to do about a server that can't be reached; other errors say it themselves.
+// away adds what to do about a server that can't be reached; other errors already say it.
 func away(knob string, err error) error {
 	if !hongbao.IsOutage(err) {
 		return err
@@ -94,11 +95,11 @@ func away(knob string, err error) error {
 		"tries every server)", err, knob)
 }
 
-// checkRedis looks at each server's settings, for a campaign of the durability class. What unsafe.allow names is warned
-// of only.
+// checkRedis checks each server's settings, for a campaign of the durability class. It only warns of checks that
+// unsafe.allow names.
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := store.Inspect(ctx, a.redis)
-	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // of a cluster those are looked at that answer
+	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // of a cluster the answering servers are checked
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
@@ -139,13 +140,13 @@ func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
 	return nil
 }
 
-// redisAt is the address of a cluster's node; else redis.addrs.
+// redisAt returns the address of a cluster's node, and redis.addrs for another server.
 func (a *App) redisAt(s *store.Server) string {
 	return cmp.Or(s.Addr, strings.Join(a.Config.Redis.Addrs, ","))
 }
 
-// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and send others
-// away.
+// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and redirect
+// others.
 func (a *App) checkMode(s *store.Server) error {
 	what := map[string]string{
 		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
@@ -157,7 +158,7 @@ func (a *App) checkMode(s *store.Server) error {
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s is %s", a.redisAt(s), what)
 }
 
-// checkRunID refuses a server by whose INFO nobody can tell that it was started anew.
+// checkRunID refuses a server whose INFO does not show a restart.
 func (a *App) checkRunID(s *store.Server) error {
 	if s.RunID != "" {
 		return nil
@@ -193,8 +194,8 @@ func (a *App) checkCoverage(s *store.Server) error {
 		"add %s to unsafe.allow", a.redisAt(s), configs.UnsafeRedisFullCoverage)
 }
 
-// warnOfDurability says what on Redis does not fit to a campaign's durability class, before it is loaded. Redis need
-// not be there yet: the load refuses what can't be kept.
+// warnOfDurability warns, before a campaign is loaded, of Redis settings that do not fit its durability class. Redis
+// may still be down: the load refuses a class that can't be kept.
 func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
 	if class == hongbao.DurabilityFast {
 		return

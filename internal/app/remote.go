@@ -18,7 +18,7 @@ import (
 )
 
 // remote returns the handler that settles at a remote balance system and records it in the ledger. The caller closes it.
-// again is remote.Config's Replay: a grant that was settled is sent again under its key only. word is its Verified.
+// again is remote.Config's Replay: a settled grant is sent again only under its key. word is its Verified.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
 	settler, plans, err := a.settler(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, erro
 	return &alarmed{h, settler, a}, nil
 }
 
-// auditedRemote shows the remote to the audit. The caller calls stop after it.
+// auditedRemote gives the audit access to the remote. The caller must call stop after the audit.
 func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), err error) {
 	if !a.Config.Remote.Queryable {
 		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, func() {}, nil
@@ -53,7 +53,7 @@ func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), 
 }
 
 // alarmed pauses a campaign of which a grant contradicts the plan or the remote, and puts grants of disowned campaigns
-// aside.
+// into quarantine.
 type alarmed struct {
 	*remote.Handler
 	settler *ledger.Settler
@@ -87,7 +87,7 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// putAside has the ledger look after the grants whose campaign it does not have: there a person can disown it.
+// putAside hands the grants whose campaign is unknown to the ledger, where a person can disown the campaign.
 func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
 	var unknown []hongbao.Grant
 	var at []int
@@ -101,14 +101,13 @@ func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []e
 	}
 }
 
-// planned is what the remote handler asks about campaigns.
+// planned provides the remote handler with data of campaigns.
 type planned struct {
 	*campaign.Plans
 	app *App
 }
 
-// Currency implements remote.Campaigns. What a refunded campaign had left is the sponsor's again: nothing of it is sent
-// any more.
+// Currency implements remote.Campaigns. The rest of a refunded campaign is the sponsor's again: no more of it is sent.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {
@@ -117,7 +116,7 @@ func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	return c.Spec.Currency, err
 }
 
-// Word is a person's word about credits at the remote; see remote.Config.
+// Word is a person's decision about credits at the remote; see remote.Config.
 type Word struct {
 	Verdict remote.Verdict
 	At      time.Time

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// alone sees to it that only one process at a time looks for what is missing in the topic and pushes it: two that had
-// both looked before the other pushed would each push it.
+// alone lets only one process at a time look for grants that are missing in the topic and push them. Two processes
+// that both looked first would each push them.
 func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) error) error {
 	if !o.Missing || o.DryRun {
 		return do(ctx)
@@ -30,7 +30,7 @@ func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) err
 	return locks.Do(ctx, "replay-missing", do)
 }
 
-// Replay is a wish to deliver grants once more.
+// Replay is a request to deliver grants once more.
 type Replay struct {
 	Name string
 	// To is a sink, or topic:OTHER.
@@ -38,15 +38,16 @@ type Replay struct {
 	Filter replay.Filter
 	// Dead is a sink whose dead letters are delivered; they stay.
 	Dead string
-	// Missing, for sink kafka: the topic is read first, and gets what its sink has finished and the topic has not.
+	// Missing, for sink kafka: the topic is read first, and gets the grants that its sink has finished and the topic
+	// lacks.
 	Missing, DryRun bool
 	// Rate is grants per second at most, 0 for the sink's own bound; another topic has none. Patience is how long a target
-	// that is out of reach is tried again.
+	// that can't be reached is tried again.
 	Rate     float64
 	Patience time.Duration
 }
 
-// Check tells what makes no sense, before anything is opened.
+// Check returns an error for a request that makes no sense, before any server is opened.
 func (o *Replay) Check() error {
 	topic, other := strings.CutPrefix(o.To, "topic:")
 	if err := hongbao.CheckCampaignID(replay.DoneSink(o.Name)); err != nil {
@@ -70,8 +71,8 @@ func (o *Replay) Check() error {
 	return nil
 }
 
-// CheckListed refuses a replay to another topic that serve.replay_topics does not list. Replays over HTTP ask it: a key
-// must not write grants wherever this process may.
+// CheckListed refuses a replay to another topic that serve.replay_topics does not list. Replays over HTTP need it: a
+// key must not write grants to every topic that this process may write to.
 func (a *App) CheckListed(to string) error {
 	topic, other := strings.CutPrefix(to, "topic:")
 	if other && topic != a.Config.Publisher.Topic && !slices.Contains(a.Config.Serve.ReplayTopics, topic) {
@@ -140,8 +141,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	return report, err
 }
 
-// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a replay that is
-// finished.
+// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a finished replay.
 func (a *App) someHas(ctx context.Context, id, to string) error {
 	if id == "" || !a.has(configs.SinkBalance) && to != configs.SinkBalance {
 		return nil
@@ -155,7 +155,7 @@ func (a *App) someHas(ctx context.Context, id, to string) error {
 	return errNoCampaign(id)
 }
 
-// replayTo sets where a replay goes: the handler, and the done bits that say what is there.
+// replayTo sets the target of a replay: the handler, and the done bits that show what the target has.
 func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error {
 	if o.To == configs.SinkBalance {
 		h, err := a.balanceAgain(ctx)
@@ -170,7 +170,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
-		if err := a.ledger.Ready(ctx); err != nil { // before anything is noted or sent
+		if err := a.ledger.Ready(ctx); err != nil { // before anything is recorded or sent
 			return err
 		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
@@ -207,7 +207,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	return nil
 }
 
-// balanceAgain is what a replay to balance goes to.
+// balanceAgain returns the handler for a replay to balance.
 func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if a.Config.Settlement.Kind == configs.SettleRemote {
 		return a.remote(ctx, true, Word{})
@@ -215,7 +215,7 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	return a.Handler(ctx, configs.SinkBalance)
 }
 
-// tellLost reads the topic.
+// tellLost reads the topic and reports its grants to lost.
 func tellLost(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
 	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		lost.Has(&e.Grant)

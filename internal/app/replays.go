@@ -11,14 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// ReplayState is how far a named replay is, by what Redis has noted of it, whoever runs it.
+// ReplayState is the progress of a named replay, as Redis has recorded it, whoever runs it.
 type ReplayState struct {
 	Name   string        `json:"name" doc:"Its name: no other replay can ever take it."`
 	Target string        `json:"target" doc:"Where it delivers to."`
 	Dead   string        `json:"dead,omitempty" doc:"The sink whose dead letters it delivers; absent if it delivers none."`
 	Filter replay.Filter `json:"filter" doc:"Which grants it covers."`
 	Begun  time.Time     `json:"begun" doc:"When its first run began."`
-	// Events are those that it covers by their seqs, Looked how many of them runs have looked at so far.
+	// Events is how many events it covers, by their seqs; Looked is how many of them runs have looked at so far.
 	Events *int64 `json:"events" doc:"Events that it covers, by their seqs; null before Redis has noted it."`
 	Looked int64  `json:"looked" doc:"How many of them runs have looked at; with dead, of whole shards only."`
 	// Finished: a run came to the end of each shard, and nothing failed.
@@ -37,7 +37,7 @@ func (s ReplayState) What() string {
 	return what
 }
 
-// Replays tells of all replays that were ever begun, in the order of their names.
+// Replays returns the state of every replay that was ever begun, in the order of their names.
 func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	found, err := a.store.FindReplays(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	return out, nil
 }
 
-// ReplayState tells of one replay; false if nobody has begun it.
+// ReplayState returns the state of one replay, and false if it was never begun.
 func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, found bool, err error) {
 	var on []int
 	for i := range a.store.Len() {
@@ -81,7 +81,7 @@ func (a *App) replayState(ctx context.Context, name string, on []int) (ReplaySta
 		if err != nil {
 			return s, err
 		}
-		if !found { // somebody deleted it meanwhile
+		if !found { // another process deleted it meanwhile
 			continue
 		}
 		var covers replay.Covers

@@ -13,11 +13,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// SinkPause is what people last told the workers of a sink.
+// SinkPause is the last pause or resume of a sink.
 type SinkPause struct {
 	// Paused: workers hand the sink nothing, on at least one shard.
 	Paused bool `json:"paused" doc:"True if workers hand it nothing on at least one shard."`
-	// PausedShards is on how many; fewer than all if Redis failed under way, and then the same command again ends it.
+	// PausedShards is on how many shards; fewer than all if Redis failed midway. Then the same command again
+	// completes it.
 	PausedShards int `json:"paused_shards" doc:"On how many shards; if not all, repeat the pause or resume: it broke off."`
 	// By, Why and At are those of the last pause or resume; empty if there was none.
 	By  string    `json:"by,omitempty" doc:"Who paused or resumed it last; absent if nobody did."`
@@ -35,21 +36,21 @@ type PausedCampaign struct {
 
 // SinkLimit is the rate of a sink over all workers, as people have set it.
 type SinkLimit struct {
-	// GrantsPerSecond is 0 for no bound; nil: the knob of each worker counts (sinks.SINK_grants_per_second).
+	// GrantsPerSecond is 0 for no bound. Nil: the knob of each worker applies (sinks.SINK_grants_per_second).
 	GrantsPerSecond *int      `json:"grants_per_second" doc:"Of all workers; 0: no bound; null: the knob of each counts."`
 	By              string    `json:"by,omitempty" doc:"Who set it last; absent if nobody did."`
 	Why             string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
 	At              time.Time `json:"at,omitzero" doc:"When; absent if nobody did."`
 }
 
-// add takes in how the sink is limited on a shard: the last word counts.
+// add adds the sink's limit on a shard: the latest change counts.
 func (l *SinkLimit) add(c *store.SinkControl) {
 	if c.LimitAt.After(l.At) {
 		*l = SinkLimit{c.Rate, c.Limited.By, c.Limited.Why, c.LimitAt}
 	}
 }
 
-// add takes in how the sink stands on a shard. A shard on which it is paused tells more than one on which it is not.
+// add adds the sink's pause on a shard. A paused shard takes precedence over one that is not.
 func (p *SinkPause) add(c *store.SinkControl) {
 	if c.Paused {
 		p.PausedShards++
@@ -59,26 +60,26 @@ func (p *SinkPause) add(c *store.SinkControl) {
 	}
 }
 
-// SinkChange is what became of a pause or a resume.
+// SinkChange is the result of a pause or a resume.
 type SinkChange struct {
 	Sink string `json:"sink" doc:"Its name."`
 	// Campaign is "" if the change is about the whole sink.
 	Campaign string `json:"campaign,omitempty" doc:"The campaign that it is about; absent if it is about the whole sink."`
-	// Changed is false if the sink stood so before.
+	// Changed is false if the sink was already in this state.
 	Changed bool      `json:"changed" doc:"False if the sink stood so before."`
 	Pause   SinkPause `json:"pause" doc:"Whether it is paused now."`
 	Limit   SinkLimit `json:"limit" doc:"Its rate now."`
 }
 
-// PauseSink tells all workers of a sink to hand it nothing more. Each stops within a second; a call of the sink that has
-// begun is finished. Entries wait, and no attempt is taken. The decision is kept in Redis until the sink goes on. It
-// may run twice: a sink that is paused keeps its first decision.
+// PauseSink stops all workers of a sink from handing it grants. Each worker stops within a second, and finishes a
+// call of the sink that has begun. Entries wait, and lose no attempt. Redis keeps the decision until the sink is
+// resumed. PauseSink may run twice: a paused sink keeps its first decision.
 func (a *App) PauseSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), by,
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.PauseSink(ctx, sink, by) })
 }
 
-// ResumeSink lets a paused sink go on. It may run twice.
+// ResumeSink lets a paused sink continue. It may run twice.
 func (a *App) ResumeSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), by,
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.ResumeSink(ctx, sink, by) })
@@ -89,7 +90,7 @@ func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign string, by s
 	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, by, (*store.Shard).PauseSinkCampaign)
 }
 
-// ResumeSinkCampaign lets a campaign go on that is paused for a sink. It may run twice.
+// ResumeSinkCampaign lets a campaign that is paused for a sink continue. It may run twice.
 func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
 	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, by, (*store.Shard).ResumeSinkCampaign)
 }
@@ -112,8 +113,8 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 	return out, err
 }
 
-// checkSinkCampaign refuses a campaign that is probably mistyped: Redis does not have it, and no one has decided about it
-// for the sink. A shard that can't be read refuses nothing.
+// checkSinkCampaign refuses a campaign that is probably mistyped: Redis does not have it, and there is no decision
+// about it for the sink. A shard that can't be read refuses nothing.
 func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
 	if err := a.CheckSinks("sink", sink); err != nil {
 		return err
@@ -138,8 +139,8 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 // MaxRate bounds the rate of a sink, in grants a second.
 const MaxRate = 1_000_000_000
 
-// LimitSink bounds how many grants a second all workers together hand to a sink: 0 for no bound; nil lets each worker go
-// by its knob. Workers know it within a second. It may run twice.
+// LimitSink bounds how many grants a second all workers together hand to a sink. 0 means no bound; nil lets each
+// worker use its knob. Workers apply it within a second. It may run twice.
 func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (SinkChange, error) {
 	if rate != nil && (*rate < 0 || *rate > MaxRate) {
 		return SinkChange{Sink: sink}, Usage("%d grants a second: want 0 to %d", *rate, MaxRate)
@@ -151,7 +152,7 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.D
 	})
 }
 
-// maxWords bounds who changes a sink, and why, in bytes.
+// maxWords bounds the name and the reason of a change of a sink, in bytes.
 const maxWords = 500
 
 // aboutSink begins an entry about a sink.

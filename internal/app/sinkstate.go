@@ -9,10 +9,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// SinkState says in a word how a sink stands.
+// SinkState is the state of a sink in one word.
 type SinkState string
 
-// The states of a sink; judge sets the first that holds, in the order of SinkStatus.State.
+// The states of a sink; judge sets the first that is true, in the order of SinkStatus.State.
 const (
 	SinkWorking  SinkState = "working"
 	SinkPaused   SinkState = "paused"
@@ -21,10 +21,10 @@ const (
 	SinkUnread   SinkState = "unread"
 )
 
-// behindAfter is how long a grant waits at most while a sink works.
+// behindAfter is how long a grant may wait while a sink counts as working.
 const behindAfter = 30 * time.Second
 
-// judge sets the state. What the sink delivers to is known to its workers only: whoever looks sees that grants wait.
+// judge sets the state. Only the workers know the state of the sink's target; an observer sees only that grants wait.
 func (s *SinkStatus) judge() {
 	alive := func(w SinkWorker) bool { return w.Alive }
 	var oldest float64 // seconds

@@ -15,11 +15,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// State reads the state of the deployment from Redis and, if asksLedger, what waits in the ledger. The error reports that
-// a server does not answer. State leaves out what it could not read in time, or what this build can't read.
+// State reads the state of the deployment from Redis and, if asksLedger, the unfinished work from the ledger. The
+// error reports a server that does not answer. State leaves out the parts that it could not read in time, or that
+// this build can't read.
 func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
 	out := &metrics.State{}
-	var g errgroup.Group // what fails does not end the others
+	var g errgroup.Group // a failure does not end the others
 	var mu sync.Mutex
 	var away []error
 	ask := func(what func() error) {
@@ -32,7 +33,7 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 			return nil
 		})
 	}
-	g.Go(func() error { // a Redis that takes all the time to tell of itself does not answer
+	g.Go(func() error { // a Redis that needs the whole time for this does not answer
 		if err := a.servers(ctx, out); hongbao.IsOutage(err) || err != nil && ctx.Err() != nil {
 			return err
 		}
@@ -72,8 +73,8 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 	return out, errors.Join(append(away, err)...)
 }
 
-// unfinished asks the ledger for what only a worker brings to its end; nil if it does not tell. Redis' state is told
-// without it.
+// unfinished reads from the ledger the work that only a worker can finish; nil if the ledger does not answer. The
+// state of Redis is reported without it.
 func (a *App) unfinished(ctx context.Context) map[string]int64 {
 	topUps, credits, err := a.ledger.Unfinished(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (a *App) unfinished(ctx context.Context) map[string]int64 {
 	return map[string]int64{"top_ups": topUps, "credits": credits}
 }
 
-// sinkState adds up how a sink stands on the shards that could tell. The error is of those whose server is away.
+// sinkState adds up the state of a sink on the shards that answered. The error is that of shards whose server is down.
 func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 	s := metrics.SinkState{Sink: sink}
 	workers := map[string]bool{}
@@ -100,7 +101,7 @@ func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 	return s, errors.Join(away...)
 }
 
-// add adds how a sink stands on a shard.
+// add adds the state of a sink on a shard.
 func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers map[string]bool) {
 	one := metrics.SinkShard{Shard: shard, Lag: g.Waiting, Dead: g.Dead, Claims: g.Claims, Unread: g.Unread, Oldest: g.Oldest}
 	s.Paused = s.Paused || g.Control.Paused
@@ -111,12 +112,12 @@ func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers
 		}
 	}
 	if one.Parked = g.ParkedAt; len(one.Parked) == 0 {
-		one.Parked = []int64{0} // the lowest level is always told of
+		one.Parked = []int64{0} // the lowest level is always reported
 	}
 	s.Shards = append(s.Shards, one)
 }
 
-// servers asks each server of Redis for itself and for its shards.
+// servers reads the state of each Redis server and of its shards.
 func (a *App) servers(ctx context.Context, out *metrics.State) error {
 	looks, err := a.store.Looks(ctx)
 	for i := range looks {

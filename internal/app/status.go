@@ -13,10 +13,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Status is how all sinks stand.
+// Status is the state of all sinks.
 type Status struct {
 	Sinks []SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
-	// Unrecorded are the shards that a person opened without the ledger, which does not know that yet.
+	// Unrecorded are the shards that a person opened without the ledger, which has not recorded that yet.
 	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened without the ledger: their grants wait."`
 }
 
@@ -26,7 +26,7 @@ type UnrecordedShard struct {
 	Why   string `json:"why" doc:"Who opened it, when and why, for a person."`
 }
 
-// unrecorded asks each shard whether it was opened without the ledger. A shard that can't be read says so elsewhere.
+// unrecorded returns the shards that were opened without the ledger. A shard that can't be read is reported elsewhere.
 func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 	list := []UnrecordedShard{}
 	errs := store.Each(st.Len(), asksAtOnce, func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
@@ -38,39 +38,40 @@ func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 	return list
 }
 
-// SinkStatus is how a sink stands.
+// SinkStatus is the state of a sink.
 type SinkStatus struct {
 	Sink  string       `json:"sink" doc:"Its name."`
 	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these that holds."`
 	Why   answers.Text `json:"why" nullable:"true" doc:"Why it is not working, for a person; null for working."`
-	// Waiting counts grants and closes that the sink has not finished; Oldest is how long the first of them has waited, nil if none waits.
+	// Waiting counts grants and closes that the sink has not finished. Oldest is how long the first of them has
+	// waited, nil if none waits.
 	Waiting int64    `json:"waiting" doc:"Grants and closes that it has not finished."`
 	Oldest  *float64 `json:"oldest_seconds" doc:"How long the first of them has waited; null if none waits."`
-	// Pending counts the entries that workers hold, and the parked ones.
+	// Pending counts the entries in the hands of workers, and the parked ones.
 	Pending int64     `json:"pending_entries" doc:"Entries that workers hold, and the parked ones."`
 	Parked  int64     `json:"parked_entries" doc:"Entries that wait for another attempt."`
 	Dead    int64     `json:"dead_letters" doc:"Dead letters that wait for a decision."`
 	Pause   SinkPause `json:"pause" doc:"Whether people have paused it."`
 	Limit   SinkLimit `json:"limit" doc:"The rate that people have set."`
-	// Campaigns are paused for this sink only; others go on.
+	// Campaigns are paused for this sink only; other campaigns continue.
 	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, by their ids."`
 	Shards    []ShardStatus    `json:"shards" doc:"How it stands on each shard that could tell; the sums are of these."`
-	// Unread names the shards that could not tell, a frozen one for example: the rest is without them.
+	// Unread names the shards that could not answer, a frozen one for example: the other fields leave them out.
 	Unread  []UnreadShard `json:"unread" doc:"The shards that could not tell, a frozen one for example."`
 	Workers []SinkWorker  `json:"workers" doc:"Its workers, by name, each once for all shards."`
 }
 
-// Held returns the entries that workers have in hand.
+// Held returns how many entries workers have in hand.
 func (s *SinkStatus) Held() int64 { return s.Pending - s.Parked }
 
-// UnreadShard is a shard that could not tell how a sink stands there.
+// UnreadShard is a shard that could not report the state of a sink.
 type UnreadShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
 	Why   string `json:"why" doc:"The error, for a person."`
 	err   error
 }
 
-// ShardStatus is how a sink stands on a shard.
+// ShardStatus is the state of a sink on a shard.
 type ShardStatus struct {
 	Shard   int      `json:"shard" doc:"The shard's number."`
 	Seq     int64    `json:"seq" doc:"The shard's last event."`
@@ -83,25 +84,25 @@ type ShardStatus struct {
 // SinkWorker is a worker of a sink, on all of its shards.
 type SinkWorker struct {
 	Worker string `json:"worker" doc:"Its name."`
-	// Alive: its lease on what it holds is not over.
+	// Alive: its lease on its entries is not over.
 	Alive bool    `json:"alive" doc:"Seen within consumer.lease."`
 	Seen  float64 `json:"seen_seconds_ago" doc:"Since it last asked Redis for anything, on any shard."`
 	Holds int64   `json:"holds_entries" doc:"Entries that it has in hand, on all shards."`
 }
 
-// asksAtOnce bounds how many shards are asked at once: a status takes few of the connections that grabs need.
+// asksAtOnce bounds how many shards are read at once: a status uses few of the connections that grabs need.
 const asksAtOnce = 8
 
-// standing is how a sink stands on a shard, or why Redis could not tell.
+// standing is the state of a sink on a shard, or the error of Redis.
 type standing struct {
 	store.GroupStatus
 	err error
-	// away: no server answered, and not for want of time.
+	// away: no server answered, and the reason is not a lack of time.
 	away bool
 }
 
-// standings asks Redis for the status of each sink on each shard: in the order of deployment.sinks, and
-// of the shards. What one can't tell hides no other; of a frozen one, what it says may be the past.
+// standings reads the state of each sink on each shard from Redis: in the order of deployment.sinks, and of the
+// shards. A failing shard hides no other. The state of a frozen shard may be outdated.
 func (a *App) standings(ctx context.Context) [][]standing {
 	n := len(a.Config.Deployment.Sinks)
 	out := make([][]standing, n)
@@ -117,8 +118,8 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	return out
 }
 
-// Status asks Redis how every sink stands. It only reads. Unread has the shards that can't be read; it is an error if none
-// can, unless they are frozen.
+// Status reads the state of every sink from Redis. It only reads. Unread has the shards that can't be read. If no
+// shard can be read, that is an error, unless they are frozen.
 func (a *App) Status(ctx context.Context) (*Status, error) {
 	out := &Status{Sinks: []SinkStatus{}, Unrecorded: unrecorded(ctx, a.store)}
 	var first error
@@ -185,7 +186,7 @@ func (s *SinkStatus) add(shard int, g *store.GroupStatus) {
 	s.Dead += g.Dead
 }
 
-// CheckRead is an error that names the shards that could not tell, for each sink.
+// CheckRead returns an error that names the shards that could not answer, for each sink.
 func (s *Status) CheckRead() error {
 	var all []error
 	for i := range s.Sinks {
@@ -207,7 +208,7 @@ func (s *Status) CheckRead() error {
 	return errors.Join(all...)
 }
 
-// Deserted is an error that names the sinks for which grants wait although none of their workers lives.
+// Deserted returns an error that names the sinks for which grants wait although none of their workers lives.
 func (s *Status) Deserted() error {
 	var sinks []string
 	for i := range s.Sinks {

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Tailed is a grant that stands in the topic.
+// Tailed is a grant in the topic.
 type Tailed struct {
 	Partition int            `json:"partition"`
 	Offset    int64          `json:"offset"`
@@ -28,19 +28,19 @@ type Tailed struct {
 	Code      string         `json:"code,omitempty"`
 }
 
-// Tail picks grants of the topic.
+// Tail selects grants of the topic.
 type Tail struct {
-	// Campaigns are those that are wanted; all if it is empty.
+	// Campaigns are the wanted campaigns; all if it is empty.
 	Campaigns []string
-	// Follow goes on with what comes, until ctx ends.
+	// Follow continues with new grants, until ctx ends.
 	Follow bool
-	// Since is when they were sent; the zero time is the beginning of the log.
+	// Since is the earliest time at which they were sent; the zero time is the beginning of the log.
 	Since time.Time
-	// Last is how many to begin with, -1 for all.
+	// Last is the number of last grants to begin with, -1 for all.
 	Last int
 }
 
-// Tail gives the topic's grants to lines. It asks Redis nothing.
+// Tail sends the topic's grants to lines. It does not use Redis.
 func (a *App) Tail(ctx context.Context, o Tail, lines chan<- Tailed) error {
 	topic, err := a.openTopic(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ type tailing struct {
 	printed []int64 // offset after the last one printed, per partition
 }
 
-// scan gives the topic's grants to lines; with follow until ctx ends, also while the brokers are out of reach.
+// scan sends the topic's grants to lines. With Follow it continues until ctx ends, also while the brokers are down.
 func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	var from []int64
 	for {
@@ -68,7 +68,7 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 		case !t.Follow:
 			return err
 		case ctx.Err() != nil:
-			return nil // stopped, as it was asked to
+			return nil // stopped by ctx, as requested
 		case err == nil:
 			from = next
 		case hongbao.IsOutage(err):
@@ -82,8 +82,8 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	}
 }
 
-// turn gives what the topic has from the offsets on to lines, and tells where the next turn begins. from is nil for the
-// first turn.
+// turn sends the topic's grants from the offsets on to lines, and returns where the next turn begins. from is nil for
+// the first turn.
 func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) ([]int64, error) {
 	if from == nil && t.Last >= 0 {
 		return t.lastOnes(ctx, lines)
@@ -102,7 +102,7 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 	})
 }
 
-// read gives the grants of the campaigns that are wanted to fn, by one goroutine a partition.
+// read calls fn for the grants of the wanted campaigns, in one goroutine a partition.
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
 	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
@@ -114,8 +114,9 @@ func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([
 	return r.Next, err
 }
 
-// lastOnes gives the last grants of all partitions to lines, in the order of their times. A log is read forward only,
-// so it goes back further and further in each partition until that one has enough of them, or is at its beginning.
+// lastOnes sends the last grants of all partitions to lines, in the order of their times. A log can only be read
+// forward. So in each partition lastOnes goes back further and further until it has enough grants, or is at the
+// beginning.
 func (t *tailing) lastOnes(ctx context.Context, lines chan<- Tailed) ([]int64, error) {
 	start, next, err := t.topic.Offsets(ctx, t.Since)
 	if err != nil {

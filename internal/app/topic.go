@@ -33,7 +33,7 @@ func (a *App) topic(ctx context.Context, pc publish.Config) (*publish.Log, error
 	return l, a.checkTopic(ctx, l, pc.Topic)
 }
 
-// publisherConfig is complete but for Worker.
+// publisherConfig returns the publisher's configuration without Worker.
 func (a *App) publisherConfig() publish.Config {
 	pc := a.Config.PublisherConfig()
 	pc.Observe, pc.Founding = a.hooks.Kafka, a.founded.known()
@@ -41,7 +41,7 @@ func (a *App) publisherConfig() publish.Config {
 	return pc
 }
 
-// publisher makes the publisher of sink kafka; needs Redis.
+// publisher returns the publisher of sink kafka; it needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	claims := a.Config.ClaimsConfig()
 	claims.Owner = a.worker
@@ -49,7 +49,7 @@ func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 }
 
 // publisherTo makes a publisher to a topic, with claims of its own. Without an Owner the claims get a new one, because
-// several calls may publish at once. The caller closes it.
+// several calls may publish concurrently. The caller closes it.
 func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
 	cc.Owner = cmp.Or(cc.Owner, workerName())
@@ -61,8 +61,8 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
 	if a.hasLedger() == nil {
-		// A ledger that does not answer holds no other sink up: only a worker that is beside an old primary as well, with a
-		// session from after the fence, could send then what was restored elsewhere.
+		// A ledger that does not answer delays no other sink. Only a worker that is also beside an old primary, with a
+		// session from after the fence, could then send grants that were restored elsewhere.
 		pc.Epoch = func(ctx context.Context, shard int) (int64, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
@@ -77,7 +77,7 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	return p, a.checkTopic(ctx, p.Log, topic)
 }
 
-// checkTopic checks a topic, and closes one that is wrong. ctx bounds the check.
+// checkTopic checks a topic, and closes a wrong one. ctx bounds the check.
 func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) error {
 	report, err := l.Check(ctx)
 	if err != nil {
@@ -90,8 +90,8 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) erro
 	return nil
 }
 
-// campaignSource tells the publisher currencies and codes: from Redis while it has the campaign, from the ledger after
-// that.
+// campaignSource provides the publisher with currencies and codes: from Redis while it has the campaign, afterwards
+// from the ledger.
 type campaignSource struct {
 	app *App
 
@@ -99,11 +99,11 @@ type campaignSource struct {
 	terms map[string]publish.Terms // of campaigns that were found
 }
 
-// maxTerms bounds what campaignSource remembers.
+// maxTerms bounds the terms that campaignSource remembers.
 const maxTerms = 10_000
 
-// Terms gives a campaign's terms, and false if neither Redis nor the ledger has it. It asks the
-// shard of the grants.
+// Terms returns a campaign's terms, and false if neither Redis nor the ledger has it. It reads the shard of the
+// grants.
 func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 	return terms, true, nil
 }
 
-// Codes gives the codes of packets of a shard; "" for one that neither Redis nor the ledger has.
+// Codes returns the codes of packets of a shard; "" for a packet that neither Redis nor the ledger has.
 func (s *campaignSource) Codes(ctx context.Context, shard int, id string, packets []int64) ([]string, error) {
 	codes, err := s.app.store.Shard(shard).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {

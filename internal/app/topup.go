@@ -22,16 +22,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// TopUpOrder asks for more packets in a campaign.
+// TopUpOrder is a request for more packets in a campaign.
 type TopUpOrder struct {
 	Campaign string
-	// ID is chosen by who orders it: the same order again changes nothing.
+	// ID is chosen by the caller: the same order again changes nothing.
 	ID      string
 	Packets int64
 	Total   hongbao.Amount
-	// Tiers are the packets of a campaign that is split by tiers; of any other none.
+	// Tiers are the packets of a campaign that is split by tiers; for any other campaign it is empty.
 	Tiers []hongbao.Tier
-	// Expect must be what the campaign is funded with so far.
+	// Expect must be the campaign's present funding.
 	Expect hongbao.Amount
 	stream.Decision
 }
@@ -59,7 +59,7 @@ type TopUp struct {
 	Packets    int64          `json:"packets" doc:"How many it adds."`
 	Total      hongbao.Amount `json:"total" doc:"What they hold together, in minor units."`
 	Currency   string         `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
-	// Funded is what the campaign is funded with after it.
+	// Funded is the campaign's funding after the top-up.
 	Funded hongbao.Amount `json:"funded" doc:"What the campaign is funded with after it, in minor units."`
 	Hash   string         `json:"plan_hash,omitempty" doc:"Commits to the draw: publish it; absent in a dry run."`
 	By     string         `json:"by" doc:"Who ordered it."`
@@ -75,7 +75,7 @@ func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
 		Created: timeOf(s.Created), Dealt: timeOf(s.Dealt)}
 }
 
-// Text tells it to a person.
+// Text describes the top-up to a person.
 func (t *TopUp) Text() string {
 	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\n"+
 		"plan hash %s (publish it)\n", t.Campaign, t.Generation, t.First, t.First+t.Packets-1, money.Text(t.Total, t.Currency),
@@ -89,18 +89,18 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// windowRest is how long a campaign's window must be open still: a close waits for what was added before it, so clocks
-// that differ by less do not matter.
+// windowRest is how long a campaign's window must stay open for a top-up. A close waits for the top-ups before it, so
+// clocks that differ by less do not matter.
 const windowRest = 5 * time.Second
 
-// draft is an order that was checked, with a seed of its own, and how its campaign stands.
+// draft is an order that was checked, with a seed of its own, and the state of its campaign.
 type draft struct {
 	order    ledger.TopUp
 	campaign ledger.StoredCampaign
 	stored   []ledger.StoredTopUp
 }
 
-// same gives the top-up that stands in the ledger under the order's id already; nil if there is none.
+// same returns the top-up that the ledger already has under the order's id; nil if there is none.
 func (d *draft) same() *TopUp {
 	for i := range d.stored {
 		if s := &d.stored[i]; s.ID == d.order.ID {
@@ -111,7 +111,7 @@ func (d *draft) same() *TopUp {
 	return nil
 }
 
-// draft checks an order. One that stands in the ledger already is checked there.
+// draft checks an order. If the ledger already has the order, the ledger checks it.
 func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	c, stored, err := a.campaignWithTopUps(ctx, o.Campaign)
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	return d, nil
 }
 
-// mayTopUp refuses a top-up for what Redis and the clock tell: the ledger does not know of it.
+// mayTopUp refuses a top-up for reasons that only Redis and the clock know, and not the ledger.
 func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if left := time.Until(c.Spec.To); left < windowRest {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
@@ -161,12 +161,12 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
 	}
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
-		return err // the packets might wait for ever
+		return err // the packets might wait permanently
 	}
 	return a.notLost(ctx, c.Spec.ID)
 }
 
-// TryTopUp tells what an order would do that expects what the campaign is funded with; nothing is changed.
+// TryTopUp returns the result that an order would have if it expected the present funding. It changes nothing.
 func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	d, err := a.draft(ctx, &o)
 	if err != nil {
@@ -185,7 +185,7 @@ func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return &out, nil
 }
 
-// OrderTopUp is the first step of a top-up, one transaction of the ledger. DealTopUps is the second one.
+// OrderTopUp is the first step of a top-up, one transaction of the ledger. DealTopUps is the second step.
 func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err error) {
 	err = a.inLedger(ctx, about(ctx, access.TopUpCampaign, o.Campaign),
 		func(ctx context.Context, e *access.Entry) error {
@@ -207,8 +207,8 @@ func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err err
 	return out, err
 }
 
-// TopUp adds packets to a campaign and deals them. Of an error that comes with an answer TopUpWaits tells more: the
-// packets are ordered, and can't be dealt yet.
+// TopUp adds packets to a campaign and deals them. An error together with a result means that the packets are ordered
+// but not yet dealt; see TopUpWaits.
 func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	out, err := a.OrderTopUp(ctx, o)
 	if err != nil {
@@ -225,14 +225,14 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return out, err
 }
 
-// TopUpWaits tells whether packets that were ordered only wait for their campaign's load. Where Redis has lost
-// something of the campaign they would wait for ever.
+// TopUpWaits reports whether ordered packets only wait for the load of their campaign. If Redis has lost a part of the
+// campaign, they would wait permanently.
 func TopUpWaits(err error) bool {
 	return errors.Is(err, store.ErrTopUpWaits) && !errors.Is(err, store.ErrLost)
 }
 
-// DealTopUps brings a campaign's top-ups into Redis. Redis says which of them are there, and not the ledger: Redis may
-// have lost packets that were dealt once. It may be killed anywhere, and called by many at once: the next one goes on.
+// DealTopUps brings a campaign's top-ups into Redis. Redis, not the ledger, decides which of them are there: Redis may
+// have lost packets that were dealt once. It may be killed at any point and run concurrently: the next call continues.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if err != nil {
@@ -241,7 +241,7 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 	return a.deal(ctx, &c, stored)
 }
 
-// deal deals those of a campaign's top-ups that Redis does not have.
+// deal deals the campaign's top-ups that Redis does not have.
 func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledger.StoredTopUp) error {
 	if len(stored) == 0 || c.State == ledger.StateRefunded {
 		return nil
@@ -269,7 +269,7 @@ func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledge
 	return nil
 }
 
-// dealAfter deals the generations after one, in their order.
+// dealAfter deals the generations after the generation dealt, in order.
 func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	stored []ledger.StoredTopUp, dealt int) error {
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
@@ -304,9 +304,9 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	return nil
 }
 
-// beginClose deals the campaign's top-ups, and then has the ledger take no more of them. Where a shard does not answer,
-// and the ledger says that all was dealt, the close goes on: it looks at each shard itself. Where Redis has lost
-// something of the campaign, nothing can be dealt any more: the shards that are whole are closed without it.
+// beginClose deals the campaign's top-ups, and then has the ledger take no more of them. If a shard does not answer
+// and the ledger says that all was dealt, the close continues: it checks each shard itself. If Redis has lost a part
+// of the campaign, no more packets can be dealt: the whole shards are closed without them.
 func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []ledger.StoredTopUp) error {
 	begin, dealing, id := a.ledger.BeginClose, a.deal(ctx, c, added), c.Spec.ID
 	if errors.Is(dealing, store.ErrLost) {
@@ -323,13 +323,14 @@ func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []
 }
 
 const (
-	// topUpEvery is how often a worker looks for top-ups that nobody has dealt yet.
+	// topUpEvery is how often a worker looks for top-ups that are not dealt yet.
 	topUpEvery = 2 * time.Second
-	// topUpTold is how often it tells of one that fails.
+	// topUpTold is how often the worker logs a failing top-up.
 	topUpTold = time.Minute
 )
 
-// TendTopUps deals top-ups that their callers have not dealt, because they were killed or could not yet. A worker runs it.
+// TendTopUps deals top-ups that their callers could not deal, because they were killed or the campaign had to wait. A
+// worker runs it.
 func (a *App) TendTopUps(ctx context.Context) error {
 	locks, err := a.Locks()
 	if err != nil {
@@ -356,7 +357,7 @@ func (a *App) dealOpenTopUps(ctx context.Context) error {
 	return err
 }
 
-// drawsOf are the draws of a campaign's top-ups.
+// drawsOf returns the draws of a campaign's top-ups.
 func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
 	before, list := c.Hash, make([]campaign.TopUp, len(stored))
 	for i := range stored {
@@ -366,7 +367,7 @@ func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.T
 	return list
 }
 
-// drawOf is the draw of a top-up. before is the hash of the generation before.
+// drawOf returns the draw of a top-up. before is the hash of the generation before.
 func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
 	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
 		Split: o.Split, Before: before, Seed: o.Seed}
@@ -378,7 +379,7 @@ func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp,
 	return drawsOf(&c, stored), err
 }
 
-// disclosed publishes the draws of top-ups.
+// disclosed returns the draws of top-ups in the form in which they are published.
 func disclosed(added []campaign.TopUp) (list []campaign.DisclosedTopUp) {
 	for i := range added {
 		t := &added[i]

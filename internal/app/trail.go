@@ -16,31 +16,31 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Trail is where the grants of one user, or of one packet, stand in a campaign. It has no codes: these are for their
+// Trail shows where the grants of one user, or of one packet, are in a campaign. It has no codes: these are for their
 // users only.
 type Trail struct {
 	Campaign string      `json:"campaign" doc:"The campaign's id."`
 	Currency string      `json:"currency,omitempty" doc:"Of the amounts; absent if there is none, or nothing told it."`
 	Steps    []TrailStep `json:"grants" doc:"By packet. A step that is null was not found, or not asked: see unread."`
-	// Unread names what could not be asked, and why: where it is named, an absent step says nothing.
+	// Unread names the servers that could not be read, and why. A missing step of such a server means nothing.
 	Unread []Unread `json:"unread" doc:"What could not be asked: a step of it that is null says nothing."`
 }
 
-// Unread is a server that could not be asked.
+// Unread is a server that could not be read.
 type Unread struct {
 	Where string `json:"where" doc:"redis, ledger or topic."`
 	Why   string `json:"why" doc:"The error, for a person."`
 }
 
-// TrailStep is one packet's way: from the receipt to the topic. A step that is not there is nil.
+// TrailStep is the path of one packet, from the receipt to the topic. A missing step is nil.
 type TrailStep struct {
 	Packet int64 `json:"packet" doc:"Number of the packet in the campaign."`
-	// Receipt is what the user was told, Ledger what the ledger has booked, by the packet's number.
+	// Receipt is the answer that the user got, Ledger the booking in the ledger, by the packet's number.
 	Receipt *TrailGrant  `json:"receipt" doc:"What the user was told; null if Redis has no receipt."`
 	Entry   *TrailEntry  `json:"entry" doc:"Where it stands in its shard's stream; null once that was trimmed."`
 	Ledger  *TrailGrant  `json:"ledger" doc:"What the ledger has booked for the packet; null if nothing."`
 	Topic   *TrailRecord `json:"topic" doc:"Where it stands in the topic; null if it was not found there."`
-	// Sinks tells for each sink whether it has finished the event.
+	// Sinks says for each sink whether it has finished the event.
 	Sinks []TrailSink `json:"sinks" doc:"Whether each sink has finished it; none of a shard that could not be asked."`
 }
 
@@ -53,20 +53,20 @@ type TrailGrant struct {
 	Time      time.Time      `json:"time" doc:"When it was granted."`
 }
 
-// TrailEntry is where the event stands in its shard's stream.
+// TrailEntry is the place of the event in its shard's stream.
 type TrailEntry struct {
 	ID     string `json:"id" doc:"Its id in the stream of the shard."`
 	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
 	Grants int    `json:"grants" doc:"Grants that came in the same entry."`
 }
 
-// TrailRecord is where the event stands in the topic.
+// TrailRecord is the place of the event in the topic.
 type TrailRecord struct {
 	Partition int   `json:"partition" doc:"Of the topic."`
 	Offset    int64 `json:"offset" doc:"In the partition, of the first copy that was met."`
 }
 
-// TrailSink tells whether a sink has finished an event: it settled or published it, or made it a dead letter.
+// TrailSink says whether a sink has finished an event: it settled or published it, or made it a dead letter.
 type TrailSink struct {
 	Sink     string `json:"sink" doc:"Its name."`
 	Finished bool   `json:"finished" doc:"True once it has settled or published the grant, or made it a dead letter."`
@@ -75,25 +75,25 @@ type TrailSink struct {
 	Dropped  string `json:"dropped,omitempty" doc:"Who dropped its dead letter, and why; absent if no one did."`
 }
 
-// TrailOf is a question for a trail: by user, or by packet if that is not 0.
+// TrailOf is a request for a trail: by user, or by packet if that is not 0.
 type TrailOf struct {
 	Campaign, User string
 	Packet         int64
 }
 
-// maxScans is how many trails of this process search all receipts of a campaign, or dead letters, at once: such a search
-// reads them from Redis, millions of them, for a packet that no one may have.
+// maxScans is how many trails of this process may search all receipts of a campaign, or dead letters, at once. Such a
+// search may read millions of them from Redis, for a packet that no one may have.
 const maxScans = 2
 
 var errManyScans = errors.New("too many searches through receipts and dead letters are under way")
 
-// ErrBusy says that nothing was done, since too many others do the same.
+// ErrBusy says that nothing was done, since too many other searches are running.
 var ErrBusy = fmt.Errorf("%w: ask again, or ask by user", errManyScans)
 
 // topicTime bounds how long a trail searches the topic, lettersTime how long it searches the dead letters.
 const topicTime, lettersTime = 5 * time.Second, 5 * time.Second
 
-// Trail follows grants through all stores. It needs Redis; the ledger is opened if there is one.
+// Trail follows grants through all stores. It needs Redis; it opens the ledger if there is one.
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}, silent: map[int]bool{}}
 	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
@@ -125,11 +125,11 @@ type trailSearch struct {
 	q      TrailOf
 	out    Trail
 	grants map[int64]*trailed // by packet
-	places []*store.Shard     // over which the campaign is dealt, by the ledger; nil if it did not say
-	silent map[int]bool       // shards that could not be asked
+	places []*store.Shard     // the campaign's shards, by the ledger; nil if it did not answer
+	silent map[int]bool       // shards that could not be read
 }
 
-// trailed is a step and the grant that it is looked up by.
+// trailed is a step and the grant by which it is looked up.
 type trailed struct {
 	TrailStep
 	grant hongbao.Grant
@@ -150,7 +150,7 @@ func trailGrant(g *hongbao.Grant) *TrailGrant {
 	return &TrailGrant{g.EventID(), g.User, g.Amount, g.RequestID, g.Time.UTC()}
 }
 
-// ledger reads what the ledger has booked; it tells whether the ledger has the campaign.
+// ledger reads the bookings of the ledger, and reports whether the ledger has the campaign.
 func (t *trailSearch) ledger(ctx context.Context) bool {
 	if t.app.Config.Ledger.DSN == "" {
 		return false
@@ -186,8 +186,8 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 // errSeen ends a search.
 var errSeen = errors.New("seen")
 
-// receipts reads what users were told, on each of the campaign's shards, and reports whether Redis has the campaign. For
-// a packet whose user the ledger does not know it searches all receipts; ErrBusy if too many trails do.
+// receipts reads the users' receipts on each of the campaign's shards, and reports whether Redis has the campaign. For
+// a packet whose user the ledger does not know it searches all receipts. It returns ErrBusy if too many trails do so.
 func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	if t.places == nil {
 		places, err := t.app.store.Campaign(t.q.Campaign).Places(ctx)
@@ -218,7 +218,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
-// receiptsOn is receipts on one shard. With an empty user it looks for the one who has the packet.
+// receiptsOn is receipts on one shard. With an empty user it looks for the user who has the packet.
 func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user string) (found bool, err error) {
 	if user == "" {
 		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {
@@ -266,7 +266,7 @@ func (t *trailSearch) followAll(ctx context.Context) {
 	}
 }
 
-// follow looks for a grant's entry, and asks the sinks' done bits.
+// follow looks for a grant's entry, and reads the sinks' done bits.
 func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	g := &p.grant
 	shard := t.app.store.Shard(g.Shard)
@@ -286,7 +286,7 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	return err
 }
 
-// topic searches the topic from when the first of the grants was decided.
+// topic searches the topic from the time at which the first of the grants was decided.
 func (t *trailSearch) topic(ctx context.Context) error {
 	if len(t.grants) == 0 || !t.app.has(configs.SinkKafka) {
 		return nil
@@ -325,14 +325,14 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	return err
 }
 
-// sightings notes where the topic first has each event of some grants. Partitions are read at once.
+// sightings records where the topic first has each event of some grants. Partitions are read concurrently.
 type sightings struct {
 	mu   sync.Mutex
 	of   map[string]*trailed // by event
 	seen int
 }
 
-// see notes an event; errSeen once each is noted. A copy is none that was missing.
+// see records an event, and returns errSeen once each event is recorded. It ignores a later copy of an event.
 func (s *sightings) see(event string, at TrailRecord) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,8 +347,8 @@ func (s *sightings) see(event string, at TrailRecord) error {
 	return nil
 }
 
-// offsets are where the search in the topic begins: only in the partitions that can have the grants. A record's time is
-// that of the broker or of the worker, so it begins a minute earlier.
+// offsets returns where the search in the topic begins, only for the partitions that can have the grants. A record's
+// time is that of the broker or of the worker, so the search begins a minute earlier.
 func (t *trailSearch) offsets(ctx context.Context, l *publish.Log, since time.Time) ([]int64, error) {
 	from, end, err := l.Offsets(ctx, since.Add(-time.Minute))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// letters looks for the dead letters of grants that a sink has finished and that are not where it delivers to.
+// letters looks for the dead letters of grants that a sink has finished but that are not at the sink's target.
 func (t *trailSearch) letters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lettersTime)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// wholeFile is a file that nobody sees under its name before all of it is on the disk. Only its owner may read it.
+// wholeFile is a file that gets its name only after all of it is on the disk. Only its owner may read it.
 type wholeFile struct {
 	io.Writer
 	dir  string
@@ -38,7 +38,7 @@ func checkDir(dir string) error {
 	return err
 }
 
-// keep gives the file its name, in place of one that has it, and tells the SHA-256 of what is in it.
+// keep gives the file its name, replaces a file with that name, and returns the SHA-256 of the content.
 func (w *wholeFile) keep(name string) (string, error) {
 	err := w.file.Sync()
 	if err == nil {
@@ -53,7 +53,7 @@ func (w *wholeFile) keep(name string) (string, error) {
 	return hex.EncodeToString(w.sum.Sum(nil)), nil
 }
 
-// syncDir has the disk remember the names in a folder.
+// syncDir makes the disk keep the names in a folder.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// campaignID names the campaign that is there to try; with a number behind it, once the first one is over.
+// campaignID names the campaign for trying grabs; with a number at its end, once the first one is over.
 const campaignID = "demo"
 
 const (
@@ -22,7 +22,7 @@ const (
 	open    = 365 * 24 * time.Hour
 )
 
-// readyCampaign gives a campaign that is open and has packets left. It makes one if there is none.
+// readyCampaign returns a campaign that is open and has packets left. It makes one if there is none.
 func readyCampaign(ctx context.Context, a *app.App) (hongbao.Campaign, error) {
 	id := campaignID
 	for n := 2; ; n++ {
@@ -32,7 +32,7 @@ func readyCampaign(ctx context.Context, a *app.App) (hongbao.Campaign, error) {
 			return has.Spec, err
 		case !found:
 			return create(ctx, a, id, "A rain to try")
-		case has.Redis == nil || has.Redis.State == store.StateLoading: // it was stopped on the way
+		case has.Redis == nil || has.Redis.State == store.StateLoading: // an earlier start was stopped midway
 			return a.Load(ctx, id)
 		case has.Redis.State == store.StateOpen && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
 			return has.Spec, nil
@@ -41,7 +41,7 @@ func readyCampaign(ctx context.Context, a *app.App) (hongbao.Campaign, error) {
 	}
 }
 
-// find tells how a campaign stands, and whether there is one.
+// find returns the state of a campaign, and false if there is none.
 func find(ctx context.Context, a *app.App, id string) (app.Shown, bool, error) {
 	has, err := a.Show(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {
@@ -65,7 +65,7 @@ func create(ctx context.Context, a *app.App, id, name string) (hongbao.Campaign,
 	return a.Load(ctx, id)
 }
 
-// openOnce opens a campaign for the crowd, unless it is of an earlier start.
+// openOnce opens a campaign for the crowd, unless an earlier start made it.
 func openOnce(ctx context.Context, a *app.App, id string) (spec hongbao.Campaign, before bool, err error) {
 	has, before, err := find(ctx, a, id)
 	if err != nil || before {

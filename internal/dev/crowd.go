@@ -24,15 +24,15 @@ import (
 const (
 	// crowdID names the campaigns of the crowd, with a number.
 	crowdID = "crowd"
-	// crowdBatch bounds the grabs of a request; maxCrowd is what that makes in a second.
+	// crowdBatch bounds the grabs of a request; maxCrowd bounds the grabs in a second.
 	crowdBatch = 128
 	maxCrowd   = 10_000
-	// crowdPatience bounds a request. One without an answer is sent again.
+	// crowdPatience bounds a request. A request without an answer is sent again.
 	crowdPatience = 10 * time.Second
 )
 
-// crowd are users who come and grab, as many a second, by the API and with a gateway's key. Every fifth comes twice. A
-// campaign of theirs that is sold out or over is followed by the next one.
+// crowd simulates users who grab by the API with a gateway's key, size grabs a second. Every fifth grab is a second
+// one of the user before. After a campaign of the crowd is sold out or over, the next one follows.
 type crowd struct {
 	size     int
 	api, key string
@@ -43,20 +43,20 @@ type crowd struct {
 
 	campaign         string
 	campaigns, users int64
-	told             string // which trouble it has told of; empty: there is none
+	told             string // the kind of the last reported trouble; empty: there is none
 }
 
-// trouble is why the crowd does not get on. Two of one kind are told once.
+// trouble is why the crowd can't continue. Two in a row of one kind are reported once.
 type trouble struct {
 	kind string
-	// final tells that no other attempt can help.
+	// final reports whether no other attempt can help.
 	final bool
 	error
 }
 
 func (t *trouble) Unwrap() error { return t.error }
 
-// run lets them grab until ctx ends, or nothing can help them.
+// run lets the users grab until ctx ends, or no attempt can help.
 func (c *crowd) run(ctx context.Context) {
 	over := true
 	for {
@@ -74,7 +74,8 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// lasting tries until it is done, and tells what hinders: once, until that changes. It is false if it was given up.
+// lasting repeats try until it succeeds, and reports a trouble once until its kind changes. It returns false if it
+// gave up.
 func (c *crowd) lasting(ctx context.Context, try func() error) bool {
 	for {
 		err := try()
@@ -114,7 +115,7 @@ func (c *crowd) next(ctx context.Context) error {
 			return err
 		}
 		if before {
-			continue // it is of an earlier start
+			continue // an earlier start made it
 		}
 		c.tell.Say("%d users a second grab in campaign %s: %d packets, %s", c.size, c.campaign, spec.Packets,
 			money.Text(spec.Total, spec.Currency))
@@ -122,7 +123,7 @@ func (c *crowd) next(ctx context.Context) error {
 	}
 }
 
-// batch is the body of a request, and of its answer what matters here.
+// batch is the body of a request.
 type batch struct {
 	Grabs []grab `json:"grabs"`
 }
@@ -141,7 +142,7 @@ type batchAnswer struct {
 	} `json:"results"`
 }
 
-// problem is what the API says that is wrong.
+// problem is the API's problem.
 type problem struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
@@ -152,7 +153,7 @@ func (c *crowd) batch(n int) batch {
 	b := batch{Grabs: make([]grab, n)}
 	for i := range b.Grabs {
 		b.Grabs[i].RequestID = fmt.Sprintf("c%d", c.users)
-		if c.users%5 != 1 { // else the one before comes again
+		if c.users%5 != 1 { // else the user before grabs again
 			b.Grabs[i].User = fmt.Sprintf("guest-%d", c.users)
 		} else {
 			b.Grabs[i].User = fmt.Sprintf("guest-%d", c.users-1)
@@ -162,7 +163,7 @@ func (c *crowd) batch(n int) batch {
 	return b
 }
 
-// grab sends a batch once, and tells whether the campaign is over.
+// grab sends a batch once, and reports whether the campaign is over.
 func (c *crowd) grab(ctx context.Context, body []byte) (over bool, err error) {
 	answer, err := c.send(ctx, body)
 	if err != nil {
@@ -215,7 +216,7 @@ func (c *crowd) send(ctx context.Context, body []byte) (out batchAnswer, err err
 	return out, nil
 }
 
-// crowdClient trusts the server's own certificate, if there is one, under whatever name that has.
+// crowdClient returns a client that trusts the server's own certificate, if there is one, whatever the name in it.
 func crowdClient(certFile string) (*http.Client, error) {
 	transport := &http.Transport{}
 	if certFile != "" {

@@ -1,4 +1,4 @@
-// Package dev is the development server: a deployment of its own on this machine that serves until it is told to stop.
+// Package dev is the development server: a deployment of its own on this machine that serves until it is stopped.
 package dev
 
 import (
@@ -28,9 +28,10 @@ type Dev struct {
 	// Listen is the address of the API. The console has the next port, health and metrics the one after that, on loopback;
 	// port 0 takes three free ones.
 	Listen string
-	// DataDir keeps what was done; empty: nothing is kept.
+	// DataDir keeps the data; empty: no data is kept.
 	DataDir string
-	// EnvFile, if not empty, gets the addresses and keys as variables of a shell, once all is ready; it goes at the end.
+	// EnvFile, if not empty, gets the addresses and keys as variables of a shell, once all is ready. The end removes
+	// it.
 	EnvFile string
 	// Crowd is how many simulated users grab each second.
 	Crowd int
@@ -40,20 +41,20 @@ type Dev struct {
 	Flags *pflag.FlagSet
 	// In, if not nil, is a terminal whose keys cause faults.
 	In io.Reader
-	// Out gets what happens.
+	// Out gets the messages.
 	Out io.Writer
-	// Ready is called once all is there.
+	// Ready is called once all is ready.
 	Ready func(*Site) error
 
 	local *local.Deployment
 	tell  *local.Teller
-	// mayKeep tells that the command has --data-dir.
+	// mayKeep reports whether the command has --data-dir.
 	mayKeep bool
 }
 
 const (
 	workers = 3
-	// rest is how long a worker that has ended stays away: longer than a lease, so that others take over.
+	// rest is how long a worker that has ended stays down: longer than a lease, so that others take over.
 	rest = 8 * time.Second
 	// keyNote marks the API keys of this command.
 	keyNote = "hongbao dev"
@@ -79,13 +80,13 @@ func (d *Dev) Run(ctx context.Context) (err error) {
 	return d.local.Working(ctx, func(ctx context.Context) error { return d.Stay(ctx, d.local, d.tell) })
 }
 
-// Stay serves on a deployment whose workers run, and that has the Knobs, until ctx ends.
+// Stay serves on a deployment that has the Knobs and whose workers are running, until ctx ends.
 func (d *Dev) Stay(ctx context.Context, on *local.Deployment, tell *local.Teller) error {
 	d.local, d.tell = on, tell
 	return d.local.With(ctx, func(a *app.App) error { return d.run(ctx, a) })
 }
 
-// Knobs are those that differ from `hongbao serve`.
+// Knobs returns the knobs that differ from those of `hongbao serve`.
 func (d *Dev) Knobs() (map[string]string, error) {
 	host, port, err := net.SplitHostPort(d.Listen)
 	first, errPort := strconv.ParseUint(port, 10, 16)
@@ -142,7 +143,7 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 	return group.Run(ctx, parts...)
 }
 
-// stopped is nil for what failed because somebody stopped this.
+// stopped returns nil for an error that the end of ctx caused.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -182,7 +183,7 @@ func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
 	return site, nil
 }
 
-// ready tells that all is there, and lets the crowd come.
+// ready reports that all is ready, and starts the crowd.
 func (d *Dev) ready(ctx context.Context, a *app.App, site *Site, listening <-chan serve.Addresses) (err error) {
 	select {
 	case at := <-listening:

@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// envMark is the first line of every file of --env. A file without it is somebody else's.
+// envMark is the first line of every file of --env. A file without it belongs to someone else.
 const envMark = "# of a hongbao dev that runs; it removes this file when it stops\n"
 
-// clearEnv removes what an earlier start has left at path, if that was killed. It refuses a file of somebody else.
+// clearEnv removes the file that a killed earlier start left at path. It refuses a file of someone else.
 func clearEnv(path string) error {
 	if path == "" {
 		return nil
@@ -38,7 +38,7 @@ func clearEnv(path string) error {
 	return nil
 }
 
-// begins tells whether a file begins with a text.
+// begins reports whether a file begins with a text.
 func begins(path, text string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func begins(path, text string) (bool, error) {
 	return string(head) == text, err
 }
 
-// writeEnv makes the file, which nobody else may read.
+// writeEnv makes the file, which no other user may read.
 func writeEnv(path, text string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -62,7 +62,7 @@ func writeEnv(path, text string) error {
 	return nil
 }
 
-// removeEnv removes the file, if it is still the one with this text.
+// removeEnv removes the file, if it still has this text.
 func removeEnv(path, text string) error {
 	ours, err := begins(path, envMark+text)
 	if err == nil && ours {

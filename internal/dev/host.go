@@ -12,8 +12,8 @@ import (
 )
 
 // checkHost refuses requests whose Host is a name that is not this server's. A page of another site could give its own
-// name the address of this machine, and the browser would let its scripts read what is answered here (DNS rebinding). An
-// address can't be given away like that, nor a name over TLS: the certificate is for others.
+// name the address of this machine, and the browser would let its scripts read this server's answers (DNS rebinding).
+// This can't be done with an address, nor with a name over TLS, whose certificate would not match.
 func checkHost(listen string, log *zap.Logger, h http.Handler) http.Handler {
 	own, _, _ := net.SplitHostPort(listen) // the configuration has checked it
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func checkHost(listen string, log *zap.Logger, h http.Handler) http.Handler {
 	})
 }
 
-// isOurs tells whether a Host header is an address, localhost, or the name that we listen on.
+// isOurs reports whether a Host header is an address, localhost, or the name on which the server listens.
 func isOurs(host, own string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

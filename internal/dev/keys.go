@@ -12,15 +12,15 @@ import (
 
 const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose answers"
 
-// keys cause faults. Each is a letter and Enter.
+// keys cause faults. Each key is a letter and Enter.
 type keys struct {
 	tell  *local.Teller
 	cause func(ctx context.Context, fault string) error
-	// cut reports whether a server is cut off, by the fault that does it.
+	// cut reports whether the server of a fault is cut off.
 	cut func(fault string) bool
 }
 
-// run reads keys until ctx ends. A read from a terminal can't be stopped: what still reads then ends with the process.
+// run reads keys until ctx ends. A read from a terminal can't be stopped: a last read ends with the process.
 func (k *keys) run(ctx context.Context, in io.Reader) error {
 	ignoreBackground()
 	lines := make(chan string)

@@ -2,5 +2,5 @@
 
 package dev
 
-// ignoreBackground is not needed here.
+// ignoreBackground does nothing on this system, which does not need it.
 func ignoreBackground() {}

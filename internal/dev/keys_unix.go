@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// ignoreBackground lets a process that a shell runs in the background go on: reading from its terminal would stop it, and
-// fails instead.
+// ignoreBackground lets a process that runs in the shell's background continue. Without it a read from the terminal
+// would stop the process; with it the read fails.
 func ignoreBackground() { signal.Ignore(syscall.SIGTTIN) }

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 )
 
-// Site is where everything is, and with which keys.
+// Site has the addresses and keys of the development server.
 type Site struct {
 	API     string `json:"api"`
 	Console string `json:"console"`
@@ -24,7 +24,7 @@ type Site struct {
 	Campaign string `json:"campaign"`
 	// Config is the configuration file, for other commands.
 	Config string `json:"config"`
-	// DataDir is empty if nothing is kept.
+	// DataDir is empty if no data is kept.
 	DataDir string `json:"data_dir,omitempty"`
 
 	program string
@@ -38,8 +38,8 @@ func (s *Site) name(cfg *configs.Serve, at serve.Addresses) {
 	s.Metrics = address(at.Ops, cfg.OpsListen, false)
 }
 
-// address is how a browser on this machine reaches a listener. A certificate is for a name, so by TLS it is the name that
-// the listener was given, if it was given one.
+// address returns the URL by which a browser on this machine reaches a listener. A certificate is for a name, so with
+// TLS it is the listener's configured name, if there is one.
 func address(at net.Addr, listen string, tls bool) string {
 	scheme, host := "http", at.String()
 	bound, err := netip.ParseAddrPort(host)
@@ -56,7 +56,7 @@ func address(at net.Addr, listen string, tls bool) string {
 	return scheme + "://" + host
 }
 
-// Write writes it for a person, with commands to copy: each is a line of its own and ends by itself.
+// Write writes the site for a person, with commands to copy: each is a line of its own and ends by itself.
 func (s *Site) Write(w io.Writer) error {
 	kept := "Ctrl-C stops all of it, and nothing is left"
 	if s.mayKeep {
@@ -92,7 +92,7 @@ Every command of %s works with --config %s
 	return nil
 }
 
-// curls are the commands that ask the API.
+// curls returns commands that call the API.
 func (s *Site) curls() []string {
 	campaign := s.API + "/v1/campaigns/" + s.Campaign
 	return []string{
@@ -104,7 +104,7 @@ func (s *Site) curls() []string {
 	}
 }
 
-// commands are those of this program.
+// commands returns commands of this program.
 func (s *Site) commands() []string {
 	program, config := quoted(s.program), quoted(s.Config)
 	return []string{
@@ -113,7 +113,7 @@ func (s *Site) commands() []string {
 	}
 }
 
-// env are the addresses and keys as variables of a shell.
+// env returns the addresses and keys as variables of a shell.
 func (s *Site) env() string {
 	var b strings.Builder
 	for _, v := range [][2]string{{"HONGBAO_CONFIG", s.Config}, {"API", s.API}, {"CONSOLE", s.Console},
@@ -123,7 +123,7 @@ func (s *Site) env() string {
 	return b.String()
 }
 
-// quoted is a text as a shell takes it as one word.
+// quoted returns a text that a shell takes as one word.
 func quoted(text string) string {
 	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@%+=,") == "" {
 		return text

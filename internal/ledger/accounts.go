@@ -9,19 +9,18 @@ import (
 // UserAccount is the id of a user's account in a currency. It exists from the first credit on.
 func UserAccount(user, currency string) string { return "user:" + currency + ":" + user }
 
-// PoolAccount is the id of the account that holds what a campaign was funded with and has not given yet.
+// PoolAccount is the id of the account that contains what a campaign was funded with and has not paid out yet.
 func PoolAccount(campaign string) string { return "pool:" + campaign }
 
-// SponsorAccount is the id of a sponsor's account in a currency: where money comes from outside the ledger, so its
+// SponsorAccount is the id of a sponsor's account in a currency. Its money comes from outside the ledger, so its
 // balance is minus what it has funded.
 func SponsorAccount(sponsor, currency string) string { return "sponsor:" + currency + ":" + sponsor }
 
-// ReserveAccount is the id of the account in a currency from which a person's decisions are paid: grants in
-// quarantine that are paid after all. Like a sponsor's its money comes from outside the ledger, so its balance is
-// minus what it has paid.
+// ReserveAccount is the id of the account in a currency that pays for a person's decisions to pay grants in quarantine.
+// Like a sponsor's, its money comes from outside the ledger, so its balance is minus what it has paid.
 func ReserveAccount(currency string) string { return "reserve:" + currency }
 
-// Balance gives the balance of an account, in minor units; false if the ledger has no such account.
+// Balance returns the balance of an account, in minor units; false if the ledger has no such account.
 func (l *Ledger) Balance(ctx context.Context, account string) (hongbao.Amount, bool, error) {
 	balance, found, err := question[int64]{"read the balance of account " + account,
 		`SELECT balance FROM account WHERE id = $1`, []any{account}, number}.one(ctx, l)

@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Acknowledgement is a person's word that a difference of the audit is known. It covers the difference with exactly these
-// words, until a time.
+// Acknowledgement is a person's statement that a difference of the audit is known. It covers only the difference with
+// exactly these words, and only until a time.
 type Acknowledgement struct {
 	Kind     string `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
 	Where    string `json:"where" doc:"The place that the audit named."`
@@ -35,7 +35,7 @@ const (
 	maxDetail          = 4_000
 )
 
-// ID names the difference: the SHA-256 of all that it says.
+// ID identifies the difference: it is the SHA-256 of all its fields.
 func (a *Acknowledgement) ID() string {
 	text, _ := json.Marshal([]any{a.Kind, a.Where, a.Campaign, a.Packet, a.Event, a.Detail}) // never fails
 	sum := sha256.Sum256(text)
@@ -64,7 +64,7 @@ func (a *Acknowledgement) check(now time.Time) error {
 	return nil
 }
 
-// Acknowledge stores an acknowledgement. One of the same difference replaces the one before.
+// Acknowledge stores an acknowledgement. It replaces an earlier one of the same difference.
 func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 	now := time.Now()
 	if err := a.check(now); err != nil {
@@ -90,7 +90,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 	return nil
 }
 
-// Acknowledged lists the acknowledgements that are not over.
+// Acknowledged lists the acknowledgements that have not expired.
 func (l *Ledger) Acknowledged(ctx context.Context) ([]Acknowledgement, error) {
 	return question[Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
 		decided_by, why, until_at FROM acknowledged WHERE until_at > $1 ORDER BY created_at, difference`,

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrArchived says that a campaign's grants stand in a file, and no longer in the ledger. Its error is Permanent.
+// ErrArchived says that a campaign's grants are in a file, and no longer in the ledger. Its error is Permanent.
 var ErrArchived = errors.New("the campaign is archived")
 
 // Archive says where the grants of an archived campaign are.
@@ -38,14 +38,13 @@ func archiveOf(campaign string) question[Archive] {
 		`SELECT ` + archiveColumns + ` FROM archive WHERE campaign = $1`, []any{campaign}, scanArchive}
 }
 
-// Archived tells where the grants of a campaign are; false if they are in the ledger.
+// Archived returns where the grants of a campaign are; false if they are in the ledger.
 func (l *Ledger) Archived(ctx context.Context, campaign string) (Archive, bool, error) {
 	return archiveOf(campaign).one(ctx, l)
 }
 
-// refuseArchived is an error if the grants of a campaign are not in the ledger any more, or are being deleted. It is
-// asked after the rows were read: deleting begins when the archive is noted, so if it is not noted yet none was
-// missing.
+// refuseArchived returns an error if the grants of a campaign are being deleted or no longer in the ledger. Call it
+// after reading the rows. Deleting begins after the archive is noted: without a noted archive no row was missing.
 func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 	a, found, err := l.Archived(ctx, campaign)
 	if err != nil || !found {
@@ -60,8 +59,8 @@ func (a *Archive) refusal() error {
 }
 
 // NoteArchive notes in which file the grants of a sealed campaign are; from then on DeleteArchived may delete them. The
-// caller has read the file back. A repeat changes nothing. It is refused for a campaign that is not sealed
-// (ErrNotSealable), for a file that has other grants than the seal, and, as a Conflict, if another file is noted.
+// caller has read the file back. A repeat changes nothing. It refuses a campaign that is not sealed (ErrNotSealable)
+// and a file whose grants differ from the seal. If another file is noted, it returns a Conflict.
 func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 	seqs, err := l.SealedSeqs(ctx, a.Campaign)
 	if err == nil {
@@ -85,7 +84,7 @@ func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 	return nil
 }
 
-// check tells whether the very archive is noted, and refuses one that the seal contradicts.
+// check reports whether this archive is already noted, and refuses an archive that the seal contradicts.
 func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 	has, noted, err := archiveOf(a.Campaign).first(ctx, t)
 	if err != nil {
@@ -116,8 +115,8 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 	return false, nil
 }
 
-// DeleteArchived deletes the grants of an archived campaign, a chunk of packets in each transaction, and gives how many
-// it deleted. A repeat goes on where the last one ended. Campaign, seal, transfers and balances stay.
+// DeleteArchived deletes the grants of an archived campaign, a chunk of packets in each transaction, and returns how
+// many it deleted. A repeat continues where the last call ended. Campaign, seal, transfers and balances stay.
 func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
 	a, found, err := l.Archived(ctx, campaign)
 	if err == nil && !found {
@@ -137,7 +136,7 @@ func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int6
 	}
 }
 
-// deleteChunk deletes the grants of some packets from the lowest one on; with none left it notes that.
+// deleteChunk deletes the grants of some packets from the lowest one on. If none is left it notes the end.
 func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		lowest, found, err := question[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
@@ -150,7 +149,7 @@ func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) 
 			return []stmt{{sql: `UPDATE archive SET deleted_at = $2 WHERE campaign = $1 AND deleted_at = 0`,
 				args: []any{campaign, time.Now().UnixMilli()}}}, nil
 		}
-		// The archive is asked for by the statement itself: without its row nothing is ever deleted.
+		// The statement itself checks for the archive: without its row it deletes nothing.
 		return []stmt{{sql: `DELETE FROM grants WHERE campaign = $1 AND packet >= $2 AND packet < $3
 			AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, args: []any{campaign, lowest, lowest + chunk},
 			changed: &deleted}}, nil

@@ -20,7 +20,7 @@ type Campaign struct {
 	Spec hongbao.Campaign
 	// Canonical is the specification's JSON, byte by byte as the plan's hash covers it.
 	Canonical []byte
-	// Seed is secret until it is revealed after the close: it tells every packet's amount.
+	// Seed is secret until it is revealed after the close: it determines every packet's amount.
 	Seed [32]byte `json:"-"`
 	// Hash is the plan's hash, which is published before the start.
 	Hash string
@@ -32,10 +32,10 @@ func (c Campaign) String() string { return "campaign " + c.Spec.ID + ", plan " +
 // GoString leaves out the seed.
 func (c Campaign) GoString() string { return c.String() }
 
-// CampaignState is how far the money of a campaign has come.
+// CampaignState is the state of a campaign's money.
 type CampaignState string
 
-// The states. Refunded: what nobody got went back to the sponsor, and nothing can be granted any more.
+// The states. Refunded: the money that was not granted went back to the sponsor, and nothing can be granted any more.
 const (
 	StateFunded   CampaignState = "funded"
 	StateRefunded CampaignState = "refunded"
@@ -51,7 +51,7 @@ type StoredCampaign struct {
 	Created         time.Time
 	// Loading is when its loading began; zero while it may be cancelled.
 	Loading time.Time
-	// Closing is when the campaign was first to be closed; zero while it may be topped up.
+	// Closing is when its closing first began; zero while it may be topped up.
 	Closing time.Time
 	// Revealed is when the seed was published; zero while it is secret.
 	Revealed time.Time
@@ -100,8 +100,8 @@ func checkPlan(packets int64, total hongbao.Amount, hash string, seed [32]byte) 
 	return errs
 }
 
-// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. The same again
-// gives the same answer and moves nothing; another specification, hash or seed under the id is ErrCampaignExists.
+// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeat returns
+// the same result and moves nothing. Another specification, hash or seed under the id is ErrCampaignExists.
 func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign, error) {
 	if err := c.check(); err != nil {
 		return StoredCampaign{}, err
@@ -139,7 +139,7 @@ func mustExist(found bool, id string) error {
 		"hand?", id)
 }
 
-// insert fails with errAgain if another one has created the campaign meanwhile.
+// insert fails with errAgain if a concurrent call has created the campaign.
 func (c *Campaign) insert(now int64) stmt {
 	s := &c.Spec
 	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at,
@@ -148,7 +148,7 @@ func (c *Campaign) insert(now int64) stmt {
 			int64(s.Total), string(StateFunded), now}}
 }
 
-// fundPool is the double entry from the sponsor to the pool.
+// fundPool returns the double entry from the sponsor to the pool.
 func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []stmt {
 	post := l.dialect.addToAccount
 	sponsor, pool := SponsorAccount(s.Sponsor, s.Currency), PoolAccount(s.ID)
@@ -166,7 +166,7 @@ const (
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 )
 
-// same never says what the seeds are.
+// same returns an error if the stored campaign differs. The error never shows the seeds.
 func (c *Campaign) same(has *StoredCampaign) error {
 	if bytes.Equal(c.Canonical, has.Canonical) && c.Hash == has.Hash && c.Seed == has.Seed {
 		return nil
@@ -197,13 +197,13 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	return c, nil
 }
 
-// campaignByID asks for a campaign.
+// campaignByID is the query for a campaign.
 func campaignByID(id string) question[StoredCampaign] {
 	return question[StoredCampaign]{"read campaign " + id + " from the ledger",
 		`SELECT ` + campaignColumns + ` FROM campaign WHERE id = $1`, []any{id}, scanCampaign}
 }
 
-// mustRead reads a campaign within a transaction; without it the error is ErrNoCampaign.
+// mustRead reads a campaign within a transaction. If there is none, the error is ErrNoCampaign.
 func mustRead(ctx context.Context, t txn, id string) (StoredCampaign, error) {
 	c, found, err := campaignByID(id).first(ctx, t)
 	if err == nil && !found {
@@ -212,9 +212,9 @@ func mustRead(ctx context.Context, t txn, id string) (StoredCampaign, error) {
 	return c, err
 }
 
-// lockCampaign is mustRead with the campaign's rows in hand. Every settler takes the pool's row before the campaign's:
-// with it nothing is granted beside us, and nobody waits in a circle. With the campaign's nobody begins to ask a remote
-// for a credit.
+// lockCampaign is mustRead with the campaign's rows locked. Every settler locks the pool's row before the campaign's,
+// so no deadlock arises. The lock on the pool's row stops concurrent grants. The lock on the campaign's row stops new
+// credit requests to a remote.
 func lockCampaign(ctx context.Context, t txn, id string) (StoredCampaign, error) {
 	err := t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
 		stmt{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{id}})
@@ -224,7 +224,7 @@ func lockCampaign(ctx context.Context, t txn, id string) (StoredCampaign, error)
 	return mustRead(ctx, t, id)
 }
 
-// Campaign gives a campaign; false if the ledger does not have it.
+// Campaign returns a campaign; false if the ledger does not have it.
 func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool, error) {
 	return campaignByID(id).one(ctx, l)
 }
@@ -235,7 +235,7 @@ func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*Stor
 	return l.eachCampaign(ctx, after, 500)
 }
 
-// eachCampaign reads so many campaigns at once.
+// eachCampaign is EachCampaign with the number of campaigns that it reads at once.
 func (l *Ledger) eachCampaign(ctx context.Context, after string, page int) iter.Seq2[*StoredCampaign, error] {
 	return func(yield func(*StoredCampaign, error) bool) {
 		for {

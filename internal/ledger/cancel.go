@@ -13,7 +13,7 @@ import (
 // ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Its error is Permanent.
 var ErrLoadingBegun = errors.New("the campaign's loading has begun")
 
-// LoadingBegun is the error for a campaign that can't be cancelled any more.
+// LoadingBegun returns the error for a campaign that can't be cancelled any more.
 func LoadingBegun(campaign string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s can't be cancelled: %w, so its packets may be in Redis. "+
 		"`hongbao campaign load %s` finishes the load if it was interrupted; then `hongbao campaign close %s --early` and "+
@@ -39,9 +39,9 @@ func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 	})
 }
 
-// Cancel gives all the money of a campaign whose loading has not begun back to its sponsor. It can't be loaded any more.
-// shards are those that it would have been loaded into, in their order. Once its loading has begun it is refused with
-// ErrLoadingBegun. A repeat gives the refund that is there and moves nothing.
+// Cancel returns all the money of a campaign whose loading has not begun to its sponsor. The campaign can't be loaded
+// any more. shards are the shards that it would have been loaded into, in their order. A campaign whose loading has
+// begun is refused with ErrLoadingBegun. A repeat returns the existing refund and moves nothing.
 func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (refund payment.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)

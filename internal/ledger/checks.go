@@ -8,9 +8,9 @@ import (
 
 // SettingError says that a setting of the database could lose money.
 type SettingError struct {
-	// Setting is its name as the database spells it, Value what it is.
+	// Setting is its name as the database spells it, Value its value.
 	Setting, Value string
-	// Mend says what to do about it.
+	// Mend says how to fix it.
 	Mend string
 }
 
@@ -18,7 +18,7 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Mend)
 }
 
-// refuse joins the settings that are not allowed all the same.
+// refuse joins the settings that are neither safe nor allowed.
 func refuse(settings []*SettingError, allow []string) error {
 	var errs []error
 	for _, s := range settings {
@@ -32,14 +32,14 @@ func refuse(settings []*SettingError, allow []string) error {
 	return fmt.Errorf("the database could lose what it has confirmed: %w", errors.Join(errs...))
 }
 
-// postgresSettings is what a PostgreSQL server says of itself.
+// postgresSettings are the settings that a PostgreSQL server reports.
 type postgresSettings struct {
 	version                           int
 	recovery                          bool
 	readOnly, commit, fsync, fullPage string
 }
 
-// minPostgres is the oldest server version that is accepted, as server_version_num tells it.
+// minPostgres is the oldest server version that is accepted, as in server_version_num.
 const minPostgres = 130_000
 
 func (s *postgresSettings) problems() []*SettingError {
@@ -64,7 +64,7 @@ func (s *postgresSettings) problems() []*SettingError {
 	return bad
 }
 
-// sqliteSettings is what an SQLite connection says of itself.
+// sqliteSettings are the settings that an SQLite connection reports.
 type sqliteSettings struct {
 	journal                           string
 	synchronous, foreignKeys, timeout int64

@@ -12,10 +12,10 @@ import (
 const codeChunk = 5_000
 
 // AddCodes stores a code for each packet of a campaign that has none yet, in the order of the packets and chunk by
-// chunk. Killed at any point, and called again, by several processes at once too, it goes on where the codes end;
-// when every packet has one it changes nothing. draw gives the codes of the n packets after a number; it is called
-// once more for the same packets when a code is taken or another process was quicker. progress, if not nil, is told
-// how many packets have a code. Errors never tell a code.
+// chunk. It may be killed at any point, repeated, and called by several processes at once: it continues where the codes
+// end. When every packet has a code it changes nothing. draw returns the codes of the n packets after a number. It is
+// called again for the same packets if a code is taken or another process was faster. progress, if not nil, gets the
+// number of packets that have a code. Errors never contain a code.
 func (l *Ledger) AddCodes(
 	ctx context.Context, campaign string, draw func(after int64, n int) ([]string, error), progress func(stored int64),
 ) error {
@@ -37,7 +37,7 @@ func (l *Ledger) AddCodes(
 	return nil
 }
 
-// addCodes stores the next chunk and gives the number of packets that have a code then.
+// addCodes stores the next chunk and returns the number of packets that then have a code.
 func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, draw func(int64, int) ([]string,
 	error)) (stored int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -69,21 +69,21 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		stored += n
 		return nil, nil
 	})
-	if errors.Is(err, errAgain) { // MySQL's own words for it tell the code
+	if errors.Is(err, errAgain) { // MySQL's own error text contains the code
 		err = hongbao.Outagef(hongbao.ClassTransient, "%w: each time a code was taken already, or another process was "+
 			"quicker", errAgain)
 	}
 	return stored, err
 }
 
-// lastCode is the number of the last packet that has a code; those before it have one too.
+// lastCode returns the number of the last packet that has a code; those before it have one too.
 func lastCode(ctx context.Context, t txn, campaign string) (last int64, err error) {
 	last, _, err = question[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
 		args: []any{campaign}, row: number}.first(ctx, t)
 	return last, err
 }
 
-// CodesStored is how many packets of a campaign have a code.
+// CodesStored returns how many packets of a campaign have a code.
 func (l *Ledger) CodesStored(ctx context.Context, campaign string) (int64, error) {
 	return snapshot(ctx, l, "count the codes of campaign "+campaign, func(ctx context.Context, t txn) (int64, error) {
 		return lastCode(ctx, t, campaign)
@@ -101,7 +101,7 @@ func scanCode(s scan) (c packetCode, err error) {
 	return c, err
 }
 
-// Codes gives the codes of up to n packets after a number, in their order.
+// Codes returns the codes of up to n packets after a number, in their order.
 func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int) ([]string, error) {
 	what := fmt.Sprintf("read the codes of campaign %s after packet %d", campaign, after)
 	has, err := question[packetCode]{what,
@@ -118,7 +118,7 @@ func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int)
 	return codes, err
 }
 
-// CodesOf gives the codes of packets of a campaign; "" for one that has none.
+// CodesOf returns the codes of packets of a campaign; "" for a packet without a code.
 func (l *Ledger) CodesOf(ctx context.Context, campaign string, packets []int64) ([]string, error) {
 	campaigns := make([]string, len(packets))
 	for i := range campaigns {

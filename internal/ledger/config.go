@@ -23,15 +23,15 @@ const (
 	MySQL Driver = "mysql"
 )
 
-// DefaultConfig has what a program may leave out: all but DSN and UnsafeAllow.
+// DefaultConfig returns a Config in which every knob has its default.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-// Config is how to reach the ledger's database. Every field but UnsafeAllow must be set.
+// Config is how to reach the ledger's database. DSN and every knob must be set.
 type Config struct {
 	// Kind of database; mysql is MariaDB too. SQLite serves one machine; several machines need one of the others.
 	Driver Driver `knob:"ledger.driver,common" default:"sqlite" want:"postgres, mysql, sqlite"`
 	// DSN is a connection string of libpq (URL or key=value) for PostgreSQL, user@tcp(host:port)/database?tls=... for
-	// MySQL, the path of a file for SQLite. It may hold a password and is never logged.
+	// MySQL, the path of a file for SQLite. It may contain a password and is never logged.
 	DSN string
 	// Connections of one process. On SQLite they are readers, the one writer comes on top.
 	Conns int `knob:"ledger.conns" default:"10" want:"1 to 1000 connections"`
@@ -43,23 +43,23 @@ type Config struct {
 	Timeout time.Duration `knob:"ledger.timeout" default:"10s" want:"10ms to 1h"`
 	// Repeats of a transaction that lost a deadlock or a lock.
 	Retries int `knob:"ledger.retries" default:"5" want:"1 to 100"`
-	// Observe, if not nil, is told of each transaction that has ended: its kind is read or write, and again says that it
-	// lost against another one and runs again. It must be quick, and is called at once by many.
+	// Observe, if not nil, is called for each transaction that has ended. kind is read or write. again says that the
+	// transaction lost against another one and runs again. Observe must be quick, and is called concurrently.
 	Observe func(kind string, took time.Duration, again bool, err error) `json:"-"`
-	// Log, if not nil, gets the alarms; else they go to the log of the first Settler.
+	// Log, if not nil, gets the alarms. Otherwise they go to the log of the first Settler.
 	Log *zap.Logger `json:"-"`
-	// UnsafeAllow names the settings that Open would refuse and shall accept all the same, of UnsafeSettings. The
+	// UnsafeAllow names the settings that Open accepts although it would refuse them; UnsafeSettings lists them. The
 	// ledger may then forget money that it has confirmed.
 	UnsafeAllow []string
 }
 
-// UnsafeSettings lists what Config.UnsafeAllow may name.
+// UnsafeSettings lists the settings that Config.UnsafeAllow may name.
 func UnsafeSettings() []string {
 	return []string{"fsync", "full_page_writes", "synchronous_commit",
 		"innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog"}
 }
 
-// Check tells everything that is wrong with the configuration at once.
+// Check returns everything that is wrong with the configuration at once.
 func (c *Config) Check() error {
 	errs := knob.Check(c)
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -11,11 +11,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Difference is a place where the ledger does not agree with itself.
+// Difference is a place where two parts of the ledger disagree.
 type Difference struct {
-	// Where is a campaign, a currency, or an account that credits were booked on.
+	// Where is a campaign, a currency, or an account that was credited.
 	Where string
-	// What says which two things ought to be equal.
+	// What says which two values should be equal.
 	What      string
 	Want, Got int64
 }
@@ -24,14 +24,14 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: want %d, got %d", d.Where, d.What, d.Want, d.Got)
 }
 
-// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on
-// one snapshot. It names every difference, of users up to 1,000; none means that no money was made or lost in it, or
-// given to somebody else. It reads every grant, transfer and account once, in pages: its memory does not grow with
-// their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
+// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on one
+// snapshot. It names every difference, but at most 1,000 users. No difference means that no money was created, lost or
+// given to a wrong user. It reads every grant, transfer and account once, in pages: its memory does not grow with their
+// number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
 //
-// Users are compared by sums over 2^18 groups of accounts; only where a group differs everything is read once more,
-// sealed or not, and its accounts are looked at one by one. Grants of archived campaigns can't be read: a group that
-// has some is named as a whole. Two errors that make each other up are missed if they fall into one group: once in
+// Users are compared by sums over 2^18 groups of accounts. Only if a group differs is everything read once more, sealed
+// or not, and the group's accounts are checked one by one. Grants of archived campaigns can't be read: a group with
+// such grants is named as a whole. Two errors that cancel each other out are missed if they are in one group: once in
 // 262,144 times.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
@@ -50,17 +50,17 @@ func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 
 const (
 	userGroups = 1 << 18
-	// maxSuspects bounds the accounts that are looked at one by one, maxUsers those that are named.
+	// maxSuspects bounds the accounts that are checked one by one, maxUsers the accounts that are named.
 	maxSuspects, maxUsers = 100_000, 1_000
 )
 
-// book is what the rows of a ledger come to.
+// book contains the sums over the rows of a ledger.
 type book struct {
 	list       []Difference
 	currencies map[string]*currencyBook
-	// groups has, of the accounts of each group, the balances less what their users were paid.
+	// groups has, for each group of accounts, the balances less the amounts paid to their users.
 	groups []int64
-	// suspects are the accounts of groups that differ. In the second pass only they are added up.
+	// suspects are the accounts of groups that differ. The second pass adds up only them.
 	suspects map[string]*suspect
 	// archived is what archived campaigns paid to the groups that differ, known in the second pass.
 	archived map[int64]int64
@@ -79,12 +79,12 @@ func (b *book) currency(name string) *currencyBook {
 	return c
 }
 
-// userGroup is the group of an account, for ever: seals have sums by group.
+// userGroup returns the group of an account. It must never change: seals have sums by group.
 func userGroup(account string) int64 { return int64(xxhash.Sum64String(account) % userGroups) }
 
 func (b *book) group(account string) *int64 { return &b.groups[userGroup(account)] }
 
-// paid notes that an account's user was paid, balance that an account has money.
+// paid adds an amount that was paid to an account's user.
 func (b *book) paid(account string, amount int64) {
 	if b.suspects == nil {
 		*b.group(account) -= amount
@@ -101,7 +101,8 @@ func (b *book) balance(account string, amount int64) {
 	}
 }
 
-// suspect gives the sums of an account of a group that differs; nil for others, and when there are too many.
+// suspect returns the sums of an account of a group that differs. It returns nil for other accounts, and when there are
+// too many.
 func (b *book) suspect(account string) *suspect {
 	s := b.suspects[account]
 	if s == nil && *b.group(account) != 0 && len(b.suspects) < maxSuspects {
@@ -129,7 +130,7 @@ func (b *book) read(ctx context.Context, t txn) error {
 	return b.decided(ctx, t)
 }
 
-// campaign compares the counts of one campaign with its grants and with the debits of its pool.
+// campaign compares the counters of one campaign with its grants and with the debits of its pool.
 func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	switch {
 	case c.Sealed && b.suspects == nil:
@@ -156,7 +157,7 @@ func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	return nil
 }
 
-// sealed is campaign for one whose grants have a seal. Seal has compared the debits with them.
+// sealed is campaign for a campaign whose grants have a seal. Seal has compared the debits with them.
 func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	var grants, amount int64
 	var users []byte
@@ -184,7 +185,7 @@ func (b *book) archivedGroups(ctx context.Context, t txn, campaign string) error
 	})
 }
 
-// counts compares the counts of a campaign with what its rows come to.
+// counts compares the counters of a campaign with the sums over its rows.
 func (b *book) counts(c *Totals, grants, amount, debits, debited int64) {
 	where := "campaign " + c.Campaign
 	b.equal(where, "funded = granted + refunded + pool", int64(c.Funded), int64(c.Granted+c.Refunded+c.Pool))
@@ -247,9 +248,9 @@ func (c *currencyBook) add(account, kind string, balance int64) {
 	}
 }
 
-// decided adds up what was paid from the reserve.
+// decided adds up the payments from the reserve.
 func (b *book) decided(ctx context.Context, t txn) error {
-	after := "quarantine:" // "quarantine;" is behind all of them
+	after := "quarantine:" // "quarantine;" sorts after all of them
 	return eachPage(ctx, t, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t
 		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
 		func() []any { return []any{after, "quarantine;"} }, func(s scan) error {
@@ -266,7 +267,7 @@ func (b *book) decided(ctx context.Context, t txn) error {
 		})
 }
 
-// compareCurrencies compares the sums that the double entry ties together.
+// compareCurrencies compares the sums that must be equal in double entry.
 func (b *book) compareCurrencies() {
 	for _, name := range slices.Sorted(maps.Keys(b.currencies)) {
 		c, where := b.currencies[name], fmt.Sprintf("currency %q", name)
@@ -277,8 +278,8 @@ func (b *book) compareCurrencies() {
 	}
 }
 
-// compareUsers names the users whose balance is not what they were paid. Only where a group differs it reads
-// everything again.
+// compareUsers names the users whose balance is not what they were paid. It reads everything again only if a group
+// differs.
 func (b *book) compareUsers(ctx context.Context, t txn) error {
 	if !slices.ContainsFunc(b.groups, func(n int64) bool { return n != 0 }) {
 		return nil
@@ -298,8 +299,8 @@ func (b *book) compareUsers(ctx context.Context, t txn) error {
 	return nil
 }
 
-// compareGroup names a group of accounts that differs as a whole, and looks at none of them: part of what their users
-// were paid stands in files.
+// compareGroup names a group of accounts that differs as a whole, and checks none of its accounts. Part of what their
+// users were paid is in files.
 func (b *book) compareGroup(group, paid int64) {
 	balance, example := int64(0), ""
 	for id, s := range b.suspects {

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// KeepControls keeps decisions to pause, resume or limit something. One that is older than what the ledger has about the
-// same thing changes nothing, so that they may come in any order, and twice.
+// KeepControls keeps decisions to pause, resume or limit something. A decision older than the stored one about the same
+// thing changes nothing. So decisions may come in any order, and twice.
 func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		stmts := make([]stmt, 0, 2*len(list))
@@ -29,22 +29,22 @@ func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error
 	return nil
 }
 
-// maxWords bounds who decided, and why, in bytes.
+// maxWords bounds the texts for the decider and the reason, in bytes.
 const maxWords = 1000
 
-// words makes a text storable: what can't be stored of it must hold up no decision.
+// words makes a text storable: characters that can't be stored must not block a decision.
 func words(text string) string { return access.Storable(text, maxWords) }
 
 const selectControls = `SELECT kind, sink, campaign, setting, decided_by, why, decided_at, rev FROM control `
 
-// Controls gives the last decisions about sinks, and about campaigns that are not refunded.
+// Controls returns the last decisions about sinks, and about campaigns that are not refunded.
 func (l *Ledger) Controls(ctx context.Context) ([]stream.Control, error) {
 	return question[stream.Control]{"read the decisions about campaigns and sinks",
 		selectControls + `WHERE campaign = '' OR campaign IN (SELECT id FROM campaign WHERE state = 'funded')
 			ORDER BY kind, sink, campaign`, nil, scanControl}.all(ctx, l)
 }
 
-// CampaignPause gives the last decision to pause or resume a campaign, nil if there is none.
+// CampaignPause returns the last decision to pause or resume a campaign, nil if there is none.
 func (l *Ledger) CampaignPause(ctx context.Context, campaign string) (*stream.Control, error) {
 	c, found, err := question[stream.Control]{"ask whether campaign " + campaign + " is paused",
 		selectControls + `WHERE kind = $1 AND sink = '' AND campaign = $2`,

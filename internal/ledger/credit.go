@@ -18,11 +18,11 @@ import (
 // MaxCredits is how many credits one call may book.
 const MaxCredits = 1_000
 
-// Credit books credits that clients ask for, in one transaction, and answers each at its place. Each moves its amount
-// from the fund of its client to its account. A credit whose key the client used before for the same reference,
-// account, currency and amount is answered as it was then and moves nothing; any other credit under a used key or
-// reference is a Conflict. Keys are kept for ever. The error of the call concerns all of them: repeat it with the
-// same keys.
+// Credit books credits that clients ask for, in one transaction, and returns each result at its credit's index. Each
+// credit moves its amount from the fund of its client to its account. A credit whose key the client used before for the
+// same reference, account, currency and amount gets the same result as then and moves nothing. Any other credit under a
+// used key or reference is a Conflict. Keys are kept permanently. The error of the call concerns all the credits:
+// repeat it with the same keys.
 func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error) {
 	if len(credits) > MaxCredits {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "book %d credits: at most %d go together", len(credits),
@@ -36,7 +36,7 @@ func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]paymen
 			valid = append(valid, &answers[i])
 		}
 	}
-	// Every caller takes its locks in the same order.
+	// Every caller locks in the same order.
 	slices.SortStableFunc(valid, func(a, b *payment.Credited) int {
 		return cmp.Or(strings.Compare(a.Credit.Client, b.Credit.Client), strings.Compare(a.Credit.Key, b.Credit.Key))
 	})
@@ -47,12 +47,12 @@ func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]paymen
 	return answers, l.bookEach(ctx, valid)
 }
 
-// refused tells whether a transaction failed because an account or a fund can't take one of its credits.
+// refused reports whether a transaction failed because an account or a fund can't take one of its credits.
 func refused(err error) bool {
 	return errors.Is(err, errOverdraw) || errors.Is(err, payment.ErrFundExhausted)
 }
 
-// bookEach books credits one by one: one of them is too much for its account or its fund, so they no longer share a
+// bookEach books credits one by one. One of them is too much for its account or its fund, so they no longer share a
 // transaction.
 func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) error {
 	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
@@ -71,7 +71,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		case errors.Is(err, errOverdraw):
 			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account,
 				hongbao.MaxAmount)
-		case err != nil: // it says of its own credit that nothing was booked; of those before it that is not true
+		case err != nil: // so it says of its own credit, but that is not true of those before it
 			return hongbao.Outagef(hongbao.ClassUnknown, "book %d credits one by one, of which some may be booked: %w",
 				len(credits), err)
 		}
@@ -79,7 +79,8 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 	return nil
 }
 
-// bookedBefore answers a credit that its fund does not cover, if it was booked before or if its key or reference was used.
+// bookedBefore answers a credit that its fund does not cover, if the credit was booked before or if its key or
+// reference was used.
 func (l *Ledger) bookedBefore(ctx context.Context, a *payment.Credited) error {
 	return l.read(ctx, func(ctx context.Context, t txn) error {
 		a.Err, a.Repeated = nil, false
@@ -115,7 +116,7 @@ func checkCredit(c *payment.Credit) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "the credit can't be booked: %w", errors.Join(errs...))
 }
 
-// payloadHash is the sum of what a key stands for. No part can hold a line break.
+// payloadHash returns the hash of the fields that a key belongs to. No field can contain a line break.
 func payloadHash(c *payment.Credit) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", c.Reference, c.Account, c.Currency, c.Amount))
 	return hex.EncodeToString(sum[:])
@@ -147,7 +148,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 	return nil
 }
 
-// insertCredits takes all credits for new. One that is there fails it with errAgain.
+// insertCredits assumes that all credits are new. A credit that exists makes it fail with errAgain.
 func insertCredits(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
 	inserts := make([]stmt, len(credits))
 	for i, a := range credits {
@@ -161,8 +162,8 @@ func insertCredits(ctx context.Context, t txn, credits []*payment.Credited) (fre
 	return credits, t.run(ctx, inserts...)
 }
 
-// insertUnknown inserts the credits that are not there, and answers the others. It goes one by one, since a credit may
-// come twice in a call.
+// insertUnknown inserts the credits that do not exist, and answers the others. It inserts one by one, since a call may
+// contain a credit twice.
 func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
 	for i, a := range credits {
 		err := recall(ctx, t, a)
@@ -177,7 +178,7 @@ func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fre
 	return fresh, nil
 }
 
-// recall answers a credit from what stands in its way, if anything does.
+// recall answers a credit from the stored credit that conflicts with it, if there is one.
 func recall(ctx context.Context, t txn, a *payment.Credited) error {
 	return t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
 			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
@@ -205,8 +206,9 @@ func scanCredit(s scan, more ...any) (payment.Credit, error) {
 	return c, err
 }
 
-// postCredits moves the money of credits that were just inserted: first to the accounts, where each credit gets its
-// line number under the lock of the account's row, then from the funds, whose rows everybody wants.
+// postCredits moves the money of credits that were just inserted. It posts to the accounts first, where each credit
+// gets its line number under the lock of the account's row. It debits the funds last, because every transaction needs
+// their rows.
 func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credited) error {
 	if len(fresh) == 0 {
 		return nil
@@ -239,8 +241,8 @@ func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credit
 	return nil
 }
 
-// toAccounts gives the statements that move the balances, one a touched account, and then those that number the
-// credits.
+// toAccounts returns the statements that move the balances, one for each touched account, and then those that number
+// the credits.
 func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]stmt, error) {
 	sums, err := sumUp(fresh, func(c *payment.Credit) creditSide { return creditSide{c.Account, c.Currency} })
 	if err != nil {

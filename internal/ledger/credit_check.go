@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// CheckCredits compares, on one snapshot, every account with its credits, and every fund with what was put into it
-// and with its client's credits: they are the two sides of the same transfers. It names every difference; a ledger in
+// CheckCredits compares, on one snapshot, every account with its credits, and every fund with its fundings and with its
+// client's credits. Accounts and funds are the two sides of the same transfers. It names every difference; a ledger in
 // which nothing was credited has none. It reads every credit and every account once, in pages: its memory does not grow
 // with their number, and Config.Timeout bounds each page.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
@@ -94,8 +94,8 @@ func compareSides(a, b creditSide) int {
 	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.currency, b.currency))
 }
 
-// checkAccounts compares accounts with their credits, whose lines are numbered from 1 without a gap: no two have the
-// same number. It adds the credits up for their funds as well.
+// checkAccounts compares accounts with their credits. Their lines are numbered from 1 without a gap: no two have the
+// same number. It also adds the credits up for their funds.
 func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
 	lines, accounts := creditLines(ctx, t), creditBalances(ctx, t)
 	line, moreLines, err := lines.next()
@@ -127,8 +127,7 @@ func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (
 	return list, err
 }
 
-// fundSums is a fund, what was put into it, and what its client's credits come to. There are as many as clients and
-// currencies.
+// fundSums is a fund, its fundings, and the sum of its client's credits. There are as many as clients and currencies.
 type fundSums struct {
 	funded, fundings          int64
 	credited, credits, n, sum int64

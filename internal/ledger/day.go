@@ -24,25 +24,25 @@ const (
 // Line is one movement of money in a campaign. A grant without a value has its line, too.
 type Line struct {
 	Kind LineKind
-	// Transfer is the row of table transfer that moved it. Those of a batch's grants have the same.
+	// Transfer is the row of table transfer that moved it. Grants of one batch have the same transfer.
 	Transfer string
 	Booked   time.Time
 	Amount   hongbao.Amount
-	// User and Packet are empty for what the sponsor gave or got back.
+	// User and Packet are empty for the sponsor's lines.
 	User   string
 	Packet int64
-	// Granted is when the user grabbed it, of LineGrant only.
+	// Granted is when the user grabbed it; only LineGrant has it.
 	Granted time.Time
 }
 
-// Day is a span of time: From belongs to it, To does not.
+// Day is a span of time: From is included, To is not.
 type Day struct {
 	Campaign string
 	From, To time.Time
 }
 
-// DaySums are what the lines of a day come to. Opening and Closing are the balances of the campaign's pool before and
-// behind it: Closing = Opening + Funded - Granted - Refunded.
+// DaySums are the sums over the lines of a day. Opening and Closing are the balances of the campaign's pool before and
+// after it: Closing = Opening + Funded - Granted - Refunded.
 type DaySums struct {
 	Opening  hongbao.Amount `json:"opening"`
 	Funded   hongbao.Amount `json:"funded"`
@@ -50,7 +50,7 @@ type DaySums struct {
 	Granted  hongbao.Amount `json:"granted"`
 	Refunded hongbao.Amount `json:"refunded"`
 	Closing  hongbao.Amount `json:"closing"`
-	// Paid is what persons had paid from the reserve for grants in quarantine, in so many Payments.
+	// Paid is what people decided to pay from the reserve for grants in quarantine; Payments is the number of payments.
 	Payments int64          `json:"quarantine_payments"`
 	Paid     hongbao.Amount `json:"quarantine_paid"`
 	// Unrecorded credits may have been asked for at a remote before To. They are not in the ledger yet.
@@ -59,8 +59,8 @@ type DaySums struct {
 
 // Day calls fn for every movement of money in a campaign that was booked in a span of time: funding, grants in the
 // order of the packets, payments from the reserve, refund. It reads one snapshot in pages, so its memory does not grow
-// with the campaign. An error, which is Broken if the lines are not what the transfers and the balance of the pool say,
-// means that the lines are worth nothing.
+// with the campaign. After an error the lines must not be used. The error is Broken if the lines contradict the
+// transfers and the balance of the pool.
 func (l *Ledger) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
 	r := &dayReader{campaign: day.Campaign, from: day.From.UnixMilli(), to: day.To.UnixMilli(), fn: fn}
 	if err := l.readPages(ctx, r.read); err != nil {
@@ -76,8 +76,8 @@ type dayReader struct {
 	from, to int64
 	fn       func(*Line) error
 	sums     DaySums
-	pool     hongbao.Amount // what all transfers come to, of every day
-	// others are the lines that are not grants: the funding, the refund, and what a person decided.
+	pool     hongbao.Amount // the sum of all transfers, of every day
+	// others are the lines that are not grants: the funding, the refund, and people's decisions.
 	others []Line
 }
 
@@ -137,7 +137,7 @@ func (r *dayReader) transfers(ctx context.Context, t txn, currency string) error
 	return err
 }
 
-// packetOfPayment is the packet in quarantine:CAMPAIGN:PACKET:USER.
+// packetOfPayment returns the packet in quarantine:CAMPAIGN:PACKET:USER.
 func packetOfPayment(id string) int64 {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(id, "quarantine:"), ":")
 	packet, _, _ := strings.Cut(rest, ":")
@@ -176,7 +176,8 @@ func (r *dayReader) add(line *Line, grants, at int64) {
 	r.others = append(r.others, *line)
 }
 
-// lines hands over the lines: the funding, the grants, and the rest in the order of the transfers' ids.
+// lines passes the lines to the caller's function: the funding, the grants, and the rest in the order of the transfers'
+// ids.
 func (r *dayReader) lines(ctx context.Context, t txn) error {
 	for i := range r.others {
 		if r.others[i].Kind == LineFunding {
@@ -205,7 +206,8 @@ func (r *dayReader) lines(ctx context.Context, t txn) error {
 	return nil
 }
 
-// grants hands over the day's grants. It reads all of the campaign's: each page is bounded, wherever the day's are.
+// grants passes on the day's grants. It reads all grants of the campaign, so each page is bounded wherever the day's
+// grants are.
 func (r *dayReader) grants(ctx context.Context, t txn) error {
 	var grants int64
 	var amount hongbao.Amount

@@ -12,10 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Resolution is what a person decides about a grant in quarantine.
+// Resolution is a person's decision about a grant in quarantine.
 type Resolution struct {
 	ID int64
-	// Pay pays the grant's amount to its user from the reserve; else the grant is void.
+	// Pay means that the grant's amount is paid to its user from the reserve; otherwise the grant is void.
 	Pay bool
 	stream.Decision
 }
@@ -27,7 +27,7 @@ func (d *Resolution) resolution() string {
 	return "void: " + d.Why
 }
 
-// Why a grant in quarantine can't be decided. Their errors are Permanent, that of ErrDecided a Conflict.
+// Reasons why a grant in quarantine can't be decided. Their errors are Permanent; that of ErrDecided is a Conflict.
 var (
 	ErrNotInQuarantine = errors.New("not_in_quarantine")
 	ErrDecided         = errors.New("decided_otherwise_before")
@@ -45,14 +45,14 @@ func (d *Resolution) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "decide quarantine %d: %w", d.ID, err)
 }
 
-// Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction:
-// once, however often it is called and by however many. The same decision again moves nothing and gives the same
-// answer.
+// Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction.
+// It does so once, however often and by however many callers it is called. The same decision again moves nothing and
+// returns the same result.
 //
-// A grant can be paid only if it can never be settled any more, or it could be paid twice: one whose campaign the
-// ledger did not have is to be replayed once the campaign is created, and one that the ledger has settled since is
-// paid already. Nobody is paid who was paid this packet before, and nobody more than the plan has for it. Nobody is
-// paid of an archived campaign: the ledger does not know who was. Only a decision to pay needs the plan.
+// A grant can be paid only if it can never be settled any more; otherwise it could be paid twice. A grant whose
+// campaign the ledger did not have must be replayed once the campaign is created. A grant that the ledger has settled
+// since is already paid. Decide never pays a user twice for a packet, and never more than the plan has for it. It pays
+// nothing for an archived campaign, because the ledger no longer has its grants. Only a decision to pay needs the plan.
 func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Quarantined, error) {
 	if err := d.check(); err != nil {
 		return Quarantined{}, err
@@ -65,7 +65,7 @@ func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Qua
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		now := time.Now().UnixMilli()
 		var changed int64
-		// The update comes first: whoever decides at the same time waits for it, and then sees the row as decided.
+		// The update comes first: a concurrent decision waits for it, and then sees the row as decided.
 		err := t.run(ctx, stmt{
 			sql:  `UPDATE quarantine SET resolved_at = $2, resolved_by = $3, resolution = $4 WHERE id = $1 AND resolved_at = 0`,
 			args: []any{d.ID, now, d.By, d.resolution()}, changed: &changed,
@@ -97,8 +97,8 @@ func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Qua
 	return q, nil
 }
 
-// mostPayable is what the plan has for the packet of a grant that is to be paid; -1 if there is no such packet, or
-// nobody knows.
+// mostPayable returns the plan's amount for the packet of a grant to be paid. It is -1 if there is no such packet, or
+// if the amount is unknown.
 func (l *Ledger) mostPayable(ctx context.Context, d *Resolution, plan PlanSource) (hongbao.Amount, error) {
 	if !d.Pay || plan == nil {
 		return -1, nil
@@ -121,7 +121,7 @@ func (l *Ledger) mostPayable(ctx context.Context, d *Resolution, plan PlanSource
 	return amount, nil
 }
 
-// payable tells the campaign of a grant that can be paid from the reserve.
+// payable returns the campaign of a grant that can be paid from the reserve.
 func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) (StoredCampaign, error) {
 	g := &q.Grant
 	c, found, err := campaignByID(g.Campaign).first(ctx, t)
@@ -137,7 +137,7 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	if err != nil {
 		return StoredCampaign{}, err
 	}
-	// Asked after the rows: where it is not noted yet, none of them was gone.
+	// Read after the rows: if no archive is noted yet, none of the rows was deleted.
 	archive, archived, err := archiveOf(g.Campaign).first(ctx, t)
 	if err != nil {
 		return StoredCampaign{}, err
@@ -168,8 +168,8 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	return c, nil
 }
 
-// payFromReserve moves the money. The transfer's id makes a second payment of the packet to the same user impossible,
-// whatever the quarantine says.
+// payFromReserve moves the money. The transfer's id prevents a second payment of the packet to the same user, whatever
+// the quarantine says.
 func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) ([]stmt, error) {
 	c, err := l.payable(ctx, t, q, most)
 	if err != nil {
@@ -194,24 +194,24 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 			"decide that it is void",
 			ErrNotPayable, g.Packet)
 	}
-	// If another decision pays it meanwhile, this fails with errAgain.
+	// If a concurrent decision pays it, this fails with errAgain.
 	once := stmt{sql: insertTransfer, args: []any{id, "funding", g.Campaign, reserve, user, int64(g.Amount), int64(0),
 		int64(0), time.Now().UnixMilli()}}
 	return append(slices.Clip(credits), account, debit, once), nil
 }
 
-// quarantineByID asks for a grant in quarantine.
+// quarantineByID is the query for a grant in quarantine.
 func quarantineByID(id int64) question[Quarantined] {
 	return question[Quarantined]{fmt.Sprintf("read quarantine %d", id),
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined}
 }
 
-// Quarantined gives a grant in quarantine, decided or not; false if there is none with that number.
+// Quarantined returns a grant in quarantine, decided or not; false if there is none with that number.
 func (l *Ledger) Quarantined(ctx context.Context, id int64) (Quarantined, bool, error) {
 	return quarantineByID(id).one(ctx, l)
 }
 
-// QuarantineAll is Quarantine with those that were decided.
+// QuarantineAll is Quarantine including the decided grants.
 func (l *Ledger) QuarantineAll(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
 	return l.quarantine(ctx, `id > $1`, after, limit)
 }

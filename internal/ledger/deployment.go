@@ -13,26 +13,26 @@ import (
 // ErrNotFounded says that a ledger belongs to no deployment yet. Its error is Broken.
 var ErrNotFounded = errors.New("the ledger was never founded")
 
-// Deployment says whose ledger this is. It is written once, by Found, and never changes.
+// Deployment says to which deployment this ledger belongs. Found writes it once, and it never changes.
 type Deployment struct {
 	ID, KeyPrefix string
 	Shards        int
-	// Founding is drawn by Found, and Redis gets it too: ids repeat (every staging has the production's), this does
-	// not.
+	// Founding is a random value that Found draws. Redis gets it too. Ids repeat (every staging has the production's);
+	// this value does not.
 	Founding string
 }
 
 // ShardState is what the ledger knows of a shard in Redis.
 type ShardState struct {
-	// Epoch rises each time that the shard is opened; 0 says that it was not founded yet.
+	// Epoch rises each time that the shard is opened; 0 means that it was not founded yet.
 	Epoch int64
 	// Token names the Redis server for which the shard was opened last.
 	Token string
 }
 
-// Found makes the ledger that of a deployment; want.Founding is not looked at. Founded again, it gives what is there.
-// It refuses (Broken) a ledger of another deployment, key prefix or number of shards, and one that has campaigns
-// already.
+// Found assigns the ledger to a deployment; it ignores want.Founding. A repeat returns the existing deployment. It
+// refuses (Broken) a ledger of another deployment, key prefix or number of shards, and a ledger that already has
+// campaigns.
 func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -44,7 +44,7 @@ func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, er
 		if has, err = readDeployment(ctx, t); err != nil {
 			return nil, err
 		}
-		if has.Founding != want.Founding { // it was there
+		if has.Founding != want.Founding { // the row existed
 			return nil, has.Is(want)
 		}
 		return l.foundShards(ctx, t, want.Shards)
@@ -55,8 +55,7 @@ func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, er
 	return has, nil
 }
 
-// foundShards gives the rows of the shards. A ledger that has campaigns was in use before, and somebody has lost its
-// founding.
+// foundShards returns the rows of the shards. A ledger that has campaigns was in use before, so its founding was lost.
 func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, error) {
 	err := t.query(ctx, `SELECT id FROM campaign ORDER BY id LIMIT 1`, nil, func(s scan) error {
 		var id string
@@ -73,7 +72,7 @@ func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, er
 	return stmts, err
 }
 
-// Is refuses (Broken) another id, key prefix or number of shards than those that are wanted.
+// Is refuses (Broken) an id, key prefix or number of shards that differs from the wanted one.
 func (d Deployment) Is(want Deployment) error {
 	if d.ID == want.ID && d.KeyPrefix == want.KeyPrefix && d.Shards == want.Shards {
 		return nil
@@ -84,7 +83,7 @@ func (d Deployment) Is(want Deployment) error {
 		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
 }
 
-// Deployment says whose ledger this is; ErrNotFounded if it is nobody's.
+// Deployment returns the deployment of this ledger; ErrNotFounded if it has none.
 func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
 	return snapshot(ctx, l, "ask the ledger whose it is", readDeployment)
 }
@@ -102,7 +101,7 @@ func readDeployment(ctx context.Context, t txn) (Deployment, error) {
 	return d, err
 }
 
-// Shard gives what the ledger knows of a shard.
+// Shard returns what the ledger knows of a shard.
 func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
 	return snapshot(ctx, l, fmt.Sprintf("read shard %d from the ledger", shard),
 		func(ctx context.Context, t txn) (ShardState, error) { return readShard(ctx, t, shard) })
@@ -121,7 +120,7 @@ func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
 }
 
 // SetShard notes that a shard was opened: it moves the shard's row from an epoch to another state. A repeat changes
-// nothing; a Conflict says that somebody else has opened the shard.
+// nothing. A Conflict says that another process has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -137,7 +136,7 @@ type shardMove struct {
 	to    ShardState
 }
 
-// run reports whether it moved the row; else it has the state already.
+// run reports whether it moved the row; otherwise the row is already in the state.
 func (m *shardMove) run(ctx context.Context, t txn) (moved bool, err error) {
 	var changed int64
 	if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
@@ -160,8 +159,8 @@ func (m *shardMove) named(err error) error {
 	return nil
 }
 
-// HighestSeq is the highest seq of a shard that the ledger has seen: of a grant, also of one that is archived, in
-// quarantine or pending, or of the close that a refund is based on; 0 if it has seen none.
+// HighestSeq returns the highest seq of a shard that the ledger has seen; 0 if it has seen none. It counts grants (also
+// archived, in quarantine or pending) and the closes that refunds are based on.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
@@ -174,7 +173,7 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	return seq, err
 }
 
-// HighestSeqIn is the highest of a shard's seqs in the range that the ledger has; 0 if it has none there.
+// HighestSeqIn returns the highest of a shard's seqs in the range that the ledger has; 0 if it has none there.
 func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error) {
 	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
@@ -187,20 +186,20 @@ func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRan
 	return seq, err
 }
 
-// Events are what the ledger knows of a range of seqs.
+// Events is what the ledger knows of a range of seqs.
 type Events struct {
-	// Campaigns are those whose grants are among them: paid, in quarantine or pending.
+	// Campaigns are those with grants in the range: paid, in quarantine or pending.
 	Campaigns map[string]bool
-	// Gap is the first seq of which the ledger knows neither a grant nor a close that was refunded; 0 if there is none.
-	// Campaigns that have grants far behind the gap only are left out.
+	// Gap is the first seq for which the ledger knows neither a grant nor a refunded close; 0 if there is none.
+	// Campaigns whose grants are all far behind the gap are left out.
 	Gap int64
 }
 
-// eventsPage is how many seqs one question of EventsIn is about.
+// eventsPage is how many seqs one query of EventsIn covers.
 const eventsPage = 10_000
 
-// EventsIn says what the ledger knows of a shard's seqs. It reads up to the first gap. The ledger does not know the
-// single seqs of archived grants: they are a gap.
+// EventsIn returns what the ledger knows of a shard's seqs. It reads up to the first gap. The ledger does not know the
+// single seqs of archived grants: they count as a gap.
 func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (Events, error) {
 	out := Events{Campaigns: map[string]bool{}}
 	type event struct {

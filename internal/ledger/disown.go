@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Disown notes that the ledger will never have a campaign, by a person's word: the settler sends its grants to
-// quarantine from then on, where they would wait else. A campaign that the ledger has is refused (Permanent). A
+// Disown notes a person's decision that the ledger will never have a campaign. From then on the settler sends the
+// campaign's grants to quarantine; without it they would wait. A campaign that the ledger has is refused (Permanent). A
 // repeat changes nothing.
 func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision) error {
 	if err := errors.Join(hongbao.CheckCampaignID(campaign), d.Check()); err != nil {
@@ -32,7 +32,7 @@ func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision)
 	return nil
 }
 
-// disowned tells whether a person has disowned a campaign.
+// disowned reports whether a person has disowned a campaign.
 func (l *Ledger) disowned(ctx context.Context, campaign string) (found bool, err error) {
 	_, found, err = question[int64]{"ask whether campaign " + campaign + " is disowned",
 		`SELECT created_at FROM disowned WHERE campaign = $1`, []any{campaign}, number}.one(ctx, l)

@@ -8,15 +8,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Fence ends a shard's epochs before a new one. A grant or a close that an older epoch has above the floor counts no
-// more: it is not settled, no remote is asked for it, and no refund is based on it.
+// Fence ends a shard's epochs before a new one. A grant or a close of an older epoch above the floor no longer counts.
+// It is not settled, no remote is asked for it, and no refund is based on it.
 type Fence struct {
 	Shard int
-	// From is the epoch that the ledger has, Epoch the one in which the shard goes on.
+	// From is the epoch that the ledger has, Epoch the one in which the shard continues.
 	From, Epoch int64
 	// Floor is the last seq that Redis has.
 	Floor int64
-	// Token names the Redis server for which the shard goes on.
+	// Token names the Redis server for which the shard continues.
 	Token string
 }
 
@@ -26,14 +26,14 @@ type FenceRow struct {
 	Epoch, Floor int64
 	Token        string
 	Fenced       time.Time
-	// Opened is zero while NoteOpening was not called; Note is its text.
+	// Opened is zero until NoteOpening is called; Note is its text.
 	Opened time.Time
 	Note   string
 }
 
 // Fence moves the shard to the new epoch and keeps the fence, in one transaction. When it returns, each grant that the
-// ledger took before is visible, and what the fence leaves out can't be added any more. A repeat changes nothing. A
-// Conflict says that somebody else has the shard.
+// ledger took before is visible, and events that the fence leaves out can't be added any more. A repeat changes
+// nothing. A Conflict says that another process has the shard.
 func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 	if f.Shard < 0 || f.Epoch <= f.From || f.Floor < 0 {
 		return hongbao.Errorf(hongbao.ClassPermanent, "fence shard %d: epoch %d after %d and floor %d are no fence", f.Shard,
@@ -53,7 +53,8 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 	}))
 }
 
-// isThere refuses a shard that came to the epoch in another way: a settler may have seen the epoch without the fence.
+// isThere refuses a shard that reached the epoch without this fence: a settler may have seen the epoch without the
+// fence.
 func (f *Fence) isThere(ctx context.Context, t txn) error {
 	floor, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
 		args: []any{int64(f.Shard), f.Epoch}, row: number}.first(ctx, t)

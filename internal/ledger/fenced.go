@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ErrFenced says that a fence has left an event out. Its error is an outage: the caller reads again what Redis has.
+// ErrFenced says that a fence has left an event out. Its error is an outage: the caller reads Redis again.
 var ErrFenced = errors.New("the shard goes on without this event")
 
 // event names an event, and the epoch in which Redis had it.
@@ -19,19 +19,20 @@ type event struct {
 	seq, epoch int64
 }
 
-// leftOut is the error of an event that the fence of a later epoch leaves out.
+// leftOut returns the error for an event that the fence of a later epoch leaves out.
 func (e event) leftOut(later int64) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read again what Redis has",
 		e.shard, e.seq, e.epoch, ErrFenced, later)
 }
 
-// eventOf is the event of a grant. A batch bears the epoch in which it was read (stream.WithEpoch): Redis had its grants then.
+// eventOf returns the event of a grant. A batch has the epoch in which it was read (stream.WithEpoch): Redis had its
+// grants then.
 func eventOf(ctx context.Context, g *hongbao.Grant) event {
 	epoch, _ := stream.EpochOf(ctx)
 	return event{g.Shard, g.Seq, max(g.Epoch, epoch)}
 }
 
-// outlook is what a transaction has read of the shards whose events it is about.
+// outlook is what a transaction has read of its events' shards.
 type outlook []shardOutlook
 
 type shardOutlook struct {
@@ -59,7 +60,7 @@ func outlookOf(ctx context.Context, items []item) (o outlook) {
 	return o
 }
 
-// questions read the shards' epochs, and the fences that may leave out one of the events.
+// questions returns the queries for the shards' epochs, and for the fences that may leave out one of the events.
 func (o outlook) questions() []stmt {
 	stmts := make([]stmt, len(o))
 	for i := range o {
@@ -88,10 +89,11 @@ func (o outlook) fence(e event) int64 {
 	return 0
 }
 
-// unchanged are the last statements of a transaction that relies on the outlook, one for each shard. Each waits for a
-// Fence that commits, and fails with errAgain if the shard has another epoch by now: a second row of the shard is
-// refused. Else a Fence waits for this transaction. It takes no lock before, so a worker that was stopped keeps no Fence
-// waiting. LIMIT keeps the comparison out of the subquery, which would not lock a row that it does not return.
+// unchanged returns the last statements of a transaction that relies on the outlook, one for each shard. Each waits for
+// a Fence that commits, and fails with errAgain if the shard has another epoch by now: a second row of the shard is
+// refused. Otherwise a Fence waits for this transaction. The transaction takes no lock before, so a stopped worker
+// keeps no Fence waiting. LIMIT keeps the comparison out of the subquery, which would not lock a row that it does not
+// return.
 func (o outlook) unchanged(d *dialect) (stmts []stmt) {
 	if d.share == "" {
 		return nil
@@ -104,7 +106,7 @@ func (o outlook) unchanged(d *dialect) (stmts []stmt) {
 	return stmts
 }
 
-// ask runs questions, in one round trip where the database can.
+// ask runs queries, in one round trip where the database can.
 func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
 	if l.dialect.copies {
 		return t.run(ctx, questions...)
@@ -117,15 +119,15 @@ func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
 	return nil
 }
 
-// fencedItems are the items of a transaction that are behind a fence, by what the ledger knows of the very grants.
+// fencedItems are the items of a transaction that are behind a fence, grouped by what the ledger knows of these grants.
 type fencedItems struct {
 	paid    []item // or pending, if that counts
 	aside   []item // in quarantine
 	leftOut []item // unknown; their fence is set
 }
 
-// behindFences finds the items that are behind a fence. Most batches have none, and ask nothing. pending says whether a
-// row in table pending counts as known.
+// behindFences finds the items that are behind a fence. Most batches have none, and need no query. pending says whether
+// a row in table pending counts as known.
 func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []item, pending bool) (f fencedItems,
 	err error) {
 	var behind []item
@@ -165,7 +167,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []ite
 	return f, err
 }
 
-// without returns the items but for those.
+// without returns the items that are not in those.
 func without(items, those []item) []item {
 	if len(those) == 0 {
 		return items

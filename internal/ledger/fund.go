@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Fund is where a client's credits in a currency come from: the contra account of `hongbao balance`.
+// Fund is the source of a client's credits in a currency: the contra account of `hongbao balance`.
 type Fund struct {
 	Client, Currency string
-	// Funded is what was put into it, Credited what was credited of that, in Credits credits.
+	// Funded is what was put into it. Credited is what was credited from it, in Credits credits.
 	Funded, Credited hongbao.Amount
 	Credits          int64
 }
@@ -23,7 +23,7 @@ func (f *Fund) Left() hongbao.Amount { return f.Funded - f.Credited }
 
 // Funding puts money into a client's fund.
 type Funding struct {
-	// Client and ID name it: the same ID again moves nothing.
+	// Client and ID identify it: the same ID again moves nothing.
 	Client, ID string
 	Currency   string
 	Amount     hongbao.Amount
@@ -52,8 +52,8 @@ func (f *Funding) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "fund client %.140q: %w", f.Client, errors.Join(errs...))
 }
 
-// Fund puts money into a client's fund, once for each ID, and gives the fund as it is then. Another funding under a
-// used ID is a Conflict.
+// Fund puts money into a client's fund, once for each ID, and returns the fund's state afterwards. Another funding
+// under a used ID is a Conflict.
 func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	if err := f.check(); err != nil {
 		return Fund{}, err
@@ -62,7 +62,7 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		found, err := isFunded(ctx, t, &f)
 		if err == nil && !found {
-			// If another one has meanwhile, this fails with errAgain.
+			// If a concurrent call has inserted it, this fails with errAgain.
 			err = t.run(ctx, stmt{
 				sql: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
 					VALUES ($1, $2, $3, $4, $5, $6, $7)`,
@@ -100,7 +100,7 @@ func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
 	return found, err
 }
 
-// Funds gives the funds of all clients, sorted.
+// Funds returns the funds of all clients, sorted.
 func (l *Ledger) Funds(ctx context.Context) ([]Fund, error) {
 	return question[Fund]{"read the funds of the clients",
 		`SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,

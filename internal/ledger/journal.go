@@ -16,8 +16,8 @@ import (
 // maxDetails bounds the details of an entry of the journal.
 const maxDetails = 16 << 10
 
-// Record writes entries into the journal, as access.Entry.Fit makes them; an entry that is there stays as it is. Within
-// Together they are a part of the transaction.
+// Record writes entries into the journal, cut by access.Entry.Fit. An existing entry stays as it is. Within Together
+// they are part of the transaction.
 func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 	stmts := make([]stmt, len(entries))
 	for i := range entries {
@@ -43,13 +43,13 @@ func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 	return nil
 }
 
-// Journal gives a page of the journal, the newest entries first.
+// Journal returns a page of the journal, the newest entries first.
 func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.JournalPage, err error) {
 	where, args, err := journalWhere(&q)
 	if err != nil {
 		return p, err
 	}
-	// One more than is wanted says whether there is another page.
+	// One entry more than is wanted shows whether there is another page.
 	p.Entries, err = question[access.Entry]{"read the journal",
 		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE ` + where +
 			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry}.all(ctx, l)
@@ -64,7 +64,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 	return p, nil
 }
 
-// journalWhere gives the condition and the arguments of a query; the limit is the first argument.
+// journalWhere returns the condition and the arguments of a query; the limit is the first argument.
 func journalWhere(q *access.JournalQuery) (string, []any, error) {
 	if q.Limit < 1 || q.Limit > 1000 {
 		return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: want 1 to 1000 entries, not %d", q.Limit)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// maxLiveKeys bounds the keys that are live at once: each program that checks keys holds all of them.
+// maxLiveKeys bounds the keys that are live at once: each program that checks keys keeps all of them in memory.
 const maxLiveKeys = 10_000
 
 const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note,
@@ -29,7 +29,7 @@ func scanKey(s scan) (k access.Key, err error) {
 	return k, err
 }
 
-// atMilli and milli turn a time into a column and back; the zero time is 0.
+// atMilli and milli convert a column to a time and back; the zero time is 0.
 func atMilli(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -44,7 +44,7 @@ func milli(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// AddKey stores a new API key, and gives it as it is stored.
+// AddKey stores a new API key, and returns it as it is stored.
 func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 	now := time.Now()
 	if err := k.Check(now); err != nil {
@@ -68,7 +68,7 @@ func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 	return k, nil
 }
 
-// LiveKeys gives the API keys that are neither revoked nor expired, in the order in which they were made.
+// LiveKeys returns the API keys that are neither revoked nor expired, in the order of their creation.
 func (l *Ledger) LiveKeys(ctx context.Context) ([]access.Key, error) {
 	return liveKeys(time.Now().UnixMilli()).all(ctx, l)
 }
@@ -78,13 +78,13 @@ func liveKeys(now int64) question[access.Key] {
 		(expires_at = 0 OR expires_at > $1) ORDER BY created_at, id`, []any{now}, scanKey}
 }
 
-// Keys gives all API keys, those that are over too, in the order in which they were made.
+// Keys returns all API keys, also revoked and expired ones, in the order of their creation.
 func (l *Ledger) Keys(ctx context.Context) ([]access.Key, error) {
 	return question[access.Key]{"read the API keys",
 		`SELECT ` + keyColumns + ` FROM api_key ORDER BY created_at, id`, nil, scanKey}.all(ctx, l)
 }
 
-// RevokeKey ends an API key for ever. A repeat changes nothing.
+// RevokeKey ends an API key permanently. A repeat changes nothing.
 func (l *Ledger) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	return l.changeKey(ctx, "revoke", id, func(k *access.Key, now time.Time) error {
 		if k.Revoked.IsZero() {
@@ -94,7 +94,8 @@ func (l *Ledger) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	})
 }
 
-// RotateKey gives an API key a new secret. The old one is good for the overlap; the one before that is dead at once.
+// RotateKey sets a new secret for an API key. The old secret is valid for the overlap; the one before that is invalid
+// at once.
 func (l *Ledger) RotateKey(ctx context.Context, id, hash string, overlap time.Duration) (access.Key, error) {
 	return l.changeKey(ctx, "rotate", id, func(k *access.Key, now time.Time) error {
 		if !k.Revoked.IsZero() || !k.Expires.IsZero() && !k.Expires.After(now) {

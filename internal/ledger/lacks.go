@@ -6,8 +6,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Lacks returns those of the grants whose packets the ledger has neither paid nor in quarantine, and which no remote may
-// have booked. Give a thousand at once or so.
+// Lacks returns the grants whose packets the ledger has neither paid nor in quarantine, and which no remote may have
+// booked. Pass about a thousand at once.
 func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
 	items := itemsOf(grants)
 	err = l.read(ctx, func(ctx context.Context, t txn) error {

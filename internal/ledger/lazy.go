@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Lazy returns a Ledger that open opens when it is first used, and again after a failure, but not at once. Calls that
-// come meanwhile share one attempt, and wait no longer than their contexts allow. open must use the same config.
+// Lazy returns a Ledger that open opens at its first use, and again some time after a failure. Concurrent calls share
+// one attempt, and wait no longer than their contexts allow. open must use the same config.
 func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	l := newLedger(config)
 	s := &lazyStore{open: open}
@@ -21,7 +21,7 @@ func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	return l
 }
 
-// Ready opens the ledger, unless it is open. Its error is that of the last attempt.
+// Ready opens the ledger unless it is open. Its error is that of the last attempt.
 func (l *Ledger) Ready(ctx context.Context) error {
 	if lazy, ok := l.store.(*lazyStore); ok {
 		_, err := lazy.ready(ctx)
@@ -102,7 +102,7 @@ func (s *lazyStore) read(ctx context.Context, fn func(txn) error) error {
 }
 
 func (s *lazyStore) close() error {
-	s.end() // an attempt under way fails, and nobody waits for its error
+	s.end() // an attempt under way fails, and no caller waits for its error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.opened.Load(); l != nil {

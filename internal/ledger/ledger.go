@@ -15,21 +15,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Ledger is the database that says who was paid. All methods may be called at once, by many workers and processes.
+// Ledger is the database that says which users were paid. All methods are safe for concurrent use by many workers and
+// processes.
 type Ledger struct {
 	config  Config
 	store   store
 	dialect *dialect
 	known   campaignCache
-	// refuseNewer, if not empty, is the dialect's for this build.
+	// refuseNewer, if not empty, is the dialect's query for this build.
 	refuseNewer string
-	log         atomic.Pointer[zap.Logger] // Config.Log, else that of the first Settler, else nil
+	log         atomic.Pointer[zap.Logger] // Config.Log, otherwise that of the first Settler, or nil
 	newer       alarms
 }
 
-// Open connects to a ledger that is there, and checks the server's settings and the schema; it makes and changes
-// nothing. It refuses a configuration with a *SettingError in the chain for every setting that could lose money, and
-// (Broken) a database without the tables of this build: Migrate makes them, `hongbao init` calls it.
+// Open connects to an existing ledger, and checks the server's settings and the schema. It creates and changes nothing.
+// For every setting that could lose money its error has a *SettingError in the chain. It refuses (Broken) a database
+// without the tables of this build. Migrate creates them; `hongbao init` calls it.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	l, err := reach(ctx, config, false)
 	if err != nil {
@@ -43,9 +44,8 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	return l, nil
 }
 
-// Migrate makes the tables or brings them up to date, and names the steps that were missing. Those who migrate at the
-// same time are safe: one does, the others wait for it. Where nothing is missing it needs no right to change the
-// schema.
+// Migrate creates the tables or brings them up to date, and names the steps that were missing. Concurrent calls are
+// safe: one migrates, the others wait for it. If nothing is missing it needs no right to change the schema.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	l, err := reach(ctx, config, true)
 	if err != nil {
@@ -61,8 +61,8 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 // migrateTimeout bounds a migration, whatever Config.Timeout is: an index on a large table takes its time.
 const migrateTimeout = time.Hour
 
-// migrating is the configuration of who migrates. The locks that others hold are waited for as ever, but those of
-// others who migrate for as long as it takes.
+// migrating returns the configuration for a migration. It waits as usual for the locks of others, but without a limit
+// for those of other migrations.
 func migrating(config Config) Config {
 	config.Timeout = max(config.Timeout, migrateTimeout)
 	if config.Driver == SQLite { // the file's only lock
@@ -71,7 +71,8 @@ func migrating(config Config) Config {
 	return config
 }
 
-// reach connects to the database and checks its settings; create says that it migrates, and may make a file of SQLite.
+// reach connects to the database and checks its settings. create says that the caller migrates, and may create a file
+// of SQLite.
 func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -111,17 +112,17 @@ func newLedger(config Config) *Ledger {
 	return l
 }
 
-// Close waits for the transactions that run and closes all connections. No other method may be called after it.
+// Close waits for running transactions and closes all connections. Call no other method after it.
 func (l *Ledger) Close() error { return l.store.close() }
 
-// errAgain marks a transaction that the database rolled back in favour of another one: run it again.
+// errAgain marks a transaction that the database rolled back in favour of another one. The caller runs it again.
 var errAgain = errors.New("the transaction lost against another one")
 
 // errOverdraw marks a transaction that a CHECK on money refused.
 var errOverdraw = errors.New("it would pay more than was funded")
 
-// write runs a transaction, again and again while it loses against others, a bounded number of times; or a part of one,
-// within Together.
+// write runs a transaction, and repeats it a bounded number of times while it loses against others. Within Together it
+// runs a part of one.
 func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
 	if t := togetherOf(ctx); t != nil {
 		return t.write(ctx, fn)
@@ -133,8 +134,8 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 	})
 }
 
-// refusing makes a transaction fail once a newer build has changed the schema in a way that this one can't work with. A
-// Ledger that migrates has no tables yet, and checks by itself.
+// refusing makes a transaction fail after a newer build has changed the schema incompatibly. A Ledger that migrates has
+// no tables yet, and checks by itself.
 func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) func(txn) ([]stmt, error) {
 	if l.refuseNewer == "" {
 		return fn
@@ -155,7 +156,7 @@ func (l *Ledger) alarmNewer(err error) {
 	}
 }
 
-// again runs a transaction until it does not lose against another one, a bounded number of times.
+// again repeats a transaction that lost against another one, a bounded number of times.
 func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	run := func() (again bool, err error) {
 		start := time.Now()
@@ -163,17 +164,17 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 		l.alarmNewer(err)
 		again = errors.Is(err, errAgain)
 		l.observe("write", start, again, err)
-		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is not the database's failure
+		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is no failure of the database
 			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
 		}
 		return again, err
 	}
 	wait := retry.Backoff(2*time.Millisecond, 100*time.Millisecond, l.config.Timeout)
-	retries := l.config.Retries + 1 // a first try that took all for new takes none
+	retries := l.config.Retries + 1 // a first try that assumed all rows to be new changes nothing
 	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
 }
 
-// read runs fn on one snapshot; within Together, once that has written something, in its transaction.
+// read runs fn on one snapshot. Within a Together that has written something, it runs fn in that transaction.
 func (l *Ledger) read(ctx context.Context, fn func(context.Context, txn) error) error {
 	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
 		return err
@@ -224,7 +225,7 @@ func (c *campaignCache) put(id string, k knownCampaign) {
 	c.campaigns[id] = k
 }
 
-// lookUp gives what every batch needs of a campaign that has a packet; false if the ledger does not have it. It reads
+// lookUp returns what every batch needs of a campaign that has a packet; false if the ledger does not have it. It reads
 // the ledger again if the packet is above those that were known.
 func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCampaign, bool, error) {
 	if k, ok := l.known.get(id); ok && packet <= k.packets {
@@ -235,7 +236,7 @@ func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCamp
 			err = s(&k.currency, &k.packets)
 			return k, err
 		}}.one(ctx, l)
-	if found && togetherOf(ctx) == nil { // else it may be rolled back
+	if found && togetherOf(ctx) == nil { // otherwise it may be rolled back
 		l.known.put(id, k)
 	}
 	return k, found, err

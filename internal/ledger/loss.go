@@ -8,20 +8,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// AcceptedLoss is a person's word that a shard is to go on although Redis has lost something of it.
+// AcceptedLoss is a person's decision that a shard continues although Redis has lost some of its data.
 type AcceptedLoss struct {
 	Shard int `json:"shard"`
-	// Epoch is the one in which the shard was to go on.
+	// Epoch is the one in which the shard was to continue.
 	Epoch int64 `json:"epoch"`
 	stream.Decision
 	// Lost is what was known of the loss.
 	Lost string `json:"lost"`
-	// At is when, by the clock of the process that noted it.
+	// At is the time by the clock of the process that noted it.
 	At time.Time `json:"at"`
 }
 
-// AcceptLoss is SetShard for a shard that has lost something: it keeps the person's word in the same transaction. The
-// shard and the new epoch are those of the word, whose At is not looked at.
+// AcceptLoss is SetShard for a shard that has lost data: it keeps the person's decision in the same transaction. The
+// shard and the new epoch are those of word; word.At is ignored.
 func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
 	if err := word.Decision.Check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)
@@ -36,7 +36,7 @@ func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word 
 	}))
 }
 
-// AcceptedLosses lists up to limit losses that persons accepted, the newest first.
+// AcceptedLosses lists up to limit accepted losses, the newest first.
 func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) ([]AcceptedLoss, error) {
 	return question[AcceptedLoss]{"list the losses that were accepted",
 		`SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss

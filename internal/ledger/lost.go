@@ -12,15 +12,15 @@ import (
 
 // Lost is what the ledger knows of a shard's events above a seq.
 type Lost struct {
-	// Grants are paid, or pending: a remote may have booked them. Seqs rise; one comes twice, for different packets, if
-	// Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
+	// Grants are paid, or pending: a remote may have booked them. Seqs rise. A seq comes twice, for different packets,
+	// if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
 	Grants []hongbao.Grant
-	// Others says that there is more, about which only a person can judge: grants in quarantine, also decided ones; closes
-	// that refunds are based on; grants of archived campaigns.
+	// Others says that there are more events, which only a person can judge: grants in quarantine, also decided ones;
+	// closes that refunds are based on; grants of archived campaigns.
 	Others bool
 }
 
-// LostEvents reads all that the ledger knows of a shard's events above a seq, on one snapshot.
+// LostEvents reads everything that the ledger knows of a shard's events above a seq, on one snapshot.
 func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost Lost, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
 		lost = Lost{}

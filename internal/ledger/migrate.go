@@ -19,17 +19,17 @@ import (
 //go:embed migrations
 var migrationFiles embed.FS
 
-// migration is one step of the schema. Steps are never edited once released: their sum is compared.
+// migration is one step of the schema. Released steps are never edited: their checksum is compared.
 type migration struct {
 	version int64
 	name    string
 	script  string
 	sum     string
-	// index, if not empty, is made before the step on a database that has tables: its name and what it is on. A store that
-	// is an indexer makes it while others write.
+	// index, if not empty, is created before the step on a database that has tables: its name and its columns. A store
+	// that is an indexer creates it while others write.
 	index string
-	// lowest is the first version of the schema whose builds can work with what this step makes: older ones are
-	// refused from then on. The script's first line says it.
+	// lowest is the first version of the schema whose builds can work with this step; older builds are refused from
+	// then on. It is in the script's first line.
 	lowest int64
 }
 
@@ -59,8 +59,8 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 	return steps, nil
 }
 
-// readHead reads what else the head of a script says. A script that does the same in another way than when it was released
-// keeps its sum: databases and older builds have it.
+// readHead reads the other settings in the head of a script. A script that now does the same in another way keeps its
+// released checksum: databases and older builds have it.
 func (m *migration) readHead() {
 	for line := range strings.Lines(m.script) {
 		if sum, ok := strings.CutPrefix(line, "-- sum: "); ok {
@@ -71,13 +71,13 @@ func (m *migration) readHead() {
 	}
 }
 
-// indexer is a store that can make an index while others write to the table, but not in a transaction. A repeat changes
-// nothing.
+// indexer is a store that can create an index while others write to the table, but not in a transaction. A repeat
+// changes nothing.
 type indexer interface {
 	index(ctx context.Context, index string) error
 }
 
-// makeIndexes makes the indexes of the steps that a database with tables does not have.
+// makeIndexes creates the indexes of the steps that a database with tables does not have.
 func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	store, ok := l.store.(indexer)
 	if !ok {
@@ -96,7 +96,7 @@ func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	return nil
 }
 
-// migrator is a store that can't change the schema in a transaction, and has its own way to do it only once.
+// migrator is a store that can't change the schema in a transaction, and needs its own way to do it only once.
 type migrator interface {
 	migrate(ctx context.Context, steps []migration) (done []string, err error)
 }
@@ -104,11 +104,11 @@ type migrator interface {
 // schema is what a database has of the tables.
 type schema struct {
 	steps []migration // without their scripts
-	// done is how many of them have come to their end. Only MySQL, which can't migrate in a transaction, has others.
+	// done is the number of finished steps. Only MySQL, which can't migrate in a transaction, has unfinished ones.
 	done int64
 }
 
-// readSchema tells what the database has; nothing, if it has no tables yet.
+// readSchema returns what the database has; nothing if it has no tables yet.
 func (l *Ledger) readSchema(ctx context.Context) (has schema, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		has = schema{}
@@ -135,8 +135,8 @@ func (h *schema) read(ctx context.Context, t txn) error {
 		})
 }
 
-// check compares what the database has with the build's steps. A newer schema is right for as long as its steps say
-// that this build can work with it.
+// check compares the database's steps with the build's. A newer schema is accepted as long as its steps say that this
+// build can work with it.
 func (h *schema) check(steps []migration) error {
 	for i, has := range h.steps {
 		if i >= len(steps) && has.lowest > int64(len(steps)) {
@@ -152,8 +152,8 @@ func (h *schema) check(steps []migration) error {
 	return nil
 }
 
-// ErrNewerSchema says that the schema was brought up to date while this program runs, and that this build can't work with
-// it: the ledger takes no writes from it. Its error is an outage, so no attempt is counted.
+// ErrNewerSchema says that the schema was updated while this program runs, and that this build can't work with it: the
+// ledger takes no writes from it. Its error is an outage, so no attempt is counted.
 var ErrNewerSchema = errors.New("the ledger's schema is newer than this build can work with, so it writes nothing: " +
 	"upgrade this program")
 
@@ -192,8 +192,8 @@ func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
 	return l.apply(ctx, steps)
 }
 
-// apply runs the steps that the database does not have: in one transaction, which only one process at a time can hold,
-// where the database can.
+// apply runs the steps that the database does not have. Where the database can, it does so in one transaction that
+// locks out other processes.
 func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, err error) {
 	has, err := l.readSchema(ctx)
 	if err != nil {
@@ -219,7 +219,8 @@ func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, e
 	return done, err
 }
 
-// missing runs the steps that the database does not have, and refuses one that is not its past.
+// missing runs the steps that the database does not have. It refuses a database whose steps are not a prefix of the
+// build's.
 func (l *Ledger) missing(ctx context.Context, t txn, steps []migration) (done []string, err error) {
 	for _, lock := range l.dialect.lock {
 		if err := t.run(ctx, stmt{sql: lock}); err != nil {

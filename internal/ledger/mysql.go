@@ -30,7 +30,7 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 	m.db.SetMaxOpenConns(config.Conns)
 	m.db.SetMaxIdleConns(config.Conns)
 	m.db.SetConnMaxLifetime(time.Hour)
-	// Sooner than the server's wait_timeout, which is the timeout of a transaction (see mysql_connect.go).
+	// Less than the server's wait_timeout, which is the timeout of a transaction (see mysql_connect.go).
 	m.db.SetConnMaxIdleTime(config.Timeout / 2)
 	conn, err := m.db.Conn(ctx)
 	if err == nil {
@@ -44,7 +44,7 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 
 func (m *mysqlStore) close() error { return m.db.Close() }
 
-// The isolation is said for each transaction: no setting of the server and no pooler in between can change it.
+// Each transaction states its isolation: no setting of the server and no pooler in between can change it.
 const (
 	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
 	mysqlRead  = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
@@ -75,7 +75,7 @@ func (m *mysqlStore) transact(ctx context.Context, begin string, fn func(txn) ([
 	return err
 }
 
-// mysqlTxn begins with its first statement, in its round trip.
+// mysqlTxn sends its BEGIN together with its first statement, in one round trip.
 type mysqlTxn struct {
 	conn  *sql.Conn
 	begin string // empty once it was sent
@@ -89,10 +89,10 @@ func (t *mysqlTxn) refuseNewer(_ context.Context, sql string) error {
 	return nil
 }
 
-// mysqlPiece bounds what is sent at once, but for a single statement that is longer.
+// mysqlPiece bounds the bytes that are sent at once, except for a longer single statement.
 const mysqlPiece = 1 << 20
 
-// run sends the statements as one text, in one round trip; a long one goes in pieces.
+// run sends the statements as one text, in one round trip; a long text goes in pieces.
 func (t *mysqlTxn) run(ctx context.Context, stmts ...stmt) error {
 	for len(stmts) > 0 {
 		n, size := 0, 0
@@ -145,7 +145,7 @@ func (t *mysqlTxn) send(ctx context.Context, stmts []stmt) error {
 	return nil
 }
 
-// mysqlExec gives the number of changed rows of each statement in text, which database/sql does not tell.
+// mysqlExec returns the number of changed rows of each statement in text, which database/sql does not report.
 func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []int64, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, a := range args {
@@ -202,14 +202,14 @@ func (t *mysqlTxn) commit(ctx context.Context, last []stmt) error {
 	if t.begin != "" && len(last) == 0 {
 		return nil
 	}
-	if err := ctx.Err(); err != nil { // later on nobody could tell whether it was sent
+	if err := ctx.Err(); err != nil { // later it would be unknown whether it was sent
 		return mysqlError(fmt.Errorf("commit: %w", err), false)
 	}
 	return t.run(ctx, append(last, stmt{sql: mysqlCommit})...)
 }
 
-// rollback gives the connection back clean, or throws it away. One whose server has turned read-only goes too: the next
-// one finds the new primary.
+// rollback returns the connection clean to the pool, or discards it. It also discards one whose server has turned
+// read-only: the next connection finds the new primary.
 func (t *mysqlTxn) rollback(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

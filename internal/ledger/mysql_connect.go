@@ -16,14 +16,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// mysqlParams are the parameters that a DSN may have. The others are written out in mysqlConfig.
+// mysqlParams are the parameters that a DSN may have. mysqlConfig sets the others.
 var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allowCleartextPasswords",
 	"connectionAttributes"}
 
 var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want " +
 	"user@tcp(host:3306)/database?tls=true")
 
-// CheckMySQLDSN tells what is wrong with a DSN for MySQL, and never its password. Config.Check calls it.
+// CheckMySQLDSN returns what is wrong with a DSN for MySQL, and never its password. Config.Check calls it.
 func CheckMySQLDSN(dsn string) error {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -46,7 +46,7 @@ func CheckMySQLDSN(dsn string) error {
 	return nil
 }
 
-// mysqlConfig writes out every option whose default could hang, change what a statement means, or hide an error.
+// mysqlConfig sets every option whose default could hang, change what a statement means, or hide an error.
 func mysqlConfig(config *Config) (*mysql.Config, error) {
 	c, err := mysql.ParseDSN(config.DSN)
 	if err != nil {
@@ -57,17 +57,17 @@ func mysqlConfig(config *Config) (*mysql.Config, error) {
 	c.MaxAllowedPacket = minPacket
 	c.Collation = "utf8mb4_bin"
 	c.Loc, c.ParseTime = time.UTC, false
-	// One round trip for a statement with arguments, and for several of them; else each is prepared, run and closed.
+	// One round trip for one or several statements with arguments. Otherwise each is prepared, run and closed.
 	c.InterpolateParams, c.MultiStatements = true, true
-	// An UPDATE counts the rows that it has really changed. A proxy may set this all the same: no insert relies on it.
+	// An UPDATE counts the rows that it has really changed. A proxy may override this: no insert relies on it.
 	c.ClientFoundRows = false
-	// The store does that itself, and tells the server's error.
+	// The store does that itself, and returns the server's error.
 	c.RejectReadOnly = false
 	c.CheckConnLiveness = true
 	c.AllowAllFiles, c.AllowOldPasswords = false, false
 	c.ColumnsWithAlias = false
 	c.Logger = &mysql.NopLogger{} // errors are returned
-	// A worker that was stopped in the middle must not hold its locks for ever: wait_timeout ends its transaction.
+	// A worker that was stopped in the middle must not hold its locks permanently: wait_timeout ends its transaction.
 	lock, wait := seconds(config.LockTimeout), seconds(config.Timeout)
 	c.Params = map[string]string{
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,PIPES_AS_CONCAT'",
@@ -81,12 +81,12 @@ func mysqlConfig(config *Config) (*mysql.Config, error) {
 	return c, nil
 }
 
-// seconds rounds up to what the server can count.
+// seconds rounds up to the server's whole seconds.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// mysqlConnector gates every new connection, not only the first: after a failover it may lead to another server.
+// mysqlConnector checks every new connection, not only the first: after a failover it may lead to another server.
 type mysqlConnector struct {
 	driver.Connector
 	config *Config
@@ -104,7 +104,7 @@ func newMySQLConnector(config *Config) (*mysqlConnector, error) {
 	return &mysqlConnector{Connector: connector, config: config}, nil
 }
 
-// Connect gives a connection to a server that keeps what it confirms.
+// Connect returns a connection to a server that keeps what it confirms.
 func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := m.Connector.Connect(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// mysqlConn is what we need of the driver's connection beyond database/sql.
+// mysqlConn is the part of the driver's connection that we need beyond database/sql.
 type mysqlConn interface {
 	driver.ExecerContext
 	driver.QueryerContext

@@ -9,14 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// mysqlError gives err, met at the server, its class, by the number of the server's error. sent says that a COMMIT may
-// have arrived.
+// mysqlError classifies an error of the server by its number. sent says that a COMMIT may have arrived.
 func mysqlError(err error, sent bool) error {
 	class := hongbao.ClassTransient
-	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver gives that one only if nothing was sent
+	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver returns that one only if nothing was sent
 		class = hongbao.ClassUnknown
 	}
-	if errors.Is(err, driver.ErrSkip) || errors.Is(err, mysql.ErrPktTooLarge) { // the driver's words for it
+	if errors.Is(err, driver.ErrSkip) || errors.Is(err, mysql.ErrPktTooLarge) { // the driver's own errors
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL, the statement is longer than max_allowed_packet: %w", err)
 	}
 	var e *mysql.MySQLError
@@ -33,7 +32,7 @@ func mysqlError(err error, sent bool) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w: %w", errOverdraw, err)
 	case 1216, 1217, 1451, 1452: // foreign keys
 		return hongbao.Errorf(hongbao.ClassBroken, "MySQL, a row was deleted by hand: %w", err)
-	// Null, truncated, out of range, wrong value, too long, overflow; JSON that is no table of ours.
+	// Null, truncated, out of range, wrong value, too long, overflow; JSON that is not our table format.
 	case 1048, 1264, 1265, 1292, 1366, 1406, 1690, 3140, 3141, 3156, 3665, 3666, 3667, 4038, 4174, 4175, 4176:
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w", err)
 	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1227, 1305, 1370, 1698: // rights, database, schema, syntax
@@ -45,7 +44,7 @@ func mysqlError(err error, sent bool) error {
 	return hongbao.Outagef(class, "MySQL: %w", err) // shutdown, killed, interrupted, disk, memory, connections
 }
 
-// mysqlReadOnly tells whether the server has turned read-only, as after a failover.
+// mysqlReadOnly reports whether the server has turned read-only, as after a failover.
 func mysqlReadOnly(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (e.Number == 1290 || e.Number == 1792 || e.Number == 1836)

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// mysqlSettings is what a MySQL or MariaDB server says of itself, by the names of SHOW VARIABLES. What one of the two
-// does not have is missing.
+// mysqlSettings are the settings that a MySQL or MariaDB server reports, by the names of SHOW VARIABLES. Settings that
+// only the other one has are missing.
 type mysqlSettings map[string]string
 
-// The oldest versions that are accepted: CHECK constraints are enforced, JSON_TABLE is there, and a statement that
-// changes the schema happens whole or not at all.
+// The oldest versions that are accepted: they enforce CHECK constraints, have JSON_TABLE, and run a statement that
+// changes the schema completely or not at all.
 var (
 	minMySQL   = []int{8, 0, 16}
 	minMariaDB = []int{10, 6, 0}
 )
 
-// minPacket holds any statement of ours, MaxBatch grants with the longest ids.
+// minPacket fits any of our statements: MaxBatch grants with the longest ids.
 const minPacket = 16 << 20
 
 var versionPattern = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)`)

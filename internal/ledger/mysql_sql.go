@@ -16,8 +16,8 @@ var mysqlDialect = dialect{
 	now:        `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
 }
 
-// mysqlStatement is a statement with ? for $1, $2, ...: the driver knows no numbers. Its n-th ? takes the argument
-// with the index order[n].
+// mysqlStatement is a statement with ? for $1, $2, ...: the driver has no numbered parameters. Its n-th ? takes the
+// argument with the index order[n].
 type mysqlStatement struct {
 	text  string
 	order []int

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// onceAge is how long an answer is kept.
+	// onceAge is how long a result is kept.
 	onceAge = 24 * time.Hour
-	// onceClaim is how long a request without an answer counts as under way. Whoever takes it over then is safe: the
-	// first one's transaction can't write its answer any more, so it is rolled back.
+	// onceClaim is how long a request without a result counts as under way. Taking over an older one is safe: the first
+	// caller's transaction can't write its result any more, so it is rolled back.
 	onceClaim = time.Minute
 )
 
-// Once does a request once, however often it comes.
+// Once performs a request once, however often it comes.
 //
-// do makes the effect and gives the answer, JSON that is not empty. All that it writes to the ledger with its context
-// goes into one transaction, and the answer with it: both are there, or neither. The same request again gets the first
-// answer, with again true, for 24 hours. An error of do rolls back and is kept nowhere: the next request under the key
-// is tried anew. do may be called more than once, if its transaction loses against another one.
+// do makes the effect and returns the result, JSON that is not empty. Everything that do writes to the ledger with its
+// context is in one transaction with the result: both are stored, or neither. The same request again gets the first
+// result, with again true, for 24 hours. An error of do rolls back and is not stored: the next request under the key
+// runs do again. do may be called more than once, if its transaction loses against another one.
 //
-// What do writes to Redis is in no transaction, so it must be idempotent by nature. Slow work that is not part of the
-// effect, as storing a campaign's codes, is to stand outside, behind it, and to be done after a repeat as well.
+// Writes of do to Redis are in no transaction, so they must be idempotent by nature. Slow work that is not part of the
+// effect, such as storing a campaign's codes, belongs after Once, and must run after a repeat as well.
 //
 // Its own errors are access.ErrKeyRequired, access.ErrKeyReused, access.ErrUnderWay, and the ledger's, which have a
-// class. After one of class Unknown the same request tells what happened.
+// class. After an error of class Unknown, repeat the same request to learn what happened.
 func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Context) ([]byte, error)) (answer []byte,
 	again bool, err error) {
 	if err := r.Check(); err != nil {
@@ -50,7 +50,7 @@ func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Con
 	if err == nil {
 		return answer, false, nil
 	}
-	// A transaction that was committed all the same has left its answer, and that stays.
+	// If the transaction was committed after all, its result is stored and stays.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
 	defer cancel()
 	released := l.write(ending, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -70,7 +70,7 @@ func wrapOnce(r *access.Request, err error) error {
 	return fmt.Errorf("look up Idempotency-Key %.40q of %s: %w", r.Key, r.Caller, err)
 }
 
-// claimOnce claims a request, or gives its answer. It ends what is older than a day.
+// claimOnce claims a request, or returns its stored result. It deletes rows that are older than a day.
 func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string) (answer string, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		answer = ""
@@ -100,7 +100,7 @@ func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string)
 	return answer, err
 }
 
-// takeClaim goes on for a process that has died.
+// takeClaim takes over the claim of a process that has died.
 func (l *Ledger) takeClaim(ctx context.Context, t txn, r *access.Request, holder, claim string) error {
 	var changed int64
 	err := t.run(ctx, stmt{sql: `UPDATE idempotency SET claim = $4, claimed_at = ` + l.dialect.now + `
@@ -112,7 +112,7 @@ func (l *Ledger) takeClaim(ctx context.Context, t txn, r *access.Request, holder
 	return err
 }
 
-// keepAnswer writes the answer beside the effect.
+// keepAnswer stores the result in the same transaction as the effect.
 func (l *Ledger) keepAnswer(ctx context.Context, r *access.Request, claim string, answer []byte) error {
 	if len(answer) == 0 {
 		return errors.New("keep the answer to a request: it is empty, so a repeat would not find it")

@@ -10,7 +10,7 @@ import (
 // sumRows is how many rows the sums over a whole table read at once.
 const sumRows = 10_000
 
-// paged is a transaction in which each statement has the time limit to itself, however many there are.
+// paged is a transaction in which each statement has its own time limit, however many there are.
 type paged struct {
 	txn
 	limit time.Duration
@@ -39,7 +39,7 @@ type paidGrant struct {
 	amount      hongbao.Amount
 }
 
-// eachPage asks again and again, until a page of sumRows is not full. row moves on what args gives.
+// eachPage queries pages until a page has fewer than sumRows rows. row advances the values that args returns.
 func eachPage(ctx context.Context, t txn, sql string, args func() []any, row func(scan) error) error {
 	for {
 		rows := 0
@@ -55,14 +55,14 @@ func eachPage(ctx context.Context, t txn, sql string, args func() []any, row fun
 
 // cursor reads rows in their order, in pages of sumRows.
 type cursor[T any] struct {
-	// page gives the rows after one; the zero row begins.
+	// page returns the rows after one; the zero row begins.
 	page func(after T) ([]T, error)
 	rows []T
 	last T
 	end  bool
 }
 
-// next gives the next row; false behind the last one.
+// next returns the next row; false after the last one.
 func (c *cursor[T]) next() (row T, ok bool, err error) {
 	if len(c.rows) == 0 && !c.end {
 		c.rows, err = c.page(c.last)

@@ -15,9 +15,9 @@ import (
 // first request, and deleted with the transaction that records the grant, or when certainly nothing was booked.
 
 // Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. held is what the
-// ledger has of the grants' packets, in grants or as the very same grant in quarantine: they are not to be asked for.
-// before is what was noted already, now taken over where Taken says so: it may be booked. The other grants were noted
-// now, and certainly nothing was asked for. No packet may come twice. If a fence leaves out one that is in neither, all
+// ledger has of the grants' packets, in grants or as the very same grant in quarantine: do not ask for these. before is
+// what was already noted, and taken over now where Taken says so: it may be booked. The other grants were noted now,
+// and certainly nothing was asked for. No packet may come twice. If a fence leaves out a grant that is in neither, all
 // are refused with ErrFenced. After an error nothing has changed, unless its class is Unknown.
 func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
 	before []payment.Pending, err error) {
@@ -36,7 +36,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongb
 	return b.held, b.before, nil
 }
 
-// itemsOf is sorted as every worker takes its locks.
+// itemsOf returns the items in the order in which every worker locks.
 func itemsOf(grants []hongbao.Grant) []item {
 	items := make([]item, len(grants))
 	for i := range grants {
@@ -56,8 +56,8 @@ type beginning struct {
 	before []payment.Pending
 }
 
-// run is the transaction. It inserts what is not behind a fence, then reads the rows that were there, and then the
-// grants: so it sees what other workers record or forget in between.
+// run is the transaction. It inserts the items that are not behind a fence, then reads the existing rows, and then the
+// grants. In this order it sees what other workers record or forget in between.
 func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.held, b.before = nil, nil
 	seen := outlookOf(ctx, b.items)
@@ -111,7 +111,8 @@ func (b *beginning) insert(ctx context.Context, t txn, items []item) (inserted i
 	return inserted, err
 }
 
-// last gives the statements that go with COMMIT: rows of what the ledger has end, and refunded campaigns are refused.
+// last returns the statements that go with COMMIT. They delete rows of packets that the ledger has, and refuse refunded
+// campaigns.
 func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	if len(out) > 0 {
 		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
@@ -120,7 +121,7 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 			return nil, err
 		}
 	}
-	// A refund takes this row before it looks for pending credits. Below 0 is refused by the row's CHECK.
+	// A refund locks this row before it looks for pending credits. The row's CHECK refuses a value below 0.
 	for i := range b.items {
 		if id := b.items[i].grant.Campaign; i == 0 || id != b.items[i-1].grant.Campaign {
 			stmts = append(stmts,
@@ -131,7 +132,7 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	return stmts, nil
 }
 
-// readPending gives the items' rows in table pending.
+// readPending returns the items' rows in table pending.
 func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]payment.Pending, error) {
 	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
@@ -140,7 +141,7 @@ func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]paymen
 	return question[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
 }
 
-// readHeld finds what the ledger has of the items' packets, and gives these packets.
+// readHeld finds what the ledger has of the items' packets, and returns these packets.
 func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
 	has, err := b.readGrants(ctx, t, b.items)
 	if err != nil {
@@ -169,9 +170,9 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 	return out, err
 }
 
-// takeOver judges the rows but for those of packets that are out, and takes those that are the owner's, or whose
-// owner had his time; never one of another grant. Every packet must have a row by now: one that another worker
-// deleted after it had stopped our insert is inserted by the next try.
+// takeOver judges the rows of packets that are not out. It takes over rows of this owner, and rows whose owner has
+// timed out; never a row of another grant. Every packet must have a row by now. A row that another worker deleted after
+// it had blocked our insert is inserted by the next try.
 func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
@@ -220,7 +221,7 @@ func keysOf(items []item) []any {
 	return []any{campaigns, packets}
 }
 
-// deletePending deletes the sorted items' rows of a batch; 0 for those of every batch.
+// deletePending returns the statements that delete the sorted items' rows of a batch; batch 0 means every batch.
 func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err error) {
 	for first := 0; first < len(items); {
 		campaign := items[first].grant.Campaign
@@ -241,8 +242,8 @@ func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err err
 	return stmts, nil
 }
 
-// Forget deletes what was noted of the grants in the call with the batch, or was taken over then: certainly nothing
-// is booked of them. What another call has taken over since stays. A repeat changes nothing.
+// Forget deletes the rows of grants that the call with the batch noted or took over: certainly nothing is booked of
+// them. Rows that another call has taken over since stay. A repeat changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
 	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
 	if err == nil {
@@ -256,7 +257,7 @@ func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Gran
 
 const pendingColumns = grantColumns + `, owner, batch, `
 
-// scanPending reads pendingColumns, the age, and for how long nobody has begun.
+// scanPending reads pendingColumns, the age, and the time since the last begin.
 func scanPending(s scan) (payment.Pending, error) {
 	var p payment.Pending
 	var shard, at, age, idle int64
@@ -268,8 +269,8 @@ func scanPending(s scan) (payment.Pending, error) {
 	return p, err
 }
 
-// Pending gives up to limit credits that may have been asked for, and that nobody has begun for the time idle, in the
-// order of campaign and packet after those of a grant; the zero grant begins.
+// Pending returns up to limit credits that may have been asked for, and that no worker has begun for the time idle.
+// They come in the order of campaign and packet after those of a grant; the zero grant begins.
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) ([]payment.Pending, error) {
 	now := s.config.Ledger.dialect.now
@@ -281,7 +282,7 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 	}.all(ctx, s.config.Ledger)
 }
 
-// pendingOf counts the pending credits of a campaign, and gives the first packets.
+// pendingOf counts the pending credits of a campaign, and returns the first packets.
 func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
 	n, _, err = question[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
 		row: number}.first(ctx, t)

@@ -21,7 +21,7 @@ import (
 var postgresDialect = dialect{
 	queries:    loadQueries("standard", "postgres"),
 	migrations: "migrations/postgres",
-	// Another one's migration is waited for as long as it takes.
+	// There is no time limit for the wait for another migration.
 	lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
 		`RESET lock_timeout`},
 	pack:      func(columns ...any) ([]any, error) { return columns, nil },
@@ -29,7 +29,7 @@ var postgresDialect = dialect{
 	orNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
 	share:     ` FOR SHARE`,
 	version:   `current_setting('server_version')`,
-	// When the statement began. A worker's time is counted from before it was sent.
+	// The time when the statement began. A worker's time counts from before it was sent.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
 		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r (name)
@@ -62,7 +62,7 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 func poolConfig(config *Config) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(config.DSN)
 	if err != nil {
-		// The text of a parse error can hold the password.
+		// The text of a parse error can contain the password.
 		return nil, errors.New("the DSN is not a connection string of PostgreSQL: want " +
 			"postgres://user@host:port/database?...")
 	}
@@ -81,7 +81,7 @@ func renewTLS(cc *pgx.ConnConfig, dsn string) error {
 	return nil
 }
 
-// setPool writes out every option whose default could hang or hold a lock for ever.
+// setPool sets every option whose default could hang or hold a lock permanently.
 func setPool(pc *pgxpool.Config, config *Config) {
 	pc.MaxConns = int32(config.Conns)
 	pc.MinConns = 0
@@ -96,7 +96,7 @@ func setPool(pc *pgxpool.Config, config *Config) {
 	params["application_name"] = "hongbao"
 	params["lock_timeout"] = millis(config.LockTimeout)
 	params["statement_timeout"] = millis(config.Timeout)
-	// A worker that was stopped in the middle must not hold its locks for ever.
+	// A worker that was stopped in the middle must not hold its locks permanently.
 	params["idle_in_transaction_session_timeout"] = millis(config.Timeout)
 }
 
@@ -120,7 +120,7 @@ func (p *postgres) check(ctx context.Context, config *Config) error {
 }
 
 // gate checks every connection that is made after the first check: after a failover it may lead to a server that
-// forgets what it has confirmed. A server that takes no writes says so by itself.
+// forgets what it has confirmed. A server that takes no writes reports that by itself.
 func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	if !p.opened.Load() {
 		return nil
@@ -170,13 +170,13 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 	case !conn.Conn().IsClosed():
 		t.rollback(ctx)
 	case ctx.Err() == nil:
-		// The pool's other connections to this server are as likely to be dead: do not try them one by one.
+		// The pool's other connections to this server are probably dead, too: do not try them one by one.
 		p.pool.Reset()
 	}
 	return err
 }
 
-// postgresTxn begins with its first statements, in their round trip.
+// postgresTxn sends its BEGIN together with its first statements, in one round trip.
 type postgresTxn struct {
 	conn  *pgx.Conn
 	begin []string // what begins it; empty once it was sent
@@ -210,7 +210,7 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 		tag, err := s.answer(r)
 		if err != nil {
 			err = fmt.Errorf("%.60s...: %w", s.sql, err)
-			_ = r.Close() // gives the same error again
+			_ = r.Close() // returns the same error again
 			return postgresError(err, t.sent)
 		}
 		if s.changed != nil {
@@ -243,8 +243,8 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 	return nil
 }
 
-// copyRows gives the rows in COPY's binary format. pgx can too, but looks at each value for how to encode it, which took
-// a quarter of a worker's time.
+// copyRows returns the rows in COPY's binary format. pgx can do this too, but chooses an encoding for each value, which
+// took a quarter of a worker's time.
 func copyRows(s *stmt) []byte {
 	const head = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, nothing more
 	b := append(make([]byte, 0, s.rows*160), head...)
@@ -312,7 +312,7 @@ func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
 	return t.run(ctx, append(last, stmt{sql: "commit"})...)
 }
 
-// rollback gives the connection back clean; the transaction is over in any case.
+// rollback returns the connection clean to the pool; the transaction is over in any case.
 func (t *postgresTxn) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -321,7 +321,7 @@ func (t *postgresTxn) rollback(ctx context.Context) {
 	}
 }
 
-// postgresError gives err, met at the server, its class. sent says that a COMMIT may have arrived.
+// postgresError classifies an error of the server. sent says that a COMMIT may have arrived.
 func postgresError(err error, sent bool) error {
 	class := hongbao.ClassTransient
 	if sent && !pgconn.SafeToRetry(err) {

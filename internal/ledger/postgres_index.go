@@ -9,11 +9,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// index makes an index by CREATE INDEX CONCURRENTLY, so that workers write meanwhile. One that was killed leaves an invalid
-// index behind, which is dropped first.
+// index creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves an
+// invalid index, which is dropped first.
 //
-// The lock of the migrations is polled: CREATE INDEX waits for every older statement, also for one that would wait for the
-// lock.
+// It polls for the lock of the migrations: CREATE INDEX waits for every older statement, also for one that would wait
+// for the lock.
 func (p *postgres) index(ctx context.Context, index string) error {
 	pooled, err := p.pool.Acquire(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	AfterRefund      Reason = "after_refund"
 )
 
-// difference says in what a grant differs from the ledger's, or "". The epoch is no fact of it: a grant that was put
-// back into Redis may come again under a higher one.
+// difference returns in what a grant differs from the ledger's, or "". The epoch is not compared: a grant that was put
+// back into Redis may come again under a higher epoch.
 func difference(g, has *hongbao.Grant) Reason {
 	switch {
 	case g.User != has.User:
@@ -52,7 +52,7 @@ type Quarantined struct {
 	// Has is the ledger's own version of the packet when the grant came; nil if it had none.
 	Has     *hongbao.Grant
 	Created time.Time
-	// Resolved is zero while nobody has decided.
+	// Resolved is zero until a person has decided.
 	Resolved   time.Time
 	ResolvedBy string
 	Resolution string
@@ -61,13 +61,13 @@ type Quarantined struct {
 // quarantineRows is how many grants one transaction writes to quarantine.
 const quarantineRows = 5_000
 
-// addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It gives
-// those that wait for a decision, with an ID if they were not there before. An item that agrees with the ledger by
-// now is done, and not written; nor is one that a fence leaves out. pending: their rows of table pending end in the same
-// transactions.
+// addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It returns
+// those that wait for a decision, with an ID if they were not there before. It does not write an item that agrees with
+// the ledger by now, nor an item that a fence leaves out. pending says that their rows of table pending are deleted in
+// the same transactions.
 func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) (waiting []Quarantined,
 	leftOut []item, err error) {
-	// Every worker takes its locks in the same order.
+	// Every worker locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
 			cmp.Compare(a.grant.Shard, b.grant.Shard), cmp.Compare(a.grant.Seq, b.grant.Seq),
@@ -98,7 +98,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 	return waiting, leftOut, nil
 }
 
-// writeQuarantine takes three statements, however many items there are.
+// writeQuarantine runs three statements, however many items there are.
 func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
 	has, err := l.readGrants(ctx, t, items)
 	if err != nil {
@@ -148,8 +148,8 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 	return waiting, err
 }
 
-// packQuarantine packs rows of quarantine but created_at and batch, and the facts by which each row is found again,
-// with its place in the list.
+// packQuarantine packs the rows of quarantine without created_at and batch, and the facts that identify each row, with
+// its index in the list.
 func packQuarantine(list []Quarantined) (rows, facts []any) {
 	n := len(list)
 	grants, had := make([]item, n), make([]item, n)
@@ -169,7 +169,7 @@ func packQuarantine(list []Quarantined) (rows, facts []any) {
 	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
 }
 
-// had is the ledger's version, with zeros if it had none.
+// had returns the ledger's version, with zeros if it had none.
 func (q *Quarantined) had() *hongbao.Grant {
 	if q.Has == nil {
 		return &hongbao.Grant{Time: time.UnixMilli(0)}
@@ -203,8 +203,8 @@ func scanQuarantined(s scan) (Quarantined, error) {
 	return q, err
 }
 
-// Quarantine lists up to limit grants that wait for a decision, in the order in which they came, with ids above after;
-// 0 begins.
+// Quarantine lists up to limit grants that wait for a decision, in the order of their arrival, with ids above after; 0
+// begins.
 func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
 	return l.quarantine(ctx, `resolved_at = 0 AND id > $1`, after, limit)
 }

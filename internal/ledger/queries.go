@@ -13,25 +13,26 @@ var sqlFiles embed.FS
 // dialect is what differs between the databases.
 type dialect struct {
 	queries
-	// migrations is a folder of the embedded ones; lock is what to run before any of them.
+	// migrations is a folder of the embedded ones; lock has the statements to run before any migration.
 	migrations string
 	lock       []string
-	// pack makes the arguments that carry a table, given by its columns ([]string, []int32, []int64), to one statement.
+	// pack makes the arguments that pass a table, as its columns ([]string, []int32, []int64), to one statement.
 	pack func(columns ...any) ([]any, error)
-	// orNothing, if not empty, makes an insert of packets leave those alone that are there (see insertOnce).
+	// orNothing, if not empty, makes an insert skip existing packets (see insertOnce).
 	orNothing string
-	// copies: the first try asks once whether a person has decided about grants of a batch's campaigns, takes all that
-	// are not decided for new ones, and copies them (see insertGrants).
+	// copies says that the first try asks once whether a person has decided about grants of a batch's campaigns. It
+	// then assumes that all undecided grants are new, and copies them (see insertGrants).
 	copies bool
-	// byRow: insertGrants and creditUsers have one row of ? each, and take their columns by stmt.rows.
+	// byRow says that insertGrants and creditUsers have one row of ? each, and get their columns by stmt.rows.
 	byRow bool
-	// share makes a SELECT keep its rows as they are until the transaction ends; empty where only one transaction writes.
+	// share makes a SELECT lock its rows until the transaction ends. It is empty where only one transaction writes.
 	share string
 	// now is the database's clock in ms.
 	now string
-	// version is that of the server, or of the library.
+	// version is the server's version, or the library's.
 	version string
-	// denied takes names of tables, and says what the user may not do with which; empty where nobody asks.
+	// denied takes names of tables, and returns the rights that the user lacks on them. It is empty where there is no
+	// check.
 	denied string
 }
 
@@ -44,39 +45,39 @@ type queries struct {
 	refuseNewer string
 	// insertGrants takes the packed columns of grants but batch, then batch.
 	insertGrants string
-	// readGrants takes the packed columns campaign and packet; it gives the rows there are.
+	// readGrants takes the packed columns campaign and packet; it returns the existing rows.
 	readGrants string
-	// readQuarantine takes the packed columns campaign and packet. It gives the grant and resolved_at of each of
+	// readQuarantine takes the packed columns campaign and packet. It returns the grant and resolved_at of each of
 	// their rows in quarantine.
 	readQuarantine string
 	// insertQuarantine takes the packed columns of quarantine but id, created_at, batch and the decision; then
 	// created_at and batch.
 	insertQuarantine string
-	// findQuarantined takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it gives
-	// the number, id, resolved_at and batch of the rows of quarantine there are.
+	// findQuarantined takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it returns
+	// the number, id, resolved_at and batch of the existing rows of quarantine.
 	findQuarantined string
 	// creditUsers takes the packed columns id, currency and amount of user accounts, sorted by id.
 	creditUsers string
-	// insertCodes takes the packed columns campaign, packet and code; a code or a packet that is taken fails the whole.
+	// insertCodes takes the packed columns campaign, packet and code; a taken code or packet fails the whole statement.
 	insertCodes string
-	// readCodes takes the packed columns campaign and packet; it gives packet and code of the rows there are.
+	// readCodes takes the packed columns campaign and packet; it returns packet and code of the existing rows.
 	readCodes string
-	// insertPending takes the packed columns of grants but batch, then owner, batch, and 1 if since is not to be
-	// after granted_at.
+	// insertPending takes the packed columns of grants but batch, then owner, batch, and 1 if since must not be after
+	// granted_at.
 	insertPending string
-	// readPending takes the packed columns campaign and packet; it gives pendingColumns, the age, and for how long
-	// nobody has begun.
+	// readPending takes the packed columns campaign and packet; it returns pendingColumns, the age, and the time since
+	// the last begin.
 	readPending string
 	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
 	takePending string
 	// deletePending takes the packed column packet, then the campaign and the batch, which may be 0 for any.
 	deletePending string
 
-	// These insert a row, and change nothing if its key is taken.
+	// These statements insert a row, and change nothing if its key is taken.
 	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal, insertControl string
 	// insertOnceClaim takes caller, idempotency_key, body_hash and claim; insertJournal takes the columns of journal.
 	insertOnceClaim, insertJournal string
-	// These add to a row, or insert it.
+	// These statements add to a row, or insert it.
 	addToAccount, addToCreditAccount, addToFund string
 }
 
@@ -96,8 +97,8 @@ func (q *queries) byName() map[string]*string {
 	}
 }
 
-// loadQueries reads the statements of a database. Each must stand once in its files: anything else is a fault of this
-// build.
+// loadQueries reads the statements of a database. Each must be in its files exactly once: anything else is a fault of
+// this build.
 func loadQueries(files ...string) queries {
 	var q queries
 	fields := q.byName()
@@ -129,10 +130,10 @@ func withoutComments(sql string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), ";\n")
 }
 
-// insertOnce makes an insert leave alone the packets that are there. The first try goes without: a packet that is there
-// fails it with errAgain, and the next try finds it. ON CONFLICT costs PostgreSQL a quarter of the insert's time. MySQL
-// counts a packet that was left alone as inserted if a proxy sets CLIENT_FOUND_ROWS, so every later try must read the rows
-// back. SQLite's texts have the suffix, and its count is right.
+// insertOnce makes an insert skip existing packets. The first try goes without: an existing packet makes it fail with
+// errAgain, and the next try finds the packet. ON CONFLICT costs PostgreSQL a quarter of the insert's time. MySQL
+// counts a skipped packet as inserted if a proxy sets CLIENT_FOUND_ROWS, so every later try must read the rows back.
+// SQLite's texts have the suffix, and its count is right.
 func (d *dialect) insertOnce(insert string, try int) string {
 	if try > 0 {
 		return insert + d.orNothing

@@ -25,8 +25,8 @@ func scanGrantCode(s scan) (hongbao.Grant, error) {
 	return g.Grant, err
 }
 
-// EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; its error is given
-// back as it is. An archived campaign is refused (ErrArchived) at the end, when fn may have been called for some of its
+// EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; it returns fn's error
+// unchanged. An archived campaign is refused (ErrArchived) at the end, when fn may have been called for some of its
 // grants. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger does
 // not keep them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
@@ -42,8 +42,8 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 }
 
 // EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
-// fails; its error is given back as it is. A seq is missing if it was no grant or is not settled, and comes twice,
-// for different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
+// fails; it returns fn's error unchanged. A seq is missing if it was no grant or is not settled. A seq comes twice, for
+// different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
 func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
 	begin := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
@@ -55,7 +55,7 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqR
 	}, begin, fn)
 }
 
-// eachGrant asks for the page behind the last grant, again and again.
+// eachGrant queries the page behind the last grant, again and again.
 func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) question[hongbao.Grant],
 	last hongbao.Grant, fn func(hongbao.Grant) error) error {
 	for {
@@ -74,8 +74,8 @@ func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant)
 	}
 }
 
-// UserGrants gives a user's grants in a campaign, in the order in which they were decided; it looks them up by an
-// index. An archived campaign is refused (ErrArchived). No user holds more than hongbao.MaxUserHold.
+// UserGrants returns a user's grants in a campaign, in the order in which they were decided; it uses an index. An
+// archived campaign is refused (ErrArchived). No user has more than hongbao.MaxUserHold.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
 	list, err := question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
 		selectGrants + `WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
@@ -89,7 +89,7 @@ func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongb
 	return list, nil
 }
 
-// PacketGrant gives the grant of one packet of a campaign; false if the ledger has none. An archived campaign is
+// PacketGrant returns the grant of one packet of a campaign; false if the ledger has none. An archived campaign is
 // refused (ErrArchived).
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
 	g, found, err := question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
@@ -103,28 +103,28 @@ func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64)
 	return g, found, nil
 }
 
-// Totals is what the ledger has counted of one campaign, all of one instant. CheckConservation compares it with the
-// rows.
+// Totals are the ledger's counters of one campaign at one instant. CheckConservation compares them with the rows.
 type Totals struct {
 	Campaign, Currency string
 	// Funded, Granted and Refunded are amounts, Grants a number.
 	Funded, Granted, Refunded hongbao.Amount
 	Grants                    int64
-	// Pool is the balance of the pool: what is open.
+	// Pool is the balance of the pool: what is still open.
 	Pool hongbao.Amount
-	// Codes: its packets have codes.
+	// Codes reports whether the campaign's packets have codes.
 	Codes bool
-	// Closed: it was refunded, on the ground of these closes, one of each place.
+	// Closed reports whether the campaign was refunded on the basis of these closes, one for each place.
 	Closed bool
 	Closes []payment.Close
-	// By and Why are set if Redis had lost something of the campaign, so that a close was missing: who had it refunded,
-	// and why.
+	// By and Why are set if a close was missing because Redis had lost data of the campaign. They say which person had
+	// it refunded, and why.
 	By, Why string
-	// Sealed: Seal has noted what its grants come to. Archived: they stand in a file, and here no more.
+	// Sealed reports whether Seal has noted the sums of its grants. Archived reports whether they are in a file, and no
+	// longer here.
 	Sealed, Archived bool
-	// Places is on how many shards it lives.
+	// Places is the number of shards on which it lives.
 	Places int
-	// Adding is what of Funded a top-up has added that is not dealt in Redis.
+	// Adding is the part of Funded that a top-up has added and that is not dealt in Redis yet.
 	Adding hongbao.Amount
 }
 
@@ -161,7 +161,7 @@ func scanTotals(s scan) (t Totals, err error) {
 	return t, nil
 }
 
-// Totals gives what the ledger has counted of a campaign; false if the ledger does not have it.
+// Totals returns the ledger's counters of a campaign; false if the ledger does not have it.
 func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, error) {
 	t, found, err := question[Totals]{"read the counts of campaign " + campaign + " in the ledger",
 		totalsQuery + ` WHERE c.id = $1`, []any{campaign}, scanTotals}.one(ctx, l)
@@ -173,8 +173,8 @@ func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, err
 	return one[0], true, err
 }
 
-// addCloses adds the closes of the places after the first to campaigns, which are in the order of their ids. Neither
-// these rows nor that of the refund ever change, so they need not be read at one instant.
+// addCloses adds the closes of the places after the first to campaigns in the order of their ids. Neither these rows
+// nor that of the refund ever change, so they need not be read at one instant.
 func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	on := map[string]*Totals{}
 	for i := range list {
@@ -196,14 +196,14 @@ func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	return err
 }
 
-// totalsAfter asks for the next campaigns after an id.
+// totalsAfter is the query for the next campaigns after an id.
 func totalsAfter(after string) question[Totals] {
 	return question[Totals]{fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
 		totalsQuery + ` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, scanTotals}
 }
 
-// EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; its error is given
-// back as it is.
+// EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; it returns fn's error
+// unchanged.
 func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	return eachTotals(func(after string) ([]Totals, error) {
 		list, err := totalsAfter(after).all(ctx, l)
@@ -214,7 +214,7 @@ func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	}, fn)
 }
 
-// eachTotals asks page for the campaigns after an id, again and again.
+// eachTotals calls page for the campaigns after an id, again and again.
 func eachTotals(page func(after string) ([]Totals, error), fn func(*Totals) error) error {
 	for after := ""; ; {
 		list, err := page(after)

@@ -18,13 +18,13 @@ var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 // ErrNotRefunded says that a campaign's money did not go back yet.
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
-// Refund posts the campaign's refund in one transaction: what was funded and not granted goes from the pool to the
-// sponsor, and nothing can be granted after it. closes are the campaign's close entries, one of each of its places in
-// their order, and missing how many of their grants the ledger will never hold, by a person's word: they were decided
-// in quarantine or as dead letters, and what they would have cost goes back too. It is refused with payment.ErrSettling
-// while the ledger holds fewer grants than that, and as a Conflict if the ledger's grants can't become what the closes
-// tell, or if some are missing and others still wait in quarantine. A close that a fence leaves out is refused with
-// ErrFenced. A repeat gives the refund that is there and moves nothing, whoever made it.
+// Refund posts the campaign's refund in one transaction. What was funded and not granted goes from the pool to the
+// sponsor, and nothing can be granted after it. closes are the campaign's close entries, one for each of its places in
+// their order. missing is how many of their grants the ledger will never have, by a person's decision. They were
+// decided in quarantine or as dead letters, and their money goes back too. Refund returns payment.ErrSettling while the
+// ledger has fewer grants than that. It returns a Conflict if the ledger's grants can't become what the closes say, or
+// if some are missing and others still wait in quarantine. A close that a fence leaves out is refused with ErrFenced. A
+// repeat returns the existing refund and moves nothing, whoever made it.
 func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
 	e, err := endOf(closes, missing)
 	if err != nil {
@@ -43,7 +43,7 @@ func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int6
 type end struct {
 	campaign string
 	closes   []payment.Close // of each place
-	told     stream.Closing  // what they tell together
+	told     stream.Closing  // their sum
 	missing  int64
 }
 
@@ -74,16 +74,16 @@ func (e *end) name() string {
 	return strings.Join(names, ", ")
 }
 
-// allows tells whether a grant of a place can have come before the place was closed.
+// allows reports whether a grant of a place can have come before the place was closed.
 func (e *end) allows(place int, g *paidGrant) bool {
 	c := e.closes[place]
 	return g.shard == c.Shard && (c.Seq == 0 || g.seq < c.Seq)
 }
 
-// place is the place to which a packet is dealt, whatever generation it is of.
+// place returns the place to which a packet is dealt, whatever its generation.
 func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int64(c.Spec.Places())) }
 
-// refundOnce posts the refund that decide gives under the campaign's locks, or gives the one that is there.
+// refundOnce posts the refund that decide returns under the campaign's locks, or returns the existing one.
 func (l *Ledger) refundOnce(
 	ctx context.Context, e *end, decide func(context.Context, txn, *StoredCampaign) (payment.Refund, error),
 ) (refund payment.Refund, err error) {
@@ -133,13 +133,13 @@ func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen outlook, err
 	return seen, nil
 }
 
-// Held is what the ledger has granted of the campaign and what is left.
+// Held returns what the ledger has granted of the campaign and what is left.
 func (c *StoredCampaign) Held() stream.Closing {
 	return stream.Closing{Granted: c.Grants, GrantedAmount: c.Granted, Left: c.Packets - c.Grants,
 		LeftAmount: c.Funded - c.Granted}
 }
 
-// counted is what the grants of a campaign come to, beside the campaign's counters of the same instant.
+// counted are the sums over the grants of a campaign, with the campaign's counters of the same instant.
 type counted struct {
 	has           StoredCampaign
 	grants        int64
@@ -147,8 +147,8 @@ type counted struct {
 	late, onePack int64 // grants that no close can have counted, and the packet of one of them
 }
 
-// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: what is
-// settled meanwhile moves the counters. It reads none while fewer are there than the closes tell.
+// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: grants settled
+// meanwhile change the counters. It reads none while the ledger has fewer grants than the closes say.
 func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
@@ -168,7 +168,7 @@ func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	return n, err
 }
 
-// open is what is left in the campaign's pool, and how many of its grants wait in quarantine.
+// open returns what is left in the campaign's pool, and how many of its grants wait in quarantine.
 func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, waiting int64, err error) {
 	id := c.Spec.ID
 	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0)
@@ -177,7 +177,7 @@ func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, 
 	return pool, waiting, err
 }
 
-// refund compares the closes with what the ledger holds, and tells what is to be moved. n was read before the lock.
+// refund compares the closes with what the ledger has, and returns the refund to post. n was read before the lock.
 func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
@@ -216,8 +216,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 	return c.rest(), err
 }
 
-// nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that nobody has
-// recorded.
+// nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that are not recorded.
 func nothingPending(ctx context.Context, t txn, campaign string) error {
 	pending, packets, err := pendingOf(ctx, t, campaign)
 	if err != nil || pending == 0 {
@@ -243,7 +242,7 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	return nil
 }
 
-// rest is the refund of what nobody got, on no ground yet.
+// rest returns the refund of the money that was not granted, without its closes.
 func (c *StoredCampaign) rest() payment.Refund {
 	held := c.Held()
 	return payment.Refund{
@@ -252,7 +251,7 @@ func (c *StoredCampaign) rest() payment.Refund {
 	}
 }
 
-// Held tells what the ledger has granted of a campaign, and what is left.
+// Held returns what the ledger has granted of a campaign, and what is left.
 func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, error) {
 	c, found, err := l.Campaign(ctx, campaign)
 	if err == nil && !found {
@@ -264,8 +263,8 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, err
 	return c.Held(), nil
 }
 
-// postRefund is the double entry from the pool to the sponsor, and the end of the campaign. The database's own guards
-// are the keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
+// postRefund returns the double entry from the pool to the sponsor, and the end of the campaign. The database's own
+// guards are the keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
 func postRefund(r *payment.Refund) []stmt {
 	pool, sponsor, transfer := PoolAccount(r.Campaign), SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
@@ -326,7 +325,7 @@ func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, 
 	return r, true, err
 }
 
-// RefundOf gives the refund of a campaign; false if there is none.
+// RefundOf returns the refund of a campaign; false if there is none.
 func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refund, found bool, err error) {
 	r, err = snapshot(ctx, l, "read the refund of campaign "+campaign,
 		func(ctx context.Context, t txn) (r payment.Refund, err error) {
@@ -336,8 +335,8 @@ func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refun
 	return r, found, err
 }
 
-// Reveal notes that the campaign's seed is public, and gives the campaign with it. Before the refund it is refused
-// (Permanent, ErrNotRefunded): the seed tells what every packet holds. A repeat keeps the first time.
+// Reveal notes that the campaign's seed is public, and returns the campaign with it. Before the refund it is refused
+// (Permanent, ErrNotRefunded): the seed shows every packet's amount. A repeat keeps the first time.
 func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, error) {
 	var c StoredCampaign
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

@@ -9,22 +9,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// LostRefund is what a person decides about a campaign of which Redis has lost something, so that no close can tell
-// what is left.
+// LostRefund is a person's decision about a campaign of which Redis has lost data, so that no close can say what is
+// left.
 type LostRefund struct {
 	Campaign string
 	// Closes are what is known of the close of each of the campaign's places, in their order. Seq is 0 where Redis has
-	// lost something of the campaign.
+	// lost data of the campaign.
 	Closes []payment.Close
 	// Amount must be exactly what the ledger has left.
 	Amount hongbao.Amount
 	stream.Decision
 }
 
-// RefundLost is Refund without a close, for a campaign of which Redis has lost something: all that the ledger has not
+// RefundLost is Refund without a close, for a campaign of which Redis has lost data. Everything that the ledger has not
 // granted goes from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the
-// campaign wait in quarantine, and for any other amount than what is left. A repeat gives the refund that is there
-// and moves nothing, whoever made it.
+// campaign wait in quarantine, and if the amount is not exactly what is left. A repeat returns the existing refund and
+// moves nothing, whoever made it.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
 	if err := o.Decision.Check(); err != nil {
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",

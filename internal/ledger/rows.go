@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// question is a query, and what to make of each of its rows.
+// question is a query, and the conversion of each of its rows.
 type question[T any] struct {
 	what string // for the error: what was tried
 	sql  string
@@ -13,7 +13,7 @@ type question[T any] struct {
 	row  func(scan) (T, error)
 }
 
-// in gives the rows within a transaction.
+// in returns the rows within a transaction.
 func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
 	err = t.query(ctx, q.sql, q.args, func(s scan) error {
 		v, err := q.row(s)
@@ -23,7 +23,7 @@ func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
 	return list, err
 }
 
-// first gives the first row within a transaction; false if there is none.
+// first returns the first row within a transaction; false if there is none.
 func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err error) {
 	list, err := q.in(ctx, t)
 	if err != nil || len(list) == 0 {
@@ -32,12 +32,12 @@ func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err err
 	return list[0], true, nil
 }
 
-// all gives the rows of one snapshot.
+// all returns the rows of one snapshot.
 func (q question[T]) all(ctx context.Context, l *Ledger) ([]T, error) {
 	return snapshot(ctx, l, q.what, q.in)
 }
 
-// one gives the first row of one snapshot; false if there is none.
+// one returns the first row of one snapshot; false if there is none.
 func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err error) {
 	list, err := q.all(ctx, l)
 	if err != nil || len(list) == 0 {
@@ -46,7 +46,7 @@ func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err e
 	return list[0], true, nil
 }
 
-// snapshot runs fn on one snapshot. what says in the error what was tried.
+// snapshot runs fn on one snapshot. what describes the attempt in the error.
 func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(context.Context, txn) (T, error)) (T, error) {
 	var v T
 	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {

@@ -16,8 +16,8 @@ import (
 // ErrNotSealable says that a campaign can't be sealed yet.
 var ErrNotSealable = errors.New("the campaign can't be sealed")
 
-// seal is what of a sealed campaign's grants stands in for them: their number and sums, what each group of users was
-// paid, and the seqs by shard.
+// seal replaces the grants of a sealed campaign: their number and sums, the amount paid to each group of users, and the
+// seqs by shard.
 type seal struct {
 	grants, amount  int64
 	debits, debited int64
@@ -25,9 +25,9 @@ type seal struct {
 	seqs            map[int][]stream.SeqRange
 }
 
-// Seal notes what the grants of a refunded campaign come to, so that CheckConservation and the audit need not read
-// them again. The caller has audited the campaign. A repeat changes nothing. It is refused (Permanent,
-// ErrNotSealable) before the refund, and as Broken while the campaign's counts are not those of its grants.
+// Seal notes the sums over the grants of a refunded campaign, so that CheckConservation and the audit need not read
+// them again. The caller has audited the campaign. A repeat changes nothing. It is refused (Permanent, ErrNotSealable)
+// before the refund, and as Broken while the campaign's counters differ from its grants.
 func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	c, found, err := l.Totals(ctx, campaign)
 	switch {
@@ -85,7 +85,7 @@ func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 	return err
 }
 
-// ranges gives the numbers whose bits are set, as runs in their order.
+// ranges returns the numbers whose bits are set, as runs in their order.
 func ranges(words map[int64]uint64) (list []stream.SeqRange) {
 	for _, w := range slices.Sorted(maps.Keys(words)) {
 		for bit := range int64(64) {
@@ -103,8 +103,8 @@ func ranges(words map[int64]uint64) (list []stream.SeqRange) {
 	return list
 }
 
-// packGroups writes (group, amount) pairs, packSeqs for each shard its number, how many runs, and each run's first
-// and last seq; all of them varints, sorted, groups and seqs as what they are above the one before.
+// packGroups writes (group, amount) pairs. packSeqs writes for each shard its number, the number of its runs, and each
+// run's first and last seq. All are sorted varints; groups and seqs are differences from the one before.
 func (s *seal) packGroups() []byte {
 	b, last := []byte{}, int64(0)
 	for _, g := range slices.Sorted(maps.Keys(s.groups)) {
@@ -127,7 +127,7 @@ func (s *seal) packSeqs() []byte {
 	return b
 }
 
-// numbers reads varints until its text ends; then, or at a damaged one, ok is false.
+// numbers reads varints until its text ends. Then, or at a damaged one, ok is false.
 type numbers struct {
 	rest []byte
 	bad  bool
@@ -151,7 +151,7 @@ func (n *numbers) err(campaign string) error {
 		"hand; delete the row to have its grants read again", campaign)
 }
 
-// eachGroup calls fn with what each group of users was paid in a sealed campaign.
+// eachGroup calls fn with the amount that each group of users was paid in a sealed campaign.
 func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) error {
 	n, group := numbers{rest: packed}, int64(0)
 	for len(n.rest) > 0 {
@@ -163,7 +163,7 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 	return n.err(campaign)
 }
 
-// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
+// SealedSeqs returns the seqs of the grants of a sealed campaign, by shard; none if it is not sealed.
 func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
 	err = l.read(ctx, func(ctx context.Context, t txn) error {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Server is what a database says of itself.
+// Server is what a database reports about itself.
 type Server struct {
 	Version string
-	// Clock is the time that it is there; SQLite has this machine's.
+	// Clock is the database's time; SQLite has this machine's.
 	Clock time.Time
-	// Denied says what the user may not do, as in "DELETE on archive, grants". Only PostgreSQL is asked.
+	// Denied lists the rights that the user lacks, as in "DELETE on archive, grants". Only PostgreSQL is asked.
 	Denied []string
 }
 
-// Server asks the database for its version and its clock, and for what the user may not do.
+// Server asks the database for its version and its clock, and for the rights that the user lacks.
 func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	var now int64
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
@@ -40,7 +40,7 @@ func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 
 var createTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 
-// tables names those that the migrations make.
+// tables returns the names of the tables that the migrations create.
 func (l *Ledger) tables() (names []string, err error) {
 	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 	for _, step := range steps {

@@ -11,7 +11,7 @@ import (
 // maxSessions bounds the sessions that are live for one key; a new one ends the oldest.
 const maxSessions = 50
 
-// Live gives the API keys and the sessions of the console that are neither revoked nor over, of one snapshot.
+// Live returns the API keys and the console sessions that are neither revoked nor expired, of one snapshot.
 func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
 	return snapshot(ctx, l, "read the live API keys and sessions", func(ctx context.Context, t txn) (live access.Live,
 		err error) {
@@ -33,8 +33,8 @@ func scanSession(s scan) (v access.Session, err error) {
 	return v, err
 }
 
-// AddSession stores a session of the console. It ends the oldest of the key's sessions if there are too many, and
-// deletes what has expired.
+// AddSession stores a session of the console. If the key has too many sessions it ends the oldest ones. It deletes
+// expired sessions.
 func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 	now := time.Now().UnixMilli()
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -57,7 +57,7 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 	return nil
 }
 
-// EndSession deletes a session of the console; one that is not there is no error.
+// EndSession deletes a session of the console; a missing session is no error.
 func (l *Ledger) EndSession(ctx context.Context, hash string) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		return []stmt{{sql: `DELETE FROM console_session WHERE hash = $1`, args: []any{hash}}}, nil

@@ -13,15 +13,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// item is one grant of a batch on its way through the settler.
+// item is the state of one grant of a batch in the settler.
 type item struct {
 	index  int // in the batch that was handed over
 	grant  *hongbao.Grant
-	reason Reason // set when it is to go to quarantine
+	reason Reason // set if the item must go to quarantine
 	fence  int64  // the epoch whose fence it is behind
 }
 
-// packetKey is the key of a grant for ever.
+// packetKey is the permanent key of a grant.
 type packetKey struct {
 	campaign string
 	packet   int64
@@ -46,7 +46,7 @@ func scanGrant(s scan) (storedGrant, error) {
 	return g, err
 }
 
-// sortItems brings items into the order in which every worker takes their locks.
+// sortItems sorts items into the order in which every worker locks.
 func sortItems(items []item) {
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet))
@@ -58,14 +58,14 @@ type settling struct {
 	*Ledger
 	items   []item
 	known   map[string]knownCampaign // has the campaigns of all items
-	pending bool                     // the items' rows of table pending end in the same transaction
+	pending bool                     // the items' rows of table pending are deleted in the same transaction
 	tries   int
 	leftOut []item // by a fence; the ledger does not know them
 }
 
-// post makes the ledger agree with the items in one transaction, and gives those that contradict it. It sorts
-// items: every worker takes its locks in the same order, packets first, then users, then pools, then campaigns, then
-// their transfers, so that they wait for each other but never in a circle.
+// post makes the ledger agree with the items in one transaction, and returns those that contradict it. It sorts items,
+// so every worker locks in the same order: packets, users, pools, campaigns, their transfers. Workers then wait for
+// each other but never deadlock.
 func (s *settling) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
 	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
@@ -83,8 +83,8 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 	return differ, nil
 }
 
-// insert inserts the grants that nobody has decided about, compares the others with what was there, and gives the
-// statements that move the money of the new ones. What a fence leaves out is not inserted.
+// insert inserts the grants that no person has decided about, and compares the others with the existing rows. It
+// returns the statements that move the money of the new grants. It does not insert what a fence leaves out.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
 	items, decided, seen := s.items, true, outlookOf(ctx, s.items)
 	questions := seen.questions()
@@ -103,7 +103,7 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	if err != nil || len(items) == 0 {
 		return nil, nil, err
 	}
-	// A statement can't insert a key twice; what comes twice in the batch is compared with the first.
+	// A statement can't insert a key twice; a duplicate in the batch is compared with the first.
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	batch := rand.Int64()
 	var inserted int64
@@ -130,8 +130,8 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	return append(stmts, seen.unchanged(s.dialect)...), differ, err
 }
 
-// insertGrants is the statement that inserts the grants. PostgreSQL's first try copies them, which takes three quarters
-// of the time; a packet that is there fails it, and the next try leaves it alone.
+// insertGrants returns the statement that inserts the grants. PostgreSQL's first try copies them, which takes three
+// quarters of the time. An existing packet makes it fail, and the next try skips that packet.
 func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
 	columns := columnsOf(items)
 	sql, copied := s.dialect.insertGrants, s.dialect.copies && s.tries == 0
@@ -175,8 +175,8 @@ func (l *Ledger) readGrants(ctx context.Context, t txn, items []item) (map[packe
 	return has, err
 }
 
-// compare sorts the items by what the ledger has now: fresh were inserted by this batch, differ contradict it, and the
-// others were done already.
+// compare sorts the items by the ledger's current rows. fresh were inserted by this batch, differ contradict the
+// ledger, and the others were already settled.
 func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, differ []item, err error) {
 	var last packetKey
 	for _, it := range items {
@@ -202,7 +202,7 @@ type posting struct {
 	grants int64
 }
 
-// moveMoney gives the statements that move the money of the fresh grants. The rows that other batches want as well, the
+// moveMoney returns the statements that move the money of the fresh grants. The rows that other batches also need, the
 // pool's and the campaign's, come late.
 func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
 	campaigns, users, err := add(fresh, known)
@@ -220,13 +220,14 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
-		// Below 0 is refused by its CHECK: nothing is granted after the refund, not even a packet without a value.
+		// The row's CHECK refuses a value below 0: nothing is granted after the refund, not even a packet without a
+		// value.
 		stmts = append(stmts,
 			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END,
 			grants = grants + $3 WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
 	}
-	// The transfers come after the rows that they refer to are locked: MySQL reads those under a shared lock, and two
-	// batches that both hold one can't get on to write.
+	// The transfers come after the rows that they refer to are locked. MySQL reads those rows under a shared lock, and
+	// two batches that both hold a shared lock would deadlock at the write.
 	for _, id := range ids {
 		p := campaigns[id]
 		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),

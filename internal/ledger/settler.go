@@ -16,28 +16,29 @@ import (
 // MaxBatch is how many grants go into one transaction; a longer batch becomes several.
 const MaxBatch = 10_000
 
-// PlanSource tells what was planned. Amount gives the amount of a packet, and false if the plan has no such packet. It
-// must be safe for use by many workers at once.
+// PlanSource knows the planned amounts. Amount returns the amount of a packet, and false if the plan has no such
+// packet. It must be safe for concurrent use.
 type PlanSource interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// SettlerConfig is what a Settler works with.
+// SettlerConfig has the dependencies of a Settler.
 type SettlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
-	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after it was
-	// committed, and again whenever the same grant comes again: to count it, to freeze its campaign. Its ID is 0 when
-	// the grant was there before. An error is an outage: the grant comes again. It must be quick and safe for use at
-	// once.
+	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after its commit. It
+	// is called again whenever the same grant comes again. It may count the grant or freeze its campaign. Its ID is 0
+	// when the grant was there before. An error is an outage: the grant comes again. It must be quick and safe for
+	// concurrent use.
 	OnQuarantine func(Quarantined) error
 }
 
-// Settler is the hongbao.Handler that settles grants. Its methods may be called at once, also with the same grants.
+// Settler is the hongbao.Handler that settles grants. Its methods are safe for concurrent use, also with the same
+// grants.
 type Settler struct {
 	config SettlerConfig
-	// pending: rows of table pending end with the grants.
+	// pending says that rows of table pending are deleted with the grants.
 	pending bool
 	missing *alarms
 }
@@ -48,7 +49,7 @@ type alarms struct {
 	last map[string]time.Time
 }
 
-// NewSettler makes a Settler.
+// NewSettler returns a Settler.
 func NewSettler(config SettlerConfig) (*Settler, error) {
 	var errs []error
 	if config.Ledger == nil {
@@ -67,10 +68,10 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	return &Settler{config: config, missing: &alarms{last: make(map[string]time.Time)}}, nil
 }
 
-// Handle settles the grants, one transaction for all that are in order. Nil for a grant means that the ledger holds
-// it durably: as a grant that is paid, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger
-// does not have waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it. A grant that a fence
-// leaves out is an outage (ErrFenced), and the others are settled.
+// Handle settles the grants, in one transaction for all valid ones. Nil for a grant means that the ledger has it
+// durably: as a paid grant, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger does not have
+// waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it. A grant that a fence leaves out is
+// an outage (ErrFenced), and the others are settled.
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
@@ -85,7 +86,7 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return nil
 }
 
-// Record is Handle for grants that a remote has credited: nil means besides that they are pending no more; see Begin.
+// Record is Handle for grants that a remote has credited. Nil also means that they are no longer pending; see Begin.
 func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
@@ -116,7 +117,7 @@ func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error 
 	return errs
 }
 
-// checkPlans parts the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of
+// checkPlans separates the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of
 // malformed grants and of grants whose plan can't be read.
 func (s *Settler) checkPlans(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
@@ -151,7 +152,7 @@ func (s *Settler) checkPlans(
 	return planned, refused
 }
 
-// malformed refuses a grant that no table of the ledger can hold.
+// malformed refuses a grant that does not fit the ledger's tables.
 func malformed(g *hongbao.Grant) error {
 	err := hongbao.CheckCampaignID(g.Campaign)
 	if err == nil {
@@ -170,8 +171,8 @@ func malformed(g *hongbao.Grant) error {
 		g.Campaign, err)
 }
 
-// lookUp gives a grant's campaign, or the reason if the grant is to go to quarantine. It adds the campaign to known,
-// or, if the ledger does not have it, to missing with whether a person has disowned it.
+// lookUp returns a grant's campaign, or the reason if the grant must go to quarantine. It adds the campaign to known.
+// If the ledger does not have the campaign, it adds it to missing, with whether a person has disowned it.
 func (s *Settler) lookUp(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
 ) (k knownCampaign, reason Reason, err error) {
@@ -197,13 +198,13 @@ func (s *Settler) lookUp(
 		return k, NoCampaign, nil
 	}
 	s.alarm(g.Campaign)
-	// An error of its own for each grant: the batch has no failure in common.
+	// Each grant gets its own error: the batch has no failure in common.
 	return k, "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right "+
 		"ledger, or bring back the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
 		"grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
 }
 
-// checkPlan compares a grant with its campaign and the plan, and gives the reason if it is to go to quarantine.
+// checkPlan compares a grant with its campaign and the plan, and returns the reason if the grant must go to quarantine.
 func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (Reason, error) {
 	if g.Packet < 1 || g.Packet > k.packets {
 		return PacketNotPlanned, nil
@@ -230,7 +231,7 @@ func (s *Settler) alarm(campaign string) {
 		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
 }
 
-// due tells whether a campaign's alarm was not raised within a minute.
+// due reports whether a campaign's alarm was not raised within a minute.
 func (a *alarms) due(campaign string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,8 +245,8 @@ func (a *alarms) due(campaign string) bool {
 	return true
 }
 
-// settle settles the items, and gives those that go to quarantine. When the funding does not cover all of them, or
-// the database can't hold one (a balance that would overflow), it halves them until each culprit stands alone.
+// settle settles the items, and returns those that go to quarantine. If the funding does not cover all items, or one
+// does not fit the database (a balance that would overflow), it halves them until each culprit is alone.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.post(ctx)
@@ -282,7 +283,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 	return append(slices.Clip(refused), s.settle(ctx, items[half:], known, errs)...)
 }
 
-// noteLeftOut gives the items that a fence leaves out their errors.
+// noteLeftOut sets the errors of the items that a fence leaves out.
 func noteLeftOut(ctx context.Context, items []item, errs []error) {
 	for _, it := range items {
 		errs[it.index] = eventOf(ctx, it.grant).leftOut(it.fence)
@@ -303,7 +304,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 	noteLeftOut(ctx, leftOut, errs)
 	for _, q := range added {
 		if err := s.report(q); err != nil {
-			// The row is there; the grant comes again until the hook has done its part.
+			// The row is stored; the grant comes again until the hook has succeeded.
 			for _, it := range items {
 				errs[it.index] = hongbao.Outagef(hongbao.ClassTransient, "quarantine of packet %d of campaign %s: %w",
 					q.Grant.Packet, q.Grant.Campaign, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Bounds is between which amounts, and between which instants in milliseconds, the grants of a campaign are.
+// Bounds are the lowest and highest amounts and instants, in milliseconds, of the grants of a campaign.
 type Bounds struct {
 	Grants      int64
 	Low, High   hongbao.Amount
@@ -19,7 +19,7 @@ type Bounds struct {
 // Step counts the grants from a value on, up to the next step.
 type Step struct{ From, Grants int64 }
 
-// Bounds reads every grant of a campaign, as Amounts and Times do: ask for them seldom.
+// Bounds reads every grant of a campaign, as Amounts and Times do: call them rarely.
 func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
 	b, _, err := question[Bounds]{"read the bounds of the grants of campaign " + campaign,
 		`SELECT COUNT(*), COALESCE(MIN(amount), 0), COALESCE(MAX(amount), 0), COALESCE(MIN(granted_at), 0),
@@ -31,14 +31,14 @@ func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
 	return b, err
 }
 
-// Amounts counts the grants of a campaign by amount, in steps of so many minor units that begin at low.
+// Amounts counts the grants of a campaign by amount, in steps of width minor units that begin at low.
 func (l *Ledger) Amounts(ctx context.Context, campaign string, low hongbao.Amount, width int64) ([]Step, error) {
 	return steps("read the amounts of the grants of campaign "+campaign,
 		`SELECT amount - (amount - $2) % $3 AS step, COUNT(*) FROM grants WHERE campaign = $1 GROUP BY 1 ORDER BY 1`,
 		campaign, int64(low), width).all(ctx, l)
 }
 
-// Times counts the grants of a campaign by when they were decided, in steps of so many milliseconds that begin at
+// Times counts the grants of a campaign by the time of their decision, in steps of width milliseconds that begin at
 // first.
 func (l *Ledger) Times(ctx context.Context, campaign string, first, width int64) ([]Step, error) {
 	return steps("read the times of the grants of campaign "+campaign,
@@ -53,28 +53,29 @@ func steps(what, sql, campaign string, from, width int64) question[Step] {
 	}}
 }
 
-// CampaignSearch picks campaigns of a list: up to Limit, behind the first Skip.
+// CampaignSearch selects campaigns from a list: up to Limit, after the first Skip.
 type CampaignSearch struct {
-	// Text is a part of the specification: of the id, the name or the sponsor, in upper or lower case; empty for all.
+	// Text is a part of the specification, that is of the id, the name or the sponsor, in upper or lower case; empty
+	// for all.
 	Text string
-	// Scope has ids and prefixes, as spring-*: only campaigns that match one of them; empty for all.
+	// Scope has ids and prefixes, such as spring-*: only campaigns that match one of them; empty for all.
 	Scope []string
-	// Unrefunded leaves out the campaigns that have come to their end.
+	// Unrefunded leaves out the refunded campaigns.
 	Unrefunded  bool
 	Skip, Limit int
 }
 
 var likeEscapes = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
-// NewestCampaigns lists campaigns, those that were created last first.
+// NewestCampaigns lists campaigns, the newest first.
 func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]StoredCampaign, error) {
 	where, args := s.condition()
 	return question[StoredCampaign]{"list the ledger's newest campaigns", `SELECT ` + campaignColumns + ` FROM campaign ` +
 		where + ` ORDER BY created_at DESC, id LIMIT $1 OFFSET $2`, args, scanCampaign}.all(ctx, l)
 }
 
-// condition is the WHERE clause of a search, and the arguments of the whole statement. An empty text adds no condition:
-// a LIKE reads every specification.
+// condition returns the WHERE clause of a search, and the arguments of the whole statement. An empty text adds no
+// condition: a LIKE reads every specification.
 func (s *CampaignSearch) condition() (where string, args []any) {
 	without := "" // a state; no campaign is in the empty one
 	if s.Unrefunded {
@@ -101,7 +102,7 @@ func (s *CampaignSearch) condition() (where string, args []any) {
 	return where, args
 }
 
-// stored is a text as a stored specification has it: JSON, with <, > and & escaped.
+// stored returns a text as in a stored specification: JSON, with <, > and & escaped.
 func stored(text string) string {
 	data, _ := json.Marshal(text) // a string always can be
 	return string(data[1 : len(data)-1])

@@ -196,7 +196,7 @@ func (t *sqliteTxn) exec(ctx context.Context, s *stmt) (changed int64, err error
 	return r.RowsAffected()
 }
 
-// sqliteRows is how many rows share a statement. More spare calls, fewer spare SQLite the time to compile them.
+// sqliteRows is how many rows share a statement. More rows save calls, fewer rows save SQLite the time to compile them.
 const sqliteRows = 100
 
 // execRows executes a statement on rows, many at once.
@@ -257,8 +257,8 @@ func (t *sqliteTxn) query(ctx context.Context, query string, args []any, row fun
 	return nil
 }
 
-// rollback gives the connection back clean. SQLite may have rolled back by itself, so the answer says nothing; a
-// connection on which nothing can begin afterwards is thrown away.
+// rollback returns the connection clean to the pool. SQLite may have rolled back by itself, so the result means
+// nothing. A connection that can't begin a transaction afterwards is discarded.
 func (t *sqliteTxn) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -271,7 +271,7 @@ func (t *sqliteTxn) rollback(ctx context.Context) {
 	}
 }
 
-// sqliteError gives err, met at the file, its class. sent says that it is the answer to a COMMIT.
+// sqliteError classifies an error at the file. sent says that it is the result of a COMMIT.
 func sqliteError(err error, sent bool) error {
 	class := hongbao.ClassTransient
 	if sent {
@@ -282,7 +282,7 @@ func sqliteError(err error, sent bool) error {
 		return hongbao.Outagef(class, "SQLite: %w", err)
 	}
 	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // a COMMIT that met a lock has not happened
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // a COMMIT that met a lock did not happen
 		return hongbao.Outagef(hongbao.ClassTransient, "SQLite, another process holds the file's lock: %w: %w", errAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT:
 		return sqliteConstraint(e.Code(), err)

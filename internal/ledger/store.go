@@ -2,19 +2,19 @@ package ledger
 
 import "context"
 
-// stmt is one statement. Placeholders are $1, $2, ... on every database. What differs between
-// databases, like ON CONFLICT, stands in folder sql. RETURNING is not to be used, MySQL has none.
+// stmt is one statement. Placeholders are $1, $2, ... on every database. SQL that differs between databases, like ON
+// CONFLICT, is in folder sql. Do not use RETURNING; MySQL has none.
 type stmt struct {
 	sql  string
 	args []any
-	// changed, if not nil, gets the number of rows that the statement changed. On MySQL a row that is set to what it is
+	// changed, if not nil, gets the number of rows that the statement changed. On MySQL a row that keeps its values
 	// does not count.
 	changed *int64
-	// row, if not nil, is called for each row that the statement returns. Only PostgreSQL is asked so.
+	// row, if not nil, is called for each row that the statement returns. Only statements for PostgreSQL set it.
 	row func(scan) error
-	// rows, if not 0, says that args are the columns of so many rows, each []string, []int32 or []int64. A dialect that
-	// copies has them copied into table grants: sql names the columns, and it runs alone. One that is byRow repeats sql's
-	// row.
+	// rows, if not 0, says that args are the columns of so many rows, each []string, []int32 or []int64. A dialect with
+	// copies copies them into table grants: sql names the columns, and it runs alone. A dialect with byRow repeats
+	// sql's row.
 	rows int
 }
 
@@ -36,10 +36,10 @@ func (s *stmt) appendRow(to []any, row int) []any {
 // scan reads the current row.
 type scan func(dest ...any) error
 
-// txn is a transaction that runs.
+// txn is a running transaction.
 type txn interface {
-	// refuseNewer has the transaction fail with ErrNewerSchema if a step of the schema refuses this build. sql is the
-	// dialect's refuseNewer; it goes out with the transaction's first statement, in its round trip.
+	// refuseNewer makes the transaction fail with ErrNewerSchema if a step of the schema refuses this build. sql is the
+	// dialect's refuseNewer. It is sent with the transaction's first statement, in one round trip.
 	refuseNewer(ctx context.Context, sql string) error
 	// run executes the statements in order, in one round trip where the database can.
 	run(ctx context.Context, stmts ...stmt) error
@@ -49,12 +49,12 @@ type txn interface {
 
 // store is a database. Its errors have a class; errAgain and errOverdraw are in their chains where they apply.
 type store interface {
-	// write runs fn in a transaction at READ COMMITTED or stricter, then the statements that fn gives, and commits:
-	// those and COMMIT go out together, so the locks they take are held for one round trip. An error means that
+	// write runs fn in a transaction at READ COMMITTED or stricter, then the statements that fn returns, and commits.
+	// The statements and COMMIT are sent together, so their locks are held for one round trip. An error means that
 	// nothing was committed, unless its class is Unknown.
 	write(ctx context.Context, fn func(txn) ([]stmt, error)) error
 	// read runs fn on one snapshot.
 	read(ctx context.Context, fn func(txn) error) error
-	// close waits for what runs.
+	// close waits for running transactions.
 	close() error
 }

@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// together is the transaction of a call of Together. It begins with the first write, so that what is read before holds
-// no lock and no connection.
+// together is the transaction of a call of Together. It begins with the first write, so earlier reads hold no lock and
+// no connection.
 type together struct {
 	ledger *Ledger
-	ctx    context.Context // of the transaction, from when it has begun
+	ctx    context.Context // of the transaction, from its beginning
 
-	mu     sync.Mutex // what fn does at once goes into the transaction one after the other
+	mu     sync.Mutex // serializes what fn does concurrently in the transaction
 	txn    txn        // nil: not begun
 	commit func() error
 	after  []func(context.Context) error
-	failed error // the first part of it that failed: then all of it is rolled back
+	failed error // the first part of it that failed: then everything is rolled back
 }
 
 type togetherKey struct{}
@@ -28,18 +28,18 @@ func togetherOf(ctx context.Context) *together {
 	return t
 }
 
-// Apart gives a context whose writes are no part of a Together that it came from.
+// Apart returns a context whose writes are not part of the Together that ctx comes from.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, togetherKey{}, (*together)(nil))
 }
 
-// errGivenUp ends a transaction that is not to be committed.
+// errGivenUp ends a transaction that must not be committed.
 var errGivenUp = errors.New("given up")
 
-// Together runs fn so that all that it writes with its context, by any method, is one transaction: committed when fn
-// has returned without an error, else rolled back. Within another Together it is a part of that. fn is called again if
-// the transaction loses against another one. From its first write on it has Config.Timeout, as any other transaction,
-// and what it reads is what it has written.
+// Together runs fn so that all its writes with its context, by any method, are one transaction. It commits when fn has
+// returned without an error, and rolls back otherwise. Within another Together it is a part of that one. fn is called
+// again if the transaction loses against another one. From its first write on it has Config.Timeout, like any other
+// transaction, and its reads see its own writes.
 func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) error {
 	if togetherOf(ctx) != nil {
 		return fn(ctx)
@@ -61,13 +61,13 @@ func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) e
 	return errors.Join(errs...)
 }
 
-// Repeats tells whether a Together that ctx comes from runs again after this error: then nothing has ended yet.
+// Repeats reports whether a Together that ctx comes from runs again after this error: then nothing has ended yet.
 func Repeats(ctx context.Context, err error) bool {
 	return togetherOf(ctx) != nil && errors.Is(err, errAgain)
 }
 
-// AfterCommit runs fn once the Together that ctx comes from is committed; at once without one. It is for what another
-// server is told of what the ledger has. An error of fn is given by Together: the transaction is committed all the same.
+// AfterCommit runs fn once the Together that ctx comes from is committed; without a Together, at once. Use it to report
+// the ledger's data to another server. Together returns an error of fn, but the transaction stays committed.
 func AfterCommit(ctx context.Context, fn func(context.Context) error) error {
 	t := togetherOf(ctx)
 	if t == nil {
@@ -79,7 +79,7 @@ func AfterCommit(ctx context.Context, fn func(context.Context) error) error {
 	return nil
 }
 
-// run ends the transaction in any case, also when fn panics.
+// run always ends the transaction, also when fn panics.
 func (t *together) run(ctx context.Context, fn func(context.Context) error) (err error) {
 	err = errGivenUp
 	defer func() { err = t.end(err) }()
@@ -91,7 +91,7 @@ func (t *together) begin(ctx context.Context) error {
 	if err := t.goneOn(); err != nil || t.txn != nil {
 		return err
 	}
-	// The transaction stays open over many calls, while the store has it within one: a coroutine holds it.
+	// The transaction stays open over many calls, while the store has it within one call: a coroutine keeps it open.
 	var cancel context.CancelFunc
 	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
 	var err error
@@ -124,8 +124,8 @@ func (t *together) begin(ctx context.Context) error {
 	return nil
 }
 
-// goneOn is not nil if a part of the transaction has failed and fn goes on. The part is lost, and its failure may have
-// been a race that fn knows how to go on from: all of it is to be tried again.
+// goneOn returns an error if a part of the transaction has failed and fn continues. The part is lost, and its failure
+// may have been a race that fn can handle: all of it must be tried again.
 func (t *together) goneOn() error {
 	if t.failed == nil {
 		return nil
@@ -133,7 +133,7 @@ func (t *together) goneOn() error {
 	return fmt.Errorf("%w: %w", errAgain, t.failed)
 }
 
-// end commits, if nothing has failed.
+// end commits if nothing has failed.
 func (t *together) end(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +187,7 @@ func (t *together) read(ctx context.Context, fn func(context.Context, txn) error
 	return true, t.failed
 }
 
-// bound gives the transaction's deadline to a part of it.
+// bound applies the transaction's deadline to a part of it.
 func (t *together) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, _ := t.ctx.Deadline()
 	return context.WithDeadline(ctx, deadline)

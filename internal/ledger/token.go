@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// AddToken stores a token of a client of the balance API. A client may have several, so that one can follow another.
+// AddToken stores a token of a client of the balance API. A client may have several, so that a new token can replace an
+// old one.
 func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error {
 	if err := checkToken(&token); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (l *Ledger) AddToken(ctx context.Context, token payment.ClientToken) error 
 			return nil, hongbao.Errorf(hongbao.ClassConflict,
 				"the ledger has this token already, revoked or of another client; make a new one")
 		}
-		// If another one stores it meanwhile, this fails with errAgain.
+		// If a concurrent call stores it, this fails with errAgain.
 		return []stmt{{sql: `INSERT INTO credit_token (hash, client, scopes, created_at) VALUES ($1, $2, $3, $4)`,
 			args: []any{token.Hash, token.Client, strings.Join(scopes, " "), time.Now().UnixMilli()}}}, nil
 	})
@@ -66,7 +67,7 @@ func checkToken(token *payment.ClientToken) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "the token can't be stored: %w", errors.Join(errs...))
 }
 
-// Tokens gives the tokens that are valid, sorted by client and age.
+// Tokens returns the tokens that are valid, sorted by client and age.
 func (l *Ledger) Tokens(ctx context.Context) ([]payment.ClientToken, error) {
 	return question[payment.ClientToken]{"read the tokens of the clients",
 		`SELECT client, hash, scopes, created_at FROM credit_token WHERE revoked_at = 0
@@ -82,8 +83,8 @@ func (l *Ledger) Tokens(ctx context.Context) ([]payment.ClientToken, error) {
 		}}.all(ctx, l)
 }
 
-// RevokeTokens ends the client's tokens whose hash begins with the text, and tells how many. A server that runs takes
-// them for a second more.
+// RevokeTokens ends the client's tokens whose hash begins with the text, and returns how many. A running server accepts
+// them for one more second.
 func (l *Ledger) RevokeTokens(ctx context.Context, client, hash string) (n int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		return nil, t.run(ctx, stmt{

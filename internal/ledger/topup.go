@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Why a top-up is refused. ErrFundedOtherwise and ErrOrderUsed are Conflicts, ErrTopUpOpen is Transient, ErrNoTopUp is
-// Permanent.
+// Reasons why a top-up is refused. ErrFundedOtherwise and ErrOrderUsed are Conflicts, ErrTopUpOpen is Transient,
+// ErrNoTopUp is Permanent.
 var (
 	ErrFundedOtherwise = errors.New("the campaign is funded with another total")
 	ErrOrderUsed       = errors.New("the order's id stands for another top-up")
@@ -20,22 +20,22 @@ var (
 	ErrNoTopUp         = errors.New("nothing can be added to the campaign")
 )
 
-// maxGenerations is as much as the table takes, the packets of the specification included.
+// maxGenerations is the table's maximum, the packets of the specification included.
 const maxGenerations = 64
 
-// TopUp orders that packets be added to a campaign, as a generation with a draw of its own.
+// TopUp orders that packets be added to a campaign, as a generation with its own draw.
 type TopUp struct {
 	Campaign string
-	// ID is chosen by who orders it: the same order again changes nothing.
+	// ID is chosen by the caller: the same order again changes nothing.
 	ID string
-	// Expect is what the campaign must be funded with so far: it shows that the caller knows how it stands.
+	// Expect is the campaign's funding so far: it shows that the caller knows the current state.
 	Expect hongbao.Amount
 	// Generation must be the campaign's next one: 2 for the first top-up.
 	Generation int
 	Packets    int64
 	Total      hongbao.Amount
 	Split      hongbao.Split
-	// Seed is secret until the campaign's is revealed, too.
+	// Seed is secret until the campaign's seed is revealed, too.
 	Seed [32]byte `json:"-"`
 	// Hash is the plan's hash, which is published at once.
 	Hash string
@@ -56,7 +56,7 @@ type StoredTopUp struct {
 	// First is the number of its first packet.
 	First   int64
 	Created time.Time
-	// Dealt is when all of its packets were in Redis; zero before.
+	// Dealt is when all of its packets were in Redis; zero before that.
 	Dealt time.Time
 }
 
@@ -82,10 +82,10 @@ func (o *TopUp) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %.80q: %w", o.Campaign, errors.Join(errs...))
 }
 
-// TopUp adds packets to a campaign and their money to its pool, in one transaction, and gives what is there then. The
-// same order again changes nothing and gives the seed and hash of the first. It is refused as a Conflict if the
-// campaign is funded with another total than the order expects, or if its id stands for another order; while the
-// last top-up is not dealt (Transient); and for good once the campaign is refunded or may be closed.
+// TopUp adds packets to a campaign and their money to its pool, in one transaction, and returns the stored top-up. The
+// same order again changes nothing and returns the seed and hash of the first. It returns a Conflict if the campaign's
+// funding is not what the order expects, or if its id belongs to another order. While the last top-up is not dealt, it
+// is refused as Transient. Once the campaign is refunded or may be closed, it is refused permanently.
 func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err error) {
 	if err := o.check(); err != nil {
 		return StoredTopUp{}, err
@@ -121,7 +121,7 @@ func lockWithTopUps(ctx context.Context, t txn, id string) (c StoredCampaign, li
 	return c, list, err
 }
 
-// same refuses another order than the one that stands under the id.
+// same refuses an order that differs from the stored order with its id.
 func (o *TopUp) same(has *StoredTopUp) error {
 	mine, err := json.Marshal(o.Split)
 	if err != nil {
@@ -138,7 +138,7 @@ func (o *TopUp) same(has *StoredTopUp) error {
 		"needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
 }
 
-// Allowed tells why an order can't be carried out as a campaign stands with its top-ups.
+// Allowed returns an error that says why an order can't be carried out in the state of a campaign and its top-ups.
 func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 	next := len(list) + 2
 	switch {
@@ -168,7 +168,7 @@ func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 	return nil
 }
 
-// post gives the statements that move the money and write the row.
+// post returns the statements that move the money and write the row.
 func (s *StoredTopUp) post(spec *hongbao.Campaign) ([]stmt, error) {
 	split, err := json.Marshal(s.Split)
 	if err != nil {
@@ -211,7 +211,7 @@ func scanTopUp(s scan) (o StoredTopUp, err error) {
 	return o, nil
 }
 
-// topUpsOf asks for a campaign's top-ups, in the order of the generations.
+// topUpsOf is the query for a campaign's top-ups, in the order of the generations.
 func topUpsOf(campaign string) question[StoredTopUp] {
 	return question[StoredTopUp]{"read the top-ups of campaign " + campaign,
 		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
@@ -227,8 +227,8 @@ func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
 		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
 }
 
-// Unfinished counts what only a worker brings to its end: top-ups that are not in Redis, and credits that may have been
-// asked for at the remote.
+// Unfinished counts what only a worker can finish: top-ups that are not in Redis, and credits that may have been asked
+// for at the remote.
 func (l *Ledger) Unfinished(ctx context.Context) (topUps, credits int64, err error) {
 	one, _, err := question[[2]int64]{"count what waits for a worker", `SELECT
 		(SELECT COUNT(*) FROM generation WHERE ` + openTopUps + `), (SELECT COUNT(*) FROM pending)`, nil,
@@ -248,7 +248,7 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 	return nil
 }
 
-// TopUpsLost notes that Redis has a campaign's packets up to a generation only. The later generations are to be dealt
+// TopUpsLost notes that Redis has a campaign's packets only up to a generation. The later generations must be dealt
 // again. A repeat changes nothing.
 func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
@@ -262,15 +262,15 @@ func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) e
 	return nil
 }
 
-// BeginClose notes that a campaign may be closed in Redis from now on: no top-up is taken any more. While one is not
-// dealt it is refused (ErrTopUpOpen): finish that first. A repeat changes nothing, and so does a campaign that the
-// ledger does not have.
+// BeginClose notes that a campaign may be closed in Redis from now on: no top-up is accepted any more. It is refused
+// (ErrTopUpOpen) while a top-up is not dealt: finish that first. A repeat changes nothing. A campaign that the ledger
+// does not have is no error.
 func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, false)
 }
 
-// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost something. A top-up that is not dealt never
-// will be then, and its money goes back with the rest.
+// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost data. A top-up that is not dealt by then never
+// will be, and its money goes back with the rest.
 func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, true)
 }
@@ -295,8 +295,8 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 	return nil
 }
 
-// CampaignWithTopUps gives a campaign and its top-ups, in the order of the generations, on one snapshot.
-// ErrNoCampaign if it is not there.
+// CampaignWithTopUps returns a campaign and its top-ups, in the order of the generations, on one snapshot. The error is
+// ErrNoCampaign if there is none.
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
 		func(ctx context.Context, t txn) (list []StoredTopUp, err error) {

@@ -8,11 +8,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// decidedQuery gives a row if a grant of a campaign stands in quarantine with a decision later than a time.
+// decidedQuery returns a row if a campaign has a grant in quarantine with a decision later than a time.
 const decidedQuery = `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > $2 LIMIT 1`
 
-// inQuarantine gives the items of campaigns that have grants in quarantine, or decided ones. items are sorted by
-// campaign. Few campaigns have such grants, so one look at each is all that most batches cost.
+// inQuarantine returns the items of campaigns that have grants in quarantine, or decided ones. items are sorted by
+// campaign. Few campaigns have such grants, so most batches cost only one look at each campaign.
 func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspects []item, err error) {
 	above := int64(-1)
 	if decided {
@@ -33,7 +33,8 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 	return suspects, err
 }
 
-// anyDecided asks whether a person has decided about any grant of the items' campaigns. items are sorted by campaign.
+// anyDecided returns the queries whether a person has decided about any grant of the items' campaigns. items are sorted
+// by campaign.
 func anyDecided(items []item, decided *bool) (questions []stmt) {
 	for i := range items {
 		if id := items[i].grant.Campaign; i == 0 || id != items[i-1].grant.Campaign {
@@ -49,8 +50,8 @@ func anyDecided(items []item, decided *bool) (questions []stmt) {
 	return questions
 }
 
-// undecided gives the items without those about which a person has decided: void stays void, and what was paid from
-// the reserve is paid. items are sorted by campaign.
+// undecided returns the items without those that a person has decided about: void stays void, and a grant paid from the
+// reserve is paid. items are sorted by campaign.
 func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []item, err error) {
 	suspects, err := inQuarantine(ctx, t, items, true)
 	if err != nil || len(suspects) == 0 {
@@ -79,7 +80,7 @@ func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn fu
 	})
 }
 
-// factsOf gives the fields of a grant that difference compares.
+// factsOf returns the fields of a grant that difference compares.
 func factsOf(g *hongbao.Grant) hongbao.Grant {
 	return hongbao.Grant{Campaign: g.Campaign, Packet: g.Packet, User: g.User, Amount: g.Amount, Shard: g.Shard,
 		Seq: g.Seq}

@@ -15,13 +15,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Health is what a long-lived process says of itself.
+// Health is the state that a long-lived process reports.
 type Health struct {
 	Command string `json:"command"`
 	Status  string `json:"status"`
 }
 
-// healthTime bounds the question: /readyz waits for no other server.
+// healthTime bounds the request: /readyz waits for no other server.
 const healthTime = 5 * time.Second
 
 // opsListeners are the knobs of the ops listeners by the command that has one.
@@ -33,8 +33,8 @@ func opsListeners(cfg *configs.Config) map[string][2]string {
 	}
 }
 
-// CheckHealth asks the process of a command on this machine whether it is ready, by the ops listener that the
-// configuration names.
+// CheckHealth asks the process of a command on this machine whether it is ready, by the ops listener of the
+// configuration.
 func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Health, error) {
 	knob, ok := opsListeners(cfg)[command]
 	if !ok {
@@ -46,7 +46,7 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
-	// 0.0.0.0 and [::] mean this machine to whoever connects, too.
+	// 0.0.0.0 and [::] also mean this machine for a client that connects.
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {
 		return nil, app.Usage("%s: %w", name, err)
@@ -69,7 +69,7 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	return h, nil
 }
 
-// HealthCommands are the commands that CheckHealth knows.
+// HealthCommands returns the commands that CheckHealth accepts.
 func HealthCommands() []string {
 	return slices.Sorted(maps.Keys(opsListeners(&configs.Config{})))
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// await opens Redis for a process that runs until it is told to stop. While Redis can't be reached it tries again: else
-// whoever starts the process again would decide when payments go on. Meanwhile the ops listener says that the process
-// is opening. Any other error ends it. A nil error with an ended ctx says that the process was told to stop.
+// await opens Redis for a process that runs until it is stopped. While Redis can't be reached, await tries again.
+// Otherwise the supervisor that restarts the process would decide when payments continue. Meanwhile the ops listener
+// says that the process is opening. Any other error ends await. A nil error with an ended ctx says that the process
+// was stopped.
 func (p *process) await(ctx context.Context) error {
 	o := p.ops(func() error { return fmt.Errorf("%w redis", web.ErrOpening) })
 	listening, stop := context.WithCancel(ctx)
@@ -26,7 +27,7 @@ func (p *process) await(ctx context.Context) error {
 	var failed error
 	wg.Go(func() {
 		if failed = o.Run(listening); failed != nil {
-			stop() // its address is taken, or is none
+			stop() // its address is taken, or invalid
 		}
 	})
 	err := p.awaitRedis(listening)
@@ -44,7 +45,7 @@ func (p *process) awaitRedis(ctx context.Context) error {
 		err := p.Ready(ctx, app.Needs{Redis: true})
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the process was told to stop
+			return nil //nolint:nilerr // the process was stopped
 		case err == nil || !hongbao.IsOutage(err):
 			return err
 		case tries == 0:

@@ -16,15 +16,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// process is a deployment as a long-lived process has it, measured and traced as the configuration says.
+// process is the App of a long-lived process, measured and traced as the configuration says.
 type process struct {
 	*app.App
 	command string
-	set     *metrics.Set    // nil: nobody scrapes this process
-	tracer  *tracing.Tracer // nil: nothing is traced
+	set     *metrics.Set    // nil: no one scrapes this process
+	tracer  *tracing.Tracer // nil: there is no tracing
 }
 
-// newProcess reaches no server. The caller calls stop.
+// newProcess contacts no server. The caller calls stop.
 func newProcess(cfg *configs.Config, command string, scraped bool) (*process, error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
@@ -41,7 +41,7 @@ func newProcess(cfg *configs.Config, command string, scraped bool) (*process, er
 	return p, err
 }
 
-// stop closes everything, into err.
+// stop closes everything and adds the errors to err.
 func (p *process) stop(ctx context.Context, err *error) {
 	p.Shut(err)
 	if p.tracer == nil {
@@ -49,12 +49,12 @@ func (p *process) stop(ctx context.Context, err *error) {
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
 	defer cancel()
-	if err := p.tracer.Close(ending); err != nil { // what was asked of the process is done all the same
+	if err := p.tracer.Close(ending); err != nil { // the work of the process is done nevertheless
 		p.Log().Warn("the collector did not get the last spans", zap.Error(err))
 	}
 }
 
-// version is that of the build.
+// version returns the version of the build.
 func version() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		return b.Main.Version
@@ -62,7 +62,7 @@ func version() string {
 	return "unknown"
 }
 
-// ops returns the process' ops listener, without what only a running process serves there.
+// ops returns the process' ops listener, without the parts that only a running process serves there.
 func (p *process) ops(ready func() error) *web.Ops {
 	listener := opsListeners(p.Config)[p.command]
 	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: zap.NewStdLog(p.Log()), Ready: ready}
@@ -72,7 +72,7 @@ func (p *process) ops(ready func() error) *web.Ops {
 	return o
 }
 
-// opsPart is the ops listener of a process that runs and has no other one for it.
+// opsPart returns the ops listener of a running process that has no other one.
 func (p *process) opsPart(ready func() error) group.Part {
 	o := p.ops(ready)
 	o.Pprof, o.Opened = p.Config.Ops.Pprof, func(at net.Addr) {
@@ -81,7 +81,7 @@ func (p *process) opsPart(ready func() error) group.Part {
 	return group.Part{Name: "ops", Run: o.Run}
 }
 
-// exportState exports how the deployment stands. counts, if not nil, names the campaigns to include.
+// exportState exports the state of the deployment. counts, if not nil, names the campaigns to include.
 func (p *process) exportState(counts *metrics.GrabCounts) {
 	cfg := p.Config.Ops
 	p.set.State(metrics.Poll{Every: cfg.Poll, Timeout: cfg.PollTimeout,

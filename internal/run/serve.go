@@ -21,13 +21,13 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Serving is what a development server adds to Serve. Each field may be nil.
+// Serving has the additions of a development server to Serve. Each field may be nil.
 type Serving struct {
-	// Guard wraps what every listener serves.
+	// Guard wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
 	// Ready is called once all listeners are open.
 	Ready func(serve.Addresses)
-	// Faults are what the console can cause.
+	// Faults are the faults that the console can cause.
 	Faults console.Faults
 }
 
@@ -84,7 +84,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	}
 	serving, end := context.WithCancel(ctx)
 	ran := make(chan error, 1)
-	go func() { ran <- administer(serving) }() // it ends the pages that are open, while the listeners drain
+	go func() { ran <- administer(serving) }() // it ends the open pages, while the listeners drain
 	err = s.Run(ctx, func(at serve.Addresses) {
 		p.say(&server, at)
 		if with.Ready != nil {
@@ -95,7 +95,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	return errors.Join(err, <-ran)
 }
 
-// warnOfPlain names listeners that unsafe.allow opens without TLS.
+// warnOfPlain warns of listeners that unsafe.allow opens without TLS.
 func (p *process) warnOfPlain(server *serve.Config) {
 	if server.TLS == nil && p.Allows(configs.UnsafeServeListen) {
 		p.Log().Warn("unsafe.allow: tokens come in clear text to " + server.Listen)
@@ -154,7 +154,7 @@ func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.An
 	return answer, err
 }
 
-// controlPatience is how long a request waits for work that goes on by itself.
+// controlPatience is how long a request waits for work that continues by itself.
 const controlPatience = 10 * time.Second
 
 func (p *process) control(server *serve.Config) (*control.Control, error) {
@@ -170,7 +170,7 @@ func (p *process) console(server *serve.Config, faults console.Faults) (*console
 		TLS: server.ControlTLS != nil})
 }
 
-// controlHandler is what the control listener serves.
+// controlHandler returns the handler of the control listener.
 func controlHandler(c *control.Control, pages http.Handler) (http.Handler, error) {
 	api, err := c.API().Handler()
 	if err != nil {

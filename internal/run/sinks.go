@@ -18,25 +18,25 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// The codes of a sink that was not opened yet; consumer.Health has those of its shards after that.
+// The codes of a sink that is not open yet; afterwards consumer.Health has the codes of its shards.
 const (
 	sinkOpening = "sink_opening"
 	sinkDown    = consumer.SinkDown
-	// sinkBroken: the sink refuses what it is to do, and a person has to look.
+	// sinkBroken: the sink refuses its work, and a person has to look.
 	sinkBroken = "sink_broken"
 )
 
-// sinkWorker works for one sink. It opens the sink by itself, and tries again for as long as that fails.
+// sinkWorker works for one sink. It opens the sink by itself, and tries again while that fails.
 type sinkWorker struct {
 	process  *process
 	config   consumer.Config
-	measured *metrics.Sinks // nil: nobody scrapes this process
+	measured *metrics.Sinks // nil: no one scrapes this process
 
 	mu       sync.Mutex
-	handler  hongbao.Handler    // of the sink itself; nil as long as the sink was not opened
-	consumer *consumer.Consumer // nil as long as the sink was not opened
-	err      error              // why not
-	since    time.Time          // when it was to be opened first
+	handler  hongbao.Handler    // of the sink itself; nil until the sink is open
+	consumer *consumer.Consumer // nil until the sink is open
+	err      error              // why the sink is not open
+	since    time.Time          // when the first attempt to open it began
 }
 
 func newSinkWorker(p *process, reads redis.UniversalClient, sink string) *sinkWorker {
@@ -68,7 +68,7 @@ func (w *sinkWorker) open(ctx context.Context) error {
 	return err
 }
 
-// run opens the sink, and works for it until ctx ends. It tells first how the first try went.
+// run opens the sink, and works for it until ctx ends. It calls first with the result of the first attempt.
 func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	sink := zap.String("sink", w.config.Group)
 	err := w.open(ctx)
@@ -78,7 +78,7 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		away := hongbao.IsOutage(err)
 		switch {
 		case ctx.Err() != nil:
-			return nil // told to stop while it asked: that says nothing of the sink
+			return nil // stopped during the attempt: that says nothing about the sink
 		case !away:
 			w.process.Log().Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
@@ -110,11 +110,11 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	return w.consumer.Run(ctx)
 }
 
-// sinkHealth is how a sink stands in this process.
+// sinkHealth is the state of a sink in this process.
 type sinkHealth struct {
 	code  string
 	bad   int             // shards that do not work
-	worst consumer.Health // of those
+	worst consumer.Health // of the shards that do not work
 }
 
 func (w *sinkWorker) health() sinkHealth {
@@ -152,12 +152,12 @@ func healthOf(shards []consumer.Health) sinkHealth {
 	return all
 }
 
-// sinkWorkers are those of one process.
+// sinkWorkers are the sink workers of one process.
 type sinkWorkers []*sinkWorker
 
-// run lets the sinks work side by side: each begins when it is open, and what one meets concerns no other. When all
-// refuse to begin, run ends, so that whoever started the worker sees it at once. A sink that can't be reached is tried
-// again.
+// run runs the sinks concurrently: each begins when it is open, and its failures do not affect the others. When all
+// refuse to begin, run ends, so that the person who started the worker sees it at once. A sink that can't be reached
+// is tried again.
 func (all sinkWorkers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -185,10 +185,10 @@ func (all sinkWorkers) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// healthEvery is how often the log tells of a sink that does not work.
+// healthEvery is how often the log reports a sink that does not work.
 const healthEvery = time.Minute
 
-// tellHealth tells in the log, again and again, which sinks do not work.
+// tellHealth logs repeatedly which sinks do not work.
 func (all sinkWorkers) tellHealth(ctx context.Context) error {
 	for retry.Pause(ctx, healthEvery) {
 		for _, w := range all {

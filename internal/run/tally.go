@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
 
-// ready names the sinks that are not open yet.
+// ready returns an error that names the sinks that are not open yet.
 func (all sinkWorkers) ready() error {
 	var closed []string
 	for _, w := range all {
@@ -26,7 +26,7 @@ func (all sinkWorkers) ready() error {
 	return nil
 }
 
-// tally is what a sink's worker has counted.
+// tally returns the counts of a sink's worker.
 func (w *sinkWorker) tally() metrics.Tally {
 	w.mu.Lock()
 	c, handler := w.consumer, w.handler
@@ -56,7 +56,7 @@ func (w *sinkWorker) tally() metrics.Tally {
 	return t
 }
 
-// published is what the publisher has done; zero as long as sink kafka is not open here.
+// published returns the counts of the publisher; zero until sink kafka is open here.
 func (all sinkWorkers) published() (n metrics.Published) {
 	for _, w := range all {
 		w.mu.Lock()

@@ -14,10 +14,10 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// lastSpans is how long a process that ends waits for the collector.
+// lastSpans is how long an ending process waits for the collector.
 const lastSpans = 3 * time.Second
 
-// trace begins to trace what the process does, if there is a collector. oneIn is that of tracing.Options.
+// trace begins to trace the process, if there is a collector. oneIn is that of tracing.Options.
 func (p *process) trace(ctx context.Context, oneIn int) error {
 	cfg := p.Config.Tracing
 	if cfg.Endpoint == "" {
@@ -33,7 +33,7 @@ func (p *process) trace(ctx context.Context, oneIn int) error {
 	return nil
 }
 
-// watchRequests gives h, measured and traced as the configuration says.
+// watchRequests returns h, measured and traced as the configuration says.
 func (p *process) watchRequests(h http.Handler) http.Handler {
 	if p.set != nil {
 		h = p.set.Requests(h)
@@ -44,7 +44,7 @@ func (p *process) watchRequests(h http.Handler) http.Handler {
 	return h
 }
 
-// traceSink gives h, with spans of its calls.
+// traceSink returns h, with spans of its calls.
 func (p *process) traceSink(sink string, h hongbao.Handler) hongbao.Handler {
 	if p.tracer == nil {
 		return h
@@ -56,7 +56,7 @@ func (p *process) traceSink(sink string, h hongbao.Handler) hongbao.Handler {
 	return p.tracer.Sink(sink, topic, h)
 }
 
-// traceCalls makes spans of the calls to Redis of the producer that is to be made of grabs.
+// traceCalls makes spans of the Redis calls of the producer that will be made from grabs.
 func (p *process) traceCalls(grabs *producer.Config) {
 	if p.tracer == nil {
 		return
@@ -68,7 +68,7 @@ func (p *process) traceCalls(grabs *producer.Config) {
 	}
 }
 
-// traceGrabs gives g, with spans of its grabs. It stands outside of what measures them: exemplars need the trace.
+// traceGrabs returns g, with spans of its grabs. It must wrap the measuring Grabber: exemplars need the trace.
 func (p *process) traceGrabs(g serve.Grabber) serve.Grabber {
 	if p.tracer == nil {
 		return g

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// Work runs a worker of each sink, of all if none is named, the trimmer and the retirer, until ctx ends.
+// Work runs a worker of each named sink, or of all if none is named, the trimmer and the retirer, until ctx ends.
 func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) {
 	if len(sinks) == 0 {
 		sinks = cfg.Deployment.Sinks
@@ -89,7 +89,7 @@ func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]grou
 	return append(parts, group.Part{Name: "health", Run: all.tellHealth}, group.Part{Name: "sinks", Run: all.run}), nil
 }
 
-// retirer takes refunded campaigns out of Redis.
+// retirer returns the part that removes refunded campaigns from Redis.
 func (p *process) retirer() (*closing.Retirer, error) {
 	locks, err := p.Locks()
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *process) retirer() (*closing.Retirer, error) {
 	return closing.NewRetirer(cfg)
 }
 
-// filters builds the filters of winners that producers want.
+// filters returns the builder of the filters of winners that producers want.
 func (p *process) filters() (*winners.Builder, error) {
 	locks, err := p.Locks()
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *process) filters() (*winners.Builder, error) {
 	return winners.NewBuilder(cfg)
 }
 
-// warnOfUnsafe repeats each minute what was switched off.
+// warnOfUnsafe logs each minute which checks are switched off.
 func (p *process) warnOfUnsafe(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -126,15 +126,15 @@ func (p *process) warnOfUnsafe(ctx context.Context) error {
 	}
 }
 
-// watch looks at the Redis servers of a running worker. It raises an alarm when data or a setting that keeps it is
-// lost, and tells which shards are frozen, each second again.
+// watch returns a watch of the Redis servers of a running worker. It raises an alarm when data is lost, or a setting
+// that keeps data. Each second it reports which shards are frozen.
 func (p *process) watch(frozen chan<- int) *store.Watch {
 	return &store.Watch{Store: p.Store(), Alarm: func(code string, err error) {
 		p.Log().Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 	}, Frozen: func(shard int) {
 		select {
 		case frozen <- shard:
-		default: // the recoverer has enough to do; it is told again
+		default: // the recoverer is busy; the watch repeats this
 		}
 	}}
 }

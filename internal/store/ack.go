@@ -12,8 +12,8 @@ import (
 
 var ackScript = newDrainScript("ack", "bits")
 
-// Ack marks events as done by the group's sink and acks the entries ids, in one step. Both may be repeated.
-// It returns how many entries were acked now.
+// Ack marks events as done by the group's sink and acks the entries ids, in one step. A caller may repeat both. Ack
+// returns how many entries it acked now.
 func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange, ids []string) (int, error) {
 	k.saw(ctx, events...)
 	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
@@ -32,7 +32,7 @@ func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange,
 	return one(ackScript, reply, strconv.Atoi)
 }
 
-// Done tells which of the events first..last the sink has finished: bit i of the answer is seq first+i.
+// Done returns which of the events of a range the sink has finished. Bitset.Has reads one event.
 func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitset, error) {
 	pipe := k.rdb.Pipeline()
 	read := readBits(ctx, pipe, k.Keys, sink, r)
@@ -56,14 +56,14 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.Seq
 	return read()
 }
 
-// askProgress asks for what Progress gives by a pipeline, and returns the function that reads the answers.
+// askProgress queues the reads of Progress in a pipeline. It returns the function that reads the answers.
 func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group string,
 	ranges []stream.SeqRange) func() (Progress, error) {
 	read := make([]func() (Bitset, error), len(ranges))
 	for i, r := range ranges {
 		read[i] = readBits(ctx, pipe, k.Keys, group, r)
 	}
-	// after the bits: the floor is raised before any of them is deleted
+	// This read follows the bits, because the floor rises before any bit is deleted.
 	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...)
 	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
 	return func() (p Progress, err error) {
@@ -87,7 +87,7 @@ func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group str
 	}
 }
 
-// GroupDone is Done for the bits of a consumer group: what lies below the done floor counts as done.
+// GroupDone is Done for the bits of a consumer group: events below the done floor count as done.
 func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) (Bitset, error) {
 	p, err := k.Progress(ctx, group, r)
 	if err != nil {
@@ -96,7 +96,7 @@ func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) 
 	return p.Done[0], nil
 }
 
-// readBits asks for the bits of a range by a pipeline, and returns the function that reads the answers.
+// readBits queues the reads of a range's bits in a pipeline. It returns the function that reads the answers.
 func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r stream.SeqRange) func() (Bitset,
 	error) {
 	type piece struct {
@@ -129,10 +129,10 @@ func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r 
 type Bitset struct {
 	first  int64 // seq of the first bit
 	bits   []byte
-	behind int64 // all before it are done
+	behind int64 // every event before this seq is done
 }
 
-// Has tells whether seq is done; it must be within the run that was asked for.
+// Has reports whether seq is done. seq must be within the range that the caller asked for.
 func (b Bitset) Has(seq int64) bool {
 	if seq < b.behind {
 		return true

@@ -10,9 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// askAllowed asks Redis which commands the connection's user may run on a key: it runs none of them, and needs no right
-// to administer, as ACL DRYRUN would. It stands here and not in package lua because it belongs to no shard and never
-// writes.
+// askAllowed asks Redis which commands the connection's user may run on a key. It runs none of them, and it needs no
+// right to administer, as ACL DRYRUN would. It is not in package lua because it belongs to no shard and never writes.
 const askAllowed = `
 local denied = {}
 for i = 2, #ARGV do
@@ -26,14 +25,14 @@ for i = 2, #ARGV do
 end
 return denied`
 
-// asked are the commands that clients call beside the scripts. KEY stands for a key of the deployment.
+// asked are the commands that clients call besides the scripts. KEY is a placeholder for a key of the deployment.
 var asked = []string{"INFO", "TIME", "EVALSHA 0 1 KEY", "EVAL 0 1 KEY", "SCRIPT LOAD x", "MULTI", "WAIT 0 0", "EXISTS KEY",
 	"TYPE KEY", "HGETALL KEY", "HGET KEY f", "HMGET KEY f", "GETRANGE KEY 0 0", "XREADGROUP GROUP g c STREAMS KEY >",
 	"XRANGE KEY - +", "XREVRANGE KEY + -", "XPENDING KEY g", "XINFO GROUPS KEY", "XINFO CONSUMERS KEY g", "XLEN KEY"}
 
 var scriptCall = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
-// needed are all commands that a worker, a producer or a person's command runs, in the form in which asked has them.
+// needed returns every command that a worker, a producer or a person's command runs, in the format of asked.
 func needed() []string {
 	special := map[string]string{"XREADGROUP": "", "XINFO": "", "TIME": "", "XGROUP": "XGROUP CREATE KEY g 0"}
 	all := map[string]bool{}
@@ -54,8 +53,8 @@ func needed() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Denied names the commands that Hongbao needs and that the connection's user may not run on the shard's keys, and the
-// shard's node as Server.Addr does. It changes nothing.
+// Denied returns the commands that Hongbao needs and that the connection's user may not run on the shard's keys. addr
+// is the address of the shard's node, as in Server.Addr. Denied changes nothing.
 func (k *Shard) Denied(ctx context.Context) (addr string, denied []string, err error) {
 	node, err := k.Node(ctx)
 	if err != nil {

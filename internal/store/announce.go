@@ -12,25 +12,26 @@ import (
 
 var announceScript = newScript("announce", "fields")
 
-// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups. The
-// ledger's table takes as many.
+// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups. The ledger's
+// table has the same bound.
 const MaxGenerations = 64
 
-// Announcement is what announce.lua reports to one place of a campaign.
+// Announcement is the announcement of one generation to one place of a campaign.
 type Announcement struct {
 	Campaign string
 	Hash     string // of the campaign's first plan
-	// Generation is the one that comes, from 2; Plan is the hash of its plan.
+	// Generation is the announced generation, 2 or higher. Plan is the hash of its plan.
 	Generation int64
 	Plan       string
-	// Packets and Total are what the whole campaign has with it, Share and ShareAmount what this place has got then.
+	// Packets and Total are those of the whole campaign, including this generation. Share and ShareAmount are those
+	// of this place, including this generation.
 	Packets, Share     int64
 	Total, ShareAmount hongbao.Amount
 }
 
-// Announce tells one place that a generation comes. From then on every grab there brings the new terms, and LoadChunk
-// takes the generation's packets. A repeat changes nothing. Refused with ErrNotInRedis, ErrLost, or a Conflict where
-// another plan is there; all but an outage leave the place as it was.
+// Announce announces a generation to one place. From then on every grab there returns the new terms, and LoadChunk
+// takes the generation's packets. A repeat changes nothing. A refusal is Permanent, with ErrNotInRedis or ErrLost
+// where they apply, or a Conflict if another plan is there. Any error but an outage leaves the place as it was.
 func (k *Shard) Announce(ctx context.Context, a *Announcement) error {
 	if a.Generation < 2 || a.Generation > MaxGenerations {
 		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: want 2 to %d", a.Generation,
@@ -72,7 +73,7 @@ func refusedAnnouncement(a *Announcement, why, state string, newest int64) error
 		"one there, and the next one comes when that one is dealt", a.Generation, a.Campaign, newest)
 }
 
-// generations tells how many generations of a campaign were announced on the shard; 1 if it is not there.
+// generations returns how many generations of a campaign were announced on the shard; 1 if the campaign is not there.
 func (k *Shard) generations(ctx context.Context, campaign string) (int64, error) {
 	n, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "generation").Int64()
 	if errors.Is(err, redis.Nil) {

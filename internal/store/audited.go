@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Audited is what is kept of the last whole audit.
+// Audited is the stored result of the last whole audit.
 type Audited struct {
 	Started     time.Time
 	Differences int64
 }
 
-// SetAudited keeps what a whole audit found, on the first shard.
+// SetAudited stores the result of a whole audit on the first shard.
 func (s *Store) SetAudited(ctx context.Context, a Audited) error {
 	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", a.Started.UnixMilli(), "differences", a.Differences).Err()
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Store) SetAudited(ctx context.Context, a Audited) error {
 	return nil
 }
 
-// LastAudit returns what the last whole audit found; false if there was none.
+// LastAudit returns the result of the last whole audit; false if there was none.
 func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	var has struct {
 		Started     int64 `redis:"started"`

@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AskBelongs asks in a pipeline whose a shard is, by its meta. Once the pipeline was carried out the answer tells:
-// Broken if it belongs to another deployment or was founded with another number of shards, ErrFrozen if it is not
-// there. Only then the key of the prefix is asked, which may lie on another server: one that is away is no matter of
-// this shard. It writes nothing.
+// AskBelongs queues the read of the shard's meta in a pipeline. After the pipeline ran, judge checks the owner. Its
+// error is Broken if the shard belongs to another deployment or was founded with another number of shards. It is
+// ErrFrozen if the shard is missing. Only for a missing shard does judge read the key of the prefix, which may be on
+// another server: that server's outage must not affect this shard. AskBelongs writes nothing.
 func (k *Shard) AskBelongs(ctx context.Context, pipe redis.Pipeliner) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), fields...)

@@ -4,8 +4,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// marks translates runs of events into what bits.lua understands: the chunk keys that they touch, to be appended to
-// KEYS, and for each piece of a run within one chunk the number of its key, first and last bit.
+// marks translates runs of events into the arguments of bits.lua. keys are the KEYS with the touched chunks appended.
+// pieces are the parts of runs within one chunk: number of the key, first and last bit.
 type marks struct {
 	keys   []string // the KEYS so far, chunks appended
 	pieces []piece
@@ -47,7 +47,7 @@ func AppendSeq(runs []stream.SeqRange, seq int64) []stream.SeqRange {
 	return append(runs, stream.SeqRange{First: seq, Last: seq})
 }
 
-// Without returns the events of runs that are not in others. Both rise.
+// Without returns the events of runs that are not in others. Both lists are in ascending order.
 func Without(runs, others []stream.SeqRange) (out []stream.SeqRange) {
 	for _, r := range runs {
 		next := r.First

@@ -15,20 +15,21 @@ var (
 	stateScript          = newDrainScript("state", "fields", "control")
 )
 
-// LoadState is how far the load of a campaign is, on one place.
+// LoadState is the progress of a campaign's load on one place.
 type LoadState struct {
 	State  string // loading, open, paused, ...
-	Loaded int64  // packets of all generations
+	Loaded int64  // loaded packets of all generations
 	Hash   string // of the plan that is there
-	Dealt  int64  // the newest generation that is there as a whole; 0 while the first one is loaded
+	Dealt  int64  // the newest complete generation; 0 while the first one is loaded
 }
 
-// CampaignCall is what create_campaign.lua writes.
+// CampaignCall has the arguments of create_campaign.lua.
 type CampaignCall struct {
 	Campaign string
 	Hash     string
-	// Places is over how many shards the campaign is spread, 0 or 1 for one. Then Place is which of them this one is, from
-	// 0, and Share and ShareAmount are the packets of the first generation that are dealt to it, and their sum.
+	// Places is the number of shards that have the campaign, 0 or 1 for one. If there are several, Place is the
+	// number of this one, from 0. Share and ShareAmount are then the number and the sum of this place's packets of
+	// the first generation.
 	Places, Place int
 	Share         int64
 	ShareAmount   hongbao.Amount
@@ -36,7 +37,8 @@ type CampaignCall struct {
 	Fields []string
 }
 
-// CreateCampaign puts a campaign on its shard, in state loading; if it is there already it tells how far the load is.
+// CreateCampaign puts a campaign on its shard, in state loading. If the campaign is there already, CreateCampaign
+// returns the progress of its load.
 func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState, error) {
 	id := c.Campaign
 	keys := []string{k.Keys.Meta(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Receipts(id), k.Keys.Counters(id, "c"),
@@ -63,18 +65,19 @@ const MaxChunk = 5000
 type Chunk struct {
 	Campaign string
 	Hash     string // of the campaign's first plan
-	// Generation is the one that the packets belong to; 0 means the first.
+	// Generation is the generation of the packets; 0 means the first.
 	Generation int64
-	// Before is how many packets, of all generations, the place got before this chunk.
+	// Before is how many packets of all generations the place had before this chunk.
 	Before int64
-	// First is the number of the first packet; packets are numbered from 1. Step is how far the next one's is, 0 for 1: a
-	// campaign deals its packets to its places in turn.
+	// First is the number of the first packet; packets are numbered from 1. Step is the distance between the numbers
+	// of two packets, 0 for 1: a campaign deals its packets to its places in turn.
 	First, Step int64
 	Amounts     []hongbao.Amount
 }
 
-// LoadChunk puts the next packets into the stock of one place. The chunk was taken if the answer's Loaded covers it. A
-// later generation of which the place gets nothing is loaded with a chunk of no packets; it was taken if Dealt says so.
+// LoadChunk puts the next packets into the stock of one place. Redis has the chunk if the answer's Loaded covers it.
+// A later generation that has no packets for the place is loaded as an empty chunk. Dealt then shows whether Redis
+// has it.
 func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 	if len(c.Amounts) > MaxChunk {
 		return LoadState{}, hongbao.Errorf(hongbao.ClassPermanent, "load %d packets of campaign %s in one call: at most %d",
@@ -106,19 +109,19 @@ func loadState(s *script, reply []string) (LoadState, error) {
 	return out, r.done(s)
 }
 
-// SetState moves a campaign on its shard to a state; from is the state that it must come from. A campaign that is in
-// the state already is no error.
+// SetState moves a campaign on its shard from state from to state to. A campaign that is in state to already is no
+// error.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
 }
 
-// StateChange moves a campaign to a state from another one. The decision is kept of a pause and a resume.
+// StateChange moves a campaign from one state to another. The Decision of a pause or a resume is stored.
 type StateChange struct {
 	To, From string
 	stream.Decision
 }
 
-// SetStateBy is SetState that keeps who pauses or resumes the campaign, and why.
+// SetStateBy is SetState that also stores who pauses or resumes the campaign, and why.
 func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) error {
 	about := stream.Control{Kind: stream.ControlCampaign, Campaign: campaign}
 	reply, err := k.run(ctx, stateScript, []string{k.Keys.Campaign(campaign), k.Keys.Stock(campaign), k.Keys.Controls()},
@@ -143,8 +146,8 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 		campaign, reply[1], c.From, c.To)
 }
 
-// CampaignState reads the campaign's state, empty if it is not there, and the newest generation that is there as a
-// whole. It reads nothing of the stock.
+// CampaignState returns the campaign's state, empty if it is not there, and its newest complete generation. It does
+// not read the stock.
 func (k *Shard) CampaignState(ctx context.Context, campaign string) (state string, dealt int64, err error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "dealt").Result()
 	if err != nil {

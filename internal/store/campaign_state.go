@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// States of a campaign on its shard. The window decides besides: an open campaign answers not_started before it and
-// ended after it.
+// States of a campaign on its shard. The answer of a grab also depends on the window: an open campaign answers
+// not_started before it and ended after it.
 const (
 	StateLoading = "loading"
 	StateOpen    = "open"
@@ -21,19 +21,21 @@ const (
 	StateRefunded = "refunded"
 )
 
-// Pause makes the campaign answer paused until Resume. A second call is no error. The decision is kept with the state.
+// Pause makes the campaign answer paused until Resume. A second call is no error. The decision is stored with the
+// state.
 func (c Campaign) Pause(ctx context.Context, by stream.Decision) error {
 	return c.move(ctx, StateChange{StatePaused, StateOpen, by})
 }
 
-// Resume opens a paused campaign. A second call is no error. The decision is kept with the state.
+// Resume opens a paused campaign. A second call is no error. The decision is stored with the state.
 func (c Campaign) Resume(ctx context.Context, by stream.Decision) error {
 	return c.move(ctx, StateChange{StateOpen, StatePaused, by})
 }
 
-// move moves a campaign on all its places from one state to another. If a place is in neither, it moves none. If it is
-// killed on its way it has moved some, and is called again. It moves the others even if Redis has lost a place, or a
-// place does not answer; the error names that one. It is an outage if any place does not answer.
+// move moves a campaign on all its places from one state to another. If a place is in neither state, move changes
+// nothing. A call that is killed under way has moved some places; the caller repeats it. move continues with the
+// other places if Redis has lost a place, or a place does not answer. The error then names that place. It is an
+// outage if any place does not answer.
 func (c Campaign) move(ctx context.Context, to StateChange) error {
 	places, err := c.Places(ctx)
 	if err != nil {

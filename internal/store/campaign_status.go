@@ -11,32 +11,32 @@ import (
 
 // Status is the state of a campaign in Redis, over all its places.
 type Status struct {
-	// State is the first of missing, frozen, loading, open, paused, closed and refunded that it has on any place: so it is
-	// paused only where it grants nothing.
+	// State is the first of missing, frozen, loading, open, paused, closed and refunded that the campaign has on any
+	// place. So a campaign is paused only if it is open on no place.
 	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"The first of the states of PlaceStatus that it is in on any shard."`
 	Hash    string `json:"plan_hash" doc:"The hash of the plan that it was loaded with."`
 	Shard   int    `json:"shard" doc:"Its home: the first of its shards."`
 	Packets int64  `json:"packets" doc:"Packets that Redis expects, loaded or not."`
 	Counts
 	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Sum of the granted packets, in minor units."`
-	// LeftAmount is that of all packets that nobody has, also of those that are not loaded yet: if it grew while they are,
-	// it would tell the amounts of few, or of one.
+	// LeftAmount is the sum of all packets that no user has, including packets that are not loaded yet. Without
+	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
 	LeftAmount hongbao.Amount `json:"left_amount" doc:"Of all that nobody has, loaded or not, in minor units."`
-	// Places is how it stands on each shard, if it is dealt over several.
+	// Places has the campaign's state on each shard, if it is on several.
 	Places []PlaceStatus `json:"places,omitempty" doc:"How it stands on each of its shards; absent if it has one."`
 
-	dealt int64 // the newest generation that each place has as a whole
+	dealt int64 // the newest generation that is complete on each place
 }
 
-// PlaceStatus is the state of a campaign on one of several shards. It has no amounts: a place may have one packet
-// left.
+// PlaceStatus is the state of a campaign on one of several shards. It has no amounts, because a place may have only
+// one packet left.
 type PlaceStatus struct {
 	State string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"missing: not there yet, or lost."`
 	Shard int    `json:"shard" doc:"The shard's number."`
 	Counts
 }
 
-// Counts are the packets of one place, or of all together.
+// Counts are numbers of packets of one place, or of all places together.
 type Counts struct {
 	Loaded  int64 `json:"loaded" doc:"Packets that are loaded."`
 	Granted int64 `json:"granted" doc:"Loaded packets that were granted."`
@@ -49,8 +49,8 @@ func (c *Counts) add(d *Counts) {
 	c.Left += d.Left
 }
 
-// missing is the state on a place that has not got the campaign, although its home has it: the load has just begun, or
-// Redis lost it.
+// missing is the state on a place that does not have the campaign although its home has it. The load has just begun,
+// or Redis lost the campaign there.
 const missing = "missing"
 
 // Status reads the state of the campaign; false if it is not in Redis.
@@ -84,7 +84,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 	return st, true, nil
 }
 
-// addPlace adds how the campaign stands on a place, by its fields there.
+// addPlace adds the campaign's state on a place, by its fields there.
 func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
 	if len(m) > 0 {
@@ -103,7 +103,7 @@ func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) 
 	return nil
 }
 
-// parse also returns the amount that was granted on the place.
+// parse reads the fields of the campaign on the place. It returns the amount that was granted there.
 func (p *PlaceStatus) parse(id string, m map[string]string) (granted hongbao.Amount, err error) {
 	p.State = m["state"]
 	for name, to := range map[string]*int64{
@@ -130,7 +130,7 @@ func (s *Status) sum() {
 	order := []string{missing, StateFrozen, StateLoading, StateOpen, StatePaused, StateClosed, StateRefunded}
 	first := len(order)
 	for _, p := range s.Places {
-		first = min(first, slices.Index(order, p.State)) // an unknown state comes first
+		first = min(first, slices.Index(order, p.State)) // -1 for an unknown state
 		s.add(&p.Counts)
 	}
 	if s.State = s.Places[0].State; first >= 0 {
@@ -145,8 +145,9 @@ func (s *Status) sum() {
 // has lost something of it.
 var ErrTopUpWaits = errors.New("the packets that were added wait")
 
-// Dealt returns the newest generation that each place has as a whole. ErrTopUpWaits says why nothing can be dealt to the
-// campaign now: Transient before it is loaded, Permanent and with ErrLost if Redis has lost something of it.
+// Dealt returns the newest generation that is complete on each place. The error is ErrTopUpWaits if nothing can be
+// dealt to the campaign now. It is Transient before the campaign is loaded. It is Permanent, with ErrLost, if Redis
+// has lost something of the campaign.
 func (c Campaign) Dealt(ctx context.Context) (generation int, err error) {
 	st, found, err := c.Status(ctx)
 	switch {
@@ -161,7 +162,8 @@ func (c Campaign) Dealt(ctx context.Context) (generation int, err error) {
 	return int(st.dealt), nil
 }
 
-// begun reports whether a place is beyond loading. None opens before all are loaded, so one that is missing then is lost.
+// begun reports whether a place is beyond loading. No place opens before all places are loaded. So a place that is
+// missing then is lost.
 func (s *Status) begun() bool {
 	return slices.ContainsFunc(s.Places, func(p PlaceStatus) bool { return p.State != missing && p.State != StateLoading })
 }

@@ -20,12 +20,14 @@ var (
 // ClaimCall asks for the right to push events.
 type ClaimCall struct {
 	Sink, ID, Owner string
-	// Done is the sink whose done bits say what was pushed before; empty: Sink.
+	// Done is the sink whose done bits show earlier pushes; empty means Sink.
 	Done string
-	// Trimmed: those bits are a consumer group's, and what was deleted of them behind the stream is done; see GroupDone.
+	// Trimmed: the done bits are those of a consumer group, and bits that were deleted behind the stream count as
+	// done; see GroupDone.
 	Trimmed bool
 	Lease   time.Duration
-	// TakeLive: claims of live owners are taken over too. For sinks that make a second push of the same claim harmless.
+	// TakeLive: claims of live owners are taken over too. It is only for sinks where a second push of the same claim
+	// is harmless.
 	TakeLive bool
 	Events   []stream.SeqRange
 	Payload  string
@@ -33,8 +35,9 @@ type ClaimCall struct {
 
 // Claim asks for a claim; see stream.ClaimAnswer. An error after the script ran leaves the claim as it is.
 //
-// A server that was demoted and promoted again keeps its scripts and its run id. Until a worker freezes the shard there
-// it may grant or hand over a claim that it has lost. So the shard must still be open for the server as it is.
+// A server that was demoted and promoted again keeps its scripts and its run id. Until a worker freezes the shard
+// there, the server may grant or hand over a claim that it has lost. So Claim checks after the script that the shard
+// is still open for its server.
 func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, error) {
 	done := c.Done
 	if done == "" {
@@ -84,7 +87,7 @@ func parseAnswer(reply []string) (a stream.ClaimAnswer, err error) {
 	return a, r.done(claimScript)
 }
 
-// stillOpen returns why the shard's server is not the one for which the shard was opened; see AskOpen.
+// stillOpen returns an error if the shard's server is not the one for which the shard was opened; see AskOpen.
 func (k *Shard) stillOpen(ctx context.Context) error {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -98,9 +101,10 @@ func (k *Shard) stillOpen(ctx context.Context) error {
 	return open()
 }
 
-// Complete ends a claim whose push arrived: done bits set, those of the sinks also too, and claim gone.
-// stream.ErrFenced if it was taken over, or ended before. A claim that Redis has lost (the claims were deleted, or
-// went back in time) is completed all the same, unless another claim covers some of its events by now.
+// Complete ends a claim whose push arrived. It sets the done bits of sink and of the sinks in also, and removes the
+// claim. The error is stream.ErrFenced if the claim was taken over, or ended before. A claim that Redis has lost (the
+// claims were deleted, or went back in time) is completed all the same, unless another claim covers some of its
+// events by now.
 func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also ...string) error {
 	k.saw(ctx, c.Events...)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
@@ -116,7 +120,8 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also
 	return fenced(completeScript, c, reply, err)
 }
 
-// Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
+// Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over,
+// or is gone.
 func (k *Shard) Release(ctx context.Context, sink string, c *stream.Claim) error {
 	reply, err := k.run(ctx, releaseScript, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
 	return fenced(releaseScript, c, reply, err)

@@ -11,11 +11,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// OpenClaim is a claim as Redis keeps it.
+// OpenClaim is a claim as Redis stores it.
 type OpenClaim struct {
 	stream.Claim
 	Owner string
-	Until time.Time // until then its owner is taken to be at work, by the clock of Redis
+	Until time.Time // end of the lease, by the clock of Redis: until then the owner counts as live
 }
 
 // OpenClaims returns the claims of a sink that have not ended.

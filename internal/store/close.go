@@ -19,14 +19,15 @@ var (
 	purgeCampaignScript = newDrainScript("purge_campaign")
 )
 
-// ErrNotInRedis says that a campaign is not on its shard: it was never loaded, or it was refunded and its grace is
+// ErrNotInRedis says that a campaign is not on its shard. It was never loaded, or it was refunded and its grace is
 // over.
 var ErrNotInRedis = errors.New("the campaign is not in Redis")
 
-// ErrRefilling says that a campaign can't be closed yet. It is Transient.
+// ErrRefilling says that a campaign can't be closed yet, because a top-up is not dealt on every shard. Its error is
+// Transient.
 var ErrRefilling = errors.New("packets that were added to it are not dealt on every shard yet")
 
-// ErrNotClosed says that a campaign is still to be closed.
+// ErrNotClosed says that a campaign is not closed yet.
 var ErrNotClosed = errors.New("the campaign is not closed")
 
 // Close closes a campaign on its shard and returns its close entry. A closed campaign returns the same entry again.
@@ -50,7 +51,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets 
 			if generations = r.int64(); r.done(closeScript) != nil {
 				return stream.Entry{}, r.done(closeScript)
 			}
-			continue // they only become more, and each takes a command of a person
+			continue // the number only rises, and each rise takes a person's command
 		}
 		_ = r.string() // closed or refunded: the answer is the same
 		e := readClose(&r, k.Keys, campaign)
@@ -91,8 +92,8 @@ func refusedClose(campaign string, r *replyReader) error {
 		"close campaign %s: the script refused for %.40q, which this build does not know", campaign, why)
 }
 
-// CloseOf gives the close entry of a campaign that is closed on its shard. ErrNotInRedis, ErrLost, or ErrNotClosed with
-// the campaign's state, if there is none; all are Permanent.
+// CloseOf returns the close entry of a campaign that is closed on its shard. Otherwise the error is ErrNotInRedis,
+// ErrLost, or ErrNotClosed with the campaign's state. All three are Permanent.
 func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, error) {
 	values, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "close_seq", "closed_at", "close_epoch",
 		"granted", "granted_amount", "loaded", "loaded_amount").Result()
@@ -115,7 +116,7 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 		r.rest = append(r.rest, s)
 	}
 	e := readClose(&r, k.Keys, campaign)
-	// so far what was loaded
+	// Until here Left and LeftAmount are those of the loaded packets.
 	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount
 	if r.err != nil {
 		return e, hongbao.Errorf(hongbao.ClassBroken, "the close of campaign %s in Redis can't be read, look at %s: %w",
@@ -124,8 +125,8 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 	return e, nil
 }
 
-// Refunded notes on its shard that a closed campaign was refunded, and gives the time of the first such note. A
-// campaign that is not closed is refused, ErrNotInRedis if it is not there.
+// Refunded records on the shard that a closed campaign was refunded. It returns the time of the first such call. It
+// refuses a campaign that is not closed. The error is ErrNotInRedis if the campaign is not there.
 func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
 	reply, err := k.run(ctx, refundedScript, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
 	if err != nil {
@@ -148,7 +149,8 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 	}
 }
 
-// DueToRetire lists up to count campaigns of the shard that were refunded at least grace ago, by its server's clock.
+// DueToRetire returns up to count campaigns of the shard that were refunded at least grace ago, by its server's
+// clock.
 func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int) ([]string, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -168,8 +170,8 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 	return ids, nil
 }
 
-// PurgeCampaign takes a refunded campaign out of Redis if its grace is over, and tells how long it has to wait
-// otherwise; 0 if it is gone. A campaign that was not refunded is refused.
+// PurgeCampaign removes a refunded campaign from Redis if its grace is over. Otherwise it returns the time that is
+// left of the grace; 0 means that the campaign is gone. It refuses a campaign that was not refunded.
 func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
 	generations, err := k.generations(ctx, campaign)
 	if err != nil {

@@ -11,21 +11,22 @@ import (
 
 var codesScript = newScript("codes", "fields")
 
-// CodesField is the field of a campaign's hash that says, by "1", that its packets have codes; other campaigns lack it.
+// CodesField is the field of a campaign's hash that is "1" if its packets have codes. Other campaigns lack it.
 const CodesField = "codes"
 
 // CodesChunk is a run of packets' codes.
 type CodesChunk struct {
 	Campaign string
 	Hash     string // of the plan
-	// First is the number of the first packet; packets are numbered from 1. Step is how far the next one's is, 0 for 1.
+	// First is the number of the first packet; packets are numbered from 1. Step is the distance between the numbers
+	// of two packets, 0 for 1.
 	First, Step int64
 	Codes       []string
 }
 
-// PutCodes puts codes beside a campaign that is on this place, loading or loaded. Nothing is written if another plan is
-// there, or none: the answer's Hash tells. Loaded is the number of packets that have a code. A chunk without codes only
-// asks.
+// PutCodes stores codes of a campaign that is on this place, loading or loaded. If another plan is there, or none,
+// PutCodes writes nothing and the answer's Hash differs. Loaded is the number of packets that have a code. A chunk
+// without codes only reads.
 func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) {
 	args := make([]any, 3, 3+len(c.Codes))
 	args[0], args[1], args[2] = c.Hash, c.First, max(c.Step, 1)
@@ -39,8 +40,8 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	return loadState(codesScript, reply)
 }
 
-// Terms tells a campaign's currency, and whether its packets have codes: neither ever changes. ErrNotInRedis
-// (Permanent) if the campaign is not there.
+// Terms returns a campaign's currency and whether its packets have codes. Neither ever changes. The error is
+// ErrNotInRedis (Permanent) if the campaign is not there.
 func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency").Result()
 	if err != nil {
@@ -57,7 +58,7 @@ func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, co
 // ErrNoCode says that a packet has no code although its campaign has codes.
 var ErrNoCode = errors.New("the packet has no code")
 
-// Codes reads the codes of packets with one HMGET; "" for a packet that has none.
+// Codes returns the codes of packets, read with one HMGET; "" for a packet that has none.
 func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]string, error) {
 	codes := make([]string, len(packets))
 	if len(packets) == 0 {
@@ -77,9 +78,9 @@ func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]
 	return codes, nil
 }
 
-// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has an
-// error for each list that has a packet without a code (ErrNoCode), nil for the others. After any error the grants
-// stand, and a repeat tells their codes.
+// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has
+// one element for each list: ErrNoCode if a packet of the list lacks its code, else nil. After any error the grants
+// stay valid, and a repeated call can return their codes.
 func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error,
 	err error) {
 	var packets []int64

@@ -21,8 +21,8 @@ type NewControl struct {
 	text string
 }
 
-// NewControls asks all shards for the decisions that the ledger does not have yet, at once. There is a list or an error
-// for each.
+// NewControls asks all shards at once for the decisions that the ledger does not have yet. It returns a list or an
+// error for each shard.
 func (s *Store) NewControls(ctx context.Context) ([][]NewControl, []error) {
 	pipe := s.rdb.Pipeline()
 	answers := make([]*redis.MapStringStringCmd, s.Len())
@@ -49,13 +49,14 @@ func (s *Store) NewControls(ctx context.Context) ([][]NewControl, []error) {
 	return all, errs
 }
 
-// ControlKept notes that the ledger has a decision. A newer one about the same thing stays.
+// ControlKept records that the ledger has a decision. A newer decision about the same thing stays.
 func (k *Shard) ControlKept(ctx context.Context, c *NewControl) error {
 	_, err := k.run(ctx, keptScript, []string{k.Keys.Controls()}, []any{c.Name(), c.text})
 	return err
 }
 
-// RestoreControl brings a decision back from the ledger, unless the shard has a newer one about the same thing.
+// RestoreControl restores a decision from the ledger, unless the shard has the same or a newer one about the same
+// thing. It reports whether it changed the shard.
 func (k *Shard) RestoreControl(ctx context.Context, c *stream.Control) (restored bool, err error) {
 	var keys []string
 	var field, prefix string
@@ -70,7 +71,7 @@ func (k *Shard) RestoreControl(ctx context.Context, c *stream.Control) (restored
 		keys = []string{k.Keys.SinkCampaigns(c.Sink), k.Keys.Sink(c.Sink)}
 		field, prefix = c.Campaign+":paused", c.Campaign+":"
 	default:
-		return false, nil // of a later build
+		return false, nil // a later build wrote it
 	}
 	reply, err := k.run(ctx, restoreScript, keys, []any{field, prefix, c.Value, c.By, c.Why, controlTime(c.At), c.Rev})
 	return err == nil && reply[0] == "restored", err

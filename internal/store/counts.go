@@ -11,14 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The fields of a campaign that say what a place has granted. The hash has them once the campaign is closed there.
+// The fields of a campaign that have what a place granted. The hash has them once the campaign is closed there.
 const (
 	grantedField       = "granted"
 	grantedAmountField = "granted_amount"
 )
 
-// CampaignFields reads the campaign's hash; empty if it is not there. It adds granted and granted_amount where the hash
-// does not have them: they are exact, and of the same instant.
+// CampaignFields returns the fields of the campaign's hash; none if it is not there. It adds granted and
+// granted_amount if the hash does not have them. Both are exact, and they and the hash are read at the same instant.
 func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
 	for {
 		generations, err := k.generations(ctx, campaign)
@@ -61,7 +61,8 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 	}
 }
 
-// withheld is what a restore has withheld of a campaign, by its hash. It counts as left.
+// withheld returns the packets that restores have withheld of a campaign, and their sum, by its hash. They count as
+// left.
 func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, err error) {
 	if fields["withheld"] == "" {
 		return 0, 0, nil
@@ -74,8 +75,8 @@ func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, e
 	return packets, hongbao.Amount(sum), nil
 }
 
-// checkHolders compares what the stock lacks with how many users have receipts, as lua/close.lua does. What a frozen
-// campaign still has tells nothing.
+// checkHolders compares the granted packets with the number of users who have receipts, as lua/close.lua does. It
+// does not check a frozen campaign, whose data may be incomplete.
 func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
 	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
 	if err != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold {
@@ -93,7 +94,7 @@ type stockRead struct {
 	sums   *redis.StringSliceCmd
 }
 
-// readStocks reads a campaign's hash, how many users have receipts, and the stocks, in one step.
+// readStocks reads a campaign's hash, the number of users who have receipts, and the stocks, in one step.
 func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, int64,
 	[]stockRead, error) {
 	var fields *redis.MapStringStringCmd
@@ -114,8 +115,8 @@ func (k *Shard) readStocks(ctx context.Context, campaign string, generations int
 	return fields.Val(), holders.Val(), stocks, nil
 }
 
-// left is lua/left.lua once more: the packets in a stock, and their sum. A script would do for both, but the role
-// hongbao-reader (deploy/rights), which may look at a campaign, may run none.
+// left returns the number of packets in a stock and their sum, as lua/left.lua does. A script could serve both, but
+// the role hongbao-reader (deploy/rights) may look at a campaign and may not run scripts.
 func (s *stockRead) left() (int64, hongbao.Amount, error) {
 	left := s.length.Val()
 	if left == 0 {

@@ -10,25 +10,26 @@ import (
 
 var deadLetterScript = newDrainScript("dead_letter")
 
-// Letter is a dead letter to be: a grant, or a whole entry that can't be read.
+// Letter is a dead letter that is about to be written: for a grant, or for a whole entry that can't be read.
 type Letter struct {
 	Group    string
-	Consumer string // that has the entry
+	Consumer string // the consumer that has the entry
 	EntryID  string
 	// Grant is nil for a whole entry.
 	Grant *hongbao.Grant
-	// Last: nothing else of the entry is left, so it is acked.
+	// Last: nothing else of the entry is unfinished, so the entry is acked.
 	Last     bool
 	Class    hongbao.Class
 	Reason   string
 	Attempts int64
 }
 
-// MaxReason bounds the reason that a dead letter keeps, in bytes.
+// MaxReason is the longest reason that a dead letter keeps, in bytes.
 const MaxReason = 2000
 
-// DeadLetter sets a grant or an entry aside: dead letter, done bit and ack in one step. It tells whether the letter was
-// written now: a repeat writes none, nor does a consumer that has lost the entry.
+// DeadLetter moves a grant or an entry to the dead letters: dead letter, done bit and ack in one step. It reports
+// whether it wrote the letter now. A repeated call writes none, and neither does a call for an entry that the
+// consumer has lost.
 func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"
@@ -56,7 +57,7 @@ func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	return one(deadLetterScript, reply, func(s string) (bool, error) { return s == "written", nil })
 }
 
-// GrantLine writes a grant as field g of an entry has it: packet, amount, user, request id, traceparent.
+// GrantLine formats a grant as a line of a stream entry: packet, amount, user, request id, traceparent.
 func GrantLine(g *hongbao.Grant) string {
 	dash := func(s string) string {
 		if s == "" {

@@ -14,26 +14,30 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrNotDurable says that receipts are not as safe yet as their campaign promises. Its error is Unknown, an outage.
+// ErrNotDurable says that receipts are not as safe yet as their campaign promises. Its error is an outage of class
+// Unknown.
 var ErrNotDurable = errors.New("the receipts are not safe yet")
 
-// DurableCall asks whether what users are about to be told is as safe as their campaign promises.
+// DurableCall asks whether receipts that users are about to get are as safe as their campaign promises.
 type DurableCall struct {
 	Campaign string
 	Class    hongbao.Durability
-	// NoWaitAOF: the server does not know WAITAOF and has appendfsync always, so all is on disk before the answer.
+	// NoWaitAOF: the server does not know WAITAOF and has appendfsync always, so everything is on disk before the
+	// answer.
 	NoWaitAOF bool
 	Timeout   time.Duration
-	// Replicas is how many replicas must have the receipts, for class replica; 0 for as many as the primary has had.
+	// Replicas is how many replicas must have the receipts, for class replica; 0 for the most that the primary has
+	// had.
 	Replicas int
 	Users    []string
 	Receipts [][]hongbao.Receipt // of each user
 }
 
-// Durable waits until a replica, or the disk, has the users' receipts. WAIT and WAITAOF look at the primary's offset
-// after the connection's last command, so the receipts are read ahead of them; then it does not matter which connection
-// made the grab, and a repeated grab waits for the first one's write as well. A primary that does not have the receipts
-// is another one than decided the grab: a replica that was promoted without them. Either is ErrNotDurable.
+// Durable waits until enough replicas, or the disk, have the users' receipts. WAIT and WAITAOF use the primary's
+// offset after the connection's last command. So Durable reads the receipts before it waits, on the same connection.
+// The result then does not depend on the connection that made the grab, and a repeated grab waits for the first one's
+// write as well. A primary that lacks the receipts is not the one that decided the grab: a replica was promoted
+// without them. Both failures are ErrNotDurable.
 func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if c.Class == hongbao.DurabilityFast || c.Class == hongbao.DurabilityFsync && c.NoWaitAOF {
 		return nil
@@ -46,7 +50,7 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if err != nil {
 		return err
 	}
-	need := int64(1) // of class fsync
+	need := int64(1) // for class fsync
 	if c.Class == hongbao.DurabilityReplica {
 		need = cmp.Or(int64(c.Replicas), max(k.state.replicas.Load(), 1))
 	}
@@ -76,13 +80,13 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	return nil
 }
 
-// shortWait is how long the first WAIT takes at most where this process remembers several replicas. After a failover
-// there may be fewer, and the answer is what says so: it must come before the client's read timeout and the call's
-// deadline. The second WAIT has the rest of the time, for a replica that is slow.
+// shortWait is the longest first WAIT if this process remembers several replicas. After a failover there may be
+// fewer. The reply of the first WAIT shows that. It must come before the client's read timeout and the call's
+// deadline. The second WAIT has the rest of the time, for a slow replica.
 const shortWait = 100 * time.Millisecond
 
-// wait waits until so many replicas, or the disk, have the users' receipts. It returns how many have them, and how many
-// replicas the primary has had at most.
+// wait waits until the given number of replicas, or the disk, has the users' receipts. It returns how many have them,
+// and the most replicas that the primary has had.
 func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
 	timeout time.Duration) (copies, most int64, err error) {
 	ms := max(timeout.Milliseconds(), 1) // 0 would wait without limit
@@ -98,14 +102,14 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 		return 0, 0, fmt.Errorf("%s for durability class %q: %w", wait[0], c.Class, Classify(err))
 	}
 	for i, v := range held.Val() {
-		text, _ := v.(string) // absent: nothing is held
+		text, _ := v.(string) // absent: no receipts
 		if !holds(text, c.Receipts[i]) {
 			return 0, 0, hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server "+
 				"became the primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
 		}
 	}
 	text, _ := had.Val()[0].(string)
-	most, _ = strconv.ParseInt(text, 10, 64) // absent: they were not counted yet
+	most, _ = strconv.ParseInt(text, 10, 64) // absent: replicas were not counted yet
 	copies, err = firstInt(cmd.Val())
 	return copies, most, err
 }
@@ -114,7 +118,7 @@ const replicasField = "replicas"
 
 var replicasScript = newDrainScript("replicas")
 
-// RaiseReplicas keeps how many replicas the shard's primary has, unless it has had as many before.
+// RaiseReplicas stores how many replicas the shard's primary has, unless it has had as many before.
 func (k *Shard) RaiseReplicas(ctx context.Context, n int) error {
 	_, err := k.run(ctx, replicasScript, []string{k.Keys.Meta()}, []any{n})
 	if err == nil {
@@ -130,7 +134,7 @@ func NoWaitAOF(err error) bool {
 		strings.Contains(strings.ToUpper(reply.Error()), "WAITAOF")
 }
 
-// holds reports whether a user's receipts, as Redis keeps them, include all of the list.
+// holds reports whether a user's receipts, in the format of Redis, include every receipt of the list.
 func holds(text string, list []hongbao.Receipt) bool {
 	text = "\n" + text
 	for i := range list {
@@ -142,7 +146,7 @@ func holds(text string, list []hongbao.Receipt) bool {
 	return true
 }
 
-// firstInt reads the answer of WAIT, a number, or of WAITAOF, a list that begins with the local disk.
+// firstInt returns the answer of WAIT, which is a number, or the first number of WAITAOF, which is the local disk's.
 func firstInt(v any) (int64, error) {
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		v = list[0]

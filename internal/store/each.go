@@ -10,11 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AllAtOnce is for calls that must not wait behind a server that hangs: as many as a campaign has places.
+// AllAtOnce is the number of simultaneous calls if none may wait behind a server that hangs: the most places that a
+// campaign has.
 const AllAtOnce = hongbao.MaxCampaignShards
 
-// Each calls fn for every number from 0 to n-1, some at once, and returns the error of each. A failure keeps no other
-// shard from its call.
+// Each calls fn for every number from 0 to n-1, at most atOnce at a time, and returns the error of each. A failed
+// call does not prevent the others.
 func Each(n, atOnce int, fn func(i int) error) []error {
 	errs := make([]error, n)
 	var all errgroup.Group
@@ -29,7 +30,7 @@ func Each(n, atOnce int, fn func(i int) error) []error {
 	return errs
 }
 
-// Ask is Each for calls that return something. It returns the answer and the error of each.
+// Ask is Each for calls that return a value. It returns the value and the error of each.
 func Ask[T any](n, atOnce int, fn func(i int) (T, error)) ([]T, []error) {
 	list := make([]T, n)
 	errs := Each(n, atOnce, func(i int) (err error) {
@@ -39,14 +40,15 @@ func Ask[T any](n, atOnce int, fn func(i int) (T, error)) ([]T, []error) {
 	return list, errs
 }
 
-// onPlace says on which of a campaign's n places something failed.
+// onPlace adds to an error on which of a campaign's n places it occurred.
 func onPlace(k *Shard, n int, err error) error {
 	return fmt.Errorf("on shard %d, one of %d: %w", k.Index(), n, err)
 }
 
-// Joined makes one error of those of the campaign's places: the common one if all are the same, else each with its
-// shard. A refusal comes before an outage, since another try would not help. A place that the campaign has left comes
-// last: only when all others answer does it say whether the campaign is lost there, or was refunded.
+// Joined returns one error for the errors of the campaign's places. If all are the same, it is that error; else each
+// is listed with its shard. A refusal comes before an outage, since another try would not help. A place that no
+// longer has the campaign comes last. Only when all other places answer is it known whether that campaign is lost or
+// was refunded.
 func (c Campaign) Joined(places []*Shard, errs []error) error {
 	var list, outages, gone []error
 	same := true

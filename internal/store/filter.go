@@ -18,17 +18,17 @@ var (
 	putFilterScript = newScript("put_filter", "fields")
 )
 
-// ErrNotFinal says that a campaign's winners are not final: something is left, or the campaign is not open, or more
-// packets were announced. ErrOvertaken says that somebody else began to build the same filter later.
+// ErrNotFinal says that a campaign's winners are not final: packets are left, the campaign is not open, or more
+// packets were announced. ErrOvertaken says that another caller began to build the same filter later.
 var (
 	ErrNotFinal  = errors.New("the winners are not final")
 	ErrOvertaken = errors.New("somebody else builds the same filter")
 )
 
-// restored is the end of a revision that says that packets may have come back to the stock: see lua/revise.lua.
+// restored matches the end of a revision after which packets may have returned to the stock: see lua/revise.lua.
 var restored = regexp.MustCompile(`\.r\d+$`)
 
-// generationOf is the newest generation by a campaign's revision, see Terms.Revision.
+// generationOf returns the newest generation by a campaign's revision, see Terms.Revision.
 func generationOf(revision string) (int64, error) {
 	_, text, later := strings.Cut(restored.ReplaceAllString(revision, ""), ".")
 	if !later {
@@ -42,8 +42,8 @@ func generationOf(revision string) (int64, error) {
 	return n, nil
 }
 
-// CountWinners tells how many users hold packets of a campaign on this place, if nothing is left there and the campaign
-// is open and of that revision; else ErrNotFinal.
+// CountWinners returns how many users have packets of a campaign on this place. The error is ErrNotFinal unless
+// nothing is left there and the campaign is open and has that revision.
 func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (int64, error) {
 	reply, err := k.askWinners(ctx, campaign, revision, "")
 	if err != nil {
@@ -53,9 +53,9 @@ func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (in
 	return r.int64(), r.done(winnersScript)
 }
 
-// Winners calls fn for every user who holds packets of a campaign on this place, under the same conditions. A user may
-// come more than once. The context must bear the epoch in which the caller counted them (WithEpoch): the cursors of one
-// run of a server mean nothing to another one.
+// Winners calls fn for every user who has packets of a campaign on this place, under the same conditions as
+// CountWinners. It may call fn more than once for a user. The context must have the epoch in which the caller counted
+// the winners (WithEpoch), because a server's cursors are valid for one run only.
 func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(user string)) error {
 	for cursor := "0"; ; {
 		reply, err := k.askWinners(ctx, campaign, revision, cursor)
@@ -74,7 +74,7 @@ func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(
 // winnersAtOnce is about how many users one call reads: Redis runs its script for some 0.5 ms.
 const winnersAtOnce = 1000
 
-// askWinners returns what follows the first word of the reply, at least one text.
+// askWinners returns the reply without its first word. The result has at least one text.
 func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor string) ([]string, error) {
 	generations, err := generationOf(revision)
 	if err != nil {
@@ -101,7 +101,7 @@ func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor strin
 // FilterPart is one part of a filter, for PutFilter.
 type FilterPart struct {
 	Campaign, Revision string
-	// By is a token of who builds the filter. Whoever puts part 0 last is the one who may go on.
+	// By is a token of the caller that builds the filter. Only the caller that put part 0 last may continue.
 	By string
 	// Name is the number of the part, from 0, or FilterHead, which is put last.
 	Name string
@@ -111,8 +111,8 @@ type FilterPart struct {
 // FilterHead is the name of the head of a filter.
 const FilterHead = "head"
 
-// PutFilter puts a part of a filter to the campaign's home. ErrNotFinal if the campaign is not open or of another
-// revision, ErrOvertaken if somebody else has begun since.
+// PutFilter stores a part of a filter at the campaign's home. The error is ErrNotFinal if the campaign is not open or
+// has another revision. It is ErrOvertaken if another caller has begun since.
 func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 	reply, err := k.run(ctx, putFilterScript, []string{k.Keys.Campaign(p.Campaign), k.Keys.Filter(p.Campaign)},
 		[]any{p.Revision, p.By, p.Name, p.Text})
@@ -133,7 +133,7 @@ func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 	return hongbao.Errorf(hongbao.ClassTransient, "put a filter of the winners of campaign %s: %w", p.Campaign, why)
 }
 
-// FilterPart reads a part of the filter of a campaign at its home, by its name; false if it is not there.
+// FilterPart returns a part of a campaign's filter at its home, by its name; false if it is not there.
 func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, bool, error) {
 	text, err := k.rdb.HGet(ctx, k.Keys.Filter(campaign), name).Result()
 	if errors.Is(err, redis.Nil) {
@@ -145,8 +145,8 @@ func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, 
 	return text, true, nil
 }
 
-// WantFilter asks the workers for a filter of a campaign's winners. Whoever still wants it after a second asks again:
-// each attempt to build it takes the wish away.
+// WantFilter asks the workers for a filter of a campaign's winners. Each attempt to build the filter removes the
+// request. A caller that still needs the filter after a second asks again.
 func (c Campaign) WantFilter(ctx context.Context, revision string) error {
 	if err := c.store.rdb.HSet(ctx, c.store.filtersWanted(), c.id, revision).Err(); err != nil {
 		return fmt.Errorf("ask for a filter of the winners of campaign %s: %w", c.id, Classify(err))
@@ -154,7 +154,7 @@ func (c Campaign) WantFilter(ctx context.Context, revision string) error {
 	return nil
 }
 
-// WantedFilters returns the campaigns whose filters are wanted, each with its revision.
+// WantedFilters returns the campaigns for which a filter was requested, each with its revision.
 func (s *Store) WantedFilters(ctx context.Context) (map[string]string, error) {
 	wanted, err := s.rdb.HGetAll(ctx, s.filtersWanted()).Result()
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Store) WantedFilters(ctx context.Context) (map[string]string, error) {
 	return wanted, nil
 }
 
-// UnwantFilter removes the wish for a campaign's filter.
+// UnwantFilter removes the request for a campaign's filter.
 func (c Campaign) UnwantFilter(ctx context.Context) error {
 	if err := c.store.rdb.HDel(ctx, c.store.filtersWanted(), c.id).Err(); err != nil {
 		return fmt.Errorf("note that a filter of campaign %s was tried: %w", c.id, Classify(err))

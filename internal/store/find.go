@@ -17,7 +17,8 @@ type Place struct {
 	Campaign string
 }
 
-// FindCampaigns finds the campaigns of which Redis has any key on the shards. It goes over all keys of each server once.
+// FindCampaigns returns the campaigns of which Redis has any key on the shards. It scans all keys of each server
+// once.
 func (s *Store) FindCampaigns(ctx context.Context, on ...*Shard) (map[Place]bool, error) {
 	heads := map[string]int{}
 	for _, k := range on {
@@ -27,17 +28,17 @@ func (s *Store) FindCampaigns(ctx context.Context, on ...*Shard) (map[Place]bool
 	err := eachKey(ctx, s.rdb, "*}:c:*", func(key string) {
 		head, id, _ := strings.Cut(key, "}:c:")
 		if shard, ok := heads[head+"}:c:"]; ok {
-			id, _, _ = strings.Cut(id, ":") // the stock and receipts of a campaign whose hash is gone count as well
+			id, _, _ = strings.Cut(id, ":") // stock and receipts count even if the campaign's hash is gone
 			found[Place{shard, id}] = true
 		}
 	})
 	return found, err
 }
 
-// eachKey calls fn for the keys of each server that match a pattern, by one goroutine at a time. A key may come twice.
+// eachKey calls fn for the keys of each server that match a pattern, one call at a time. It may report a key twice.
 func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn func(key string)) error {
 	const keysAtOnce = 1_000
-	var mu sync.Mutex // a cluster's servers are asked at once
+	var mu sync.Mutex // a cluster's servers are scanned concurrently
 	node := func(ctx context.Context, rdb redis.Cmdable) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := rdb.Scan(ctx, cursor, pattern, keysAtOnce).Result()
@@ -60,8 +61,8 @@ func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn 
 	return node(ctx, rdb)
 }
 
-// GrantsByReceipts gives, by seq, the grants that wanted wants, made from the users' receipts. A receipt has no
-// epoch and no trace: the epoch is the shard's present one.
+// GrantsByReceipts returns the grants that wanted accepts, by seq, made from the users' receipts. A receipt has no
+// epoch and no trace: the epoch is the shard's present one, and the trace is empty.
 func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {

@@ -15,14 +15,15 @@ import (
 
 var foundScript = newDrainScript("found").with(unguarded)
 
-// SchemaVersion is the version of the key layout. lowestSchema is the lowest version whose builds can work with it: an
-// older build keeps working with what a newer one founded, until lowestSchema rises above its version.
+// SchemaVersion is the version of the key layout. lowestSchema is the lowest version whose builds can use this
+// layout. An older build continues to work with data that a newer build founded, until lowestSchema rises above its
+// version.
 const (
 	SchemaVersion = 1
 	lowestSchema  = 1
 )
 
-// The fields of the prefix' hash and of meta that say whose they are.
+// The fields of the prefix's hash and of meta that name their owner.
 const (
 	deploymentField = "deployment"
 	shardsField     = "shards"
@@ -33,41 +34,43 @@ const (
 	historyField    = "history" // the server's master_replid when the shard was opened
 )
 
-// ErrNotFounded says that a Redis has no deployment under the key prefix, or only a part of one. Its error is Broken.
+// ErrNotFounded says that a Redis has no deployment under the key prefix, or an incomplete one. Its error is Broken.
 var ErrNotFounded = errors.New("it is not founded")
 
-// Mark says which deployment owns a Redis. It never changes.
+// Mark names the deployment that owns a Redis. It never changes.
 type Mark struct {
 	Deployment string // its id
-	// Founding is what the ledger drew when the deployment was founded: it distinguishes deployments with the same id.
-	// Empty without a ledger.
+	// Founding is the random text that the ledger drew when the deployment was founded. It distinguishes deployments
+	// with the same id. It is empty without a ledger.
 	Founding string
 }
 
-// Founded is what one shard was founded as.
+// Founded is what Redis says about the founding of one shard.
 type Founded struct {
 	Mark
 	Epoch int64
 	// Opened is the token of the server for which the shard was opened last.
 	Opened string
 
-	shards string // how many the deployment has
+	shards string // number of shards of the deployment
 }
 
-// FoundCall is what Found writes.
+// FoundCall has the arguments of Found.
 type FoundCall struct {
 	Deployment, Founding string // see Mark
 	// Epochs are the shards' first epochs; nil means 1 for all.
 	Epochs []int64
 }
 
-// Found marks the prefix and those of its shards that are not there yet. It refuses (Broken) keys of another
-// deployment, founding or number of shards, and a shard that has lost its meta but not its stream.
+// Found marks the prefix and those of its shards that are not marked yet. It refuses (Broken) keys of another
+// deployment, founding or number of shards. It also refuses a shard that has lost its meta but not its stream.
 //
-// Found does not see that Redis has lost everything: only the ledger knows, and the caller has asked it.
+// Found does not detect that Redis has lost everything. Only the ledger knows that, and the caller has asked the
+// ledger.
 func (s *Store) Found(ctx context.Context, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
-	// The prefix first: the names of the shards' keys depend on their number, so another number would find nothing there.
+	// The prefix comes first. The names of the shards' keys depend on the number of shards, so another number would
+	// find no shard.
 	if err := s.PutMark(ctx, m); err != nil {
 		return err
 	}
@@ -89,13 +92,13 @@ func (s *Store) Found(ctx context.Context, c FoundCall) error {
 	return nil
 }
 
-// PutMark marks the prefix, and no shard.
+// PutMark marks the prefix, but no shard.
 func (s *Store) PutMark(ctx context.Context, m Mark) error {
 	return s.putMark(ctx, m, []string{s.Deployment()},
 		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
-// putMark marks the first key; the second one is a shard's stream.
+// putMark marks the first key. The second key, if there is one, is a shard's stream.
 func (s *Store) putMark(ctx context.Context, m Mark, keys []string, fields []any) error {
 	reply, err := foundScript.runPlain(ctx, s.rdb, keys, append([]any{m.Deployment, s.Len(), m.Founding}, fields...))
 	switch {
@@ -173,8 +176,8 @@ func checkSchema(key string, has map[string]string) error {
 	return nil
 }
 
-// ReadShards returns what each shard was founded as; nil for a missing one. The error names the shards whose server
-// does not answer; the other results come with it.
+// ReadShards returns the founding of each shard; nil for a missing one. The error names the shards whose server does
+// not answer. The results of the other shards come with it.
 func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
 	out, away, err := s.readShards(ctx)
 	if err != nil {
@@ -183,7 +186,7 @@ func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
 	return out, nil
 }
 
-// numbers names shards.
+// numbers formats the numbers of shards for an error.
 func numbers(list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprintf("shard %d", list[0])
@@ -191,7 +194,7 @@ func numbers(list []int) string {
 	return "shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
-// readShards reads the metas. away are the shards whose server does not answer; err is the first one's error.
+// readShards reads the metas. away are the shards whose server does not answer, and err is the first of their errors.
 func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, s.Len())
@@ -223,10 +226,10 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err
 	return out, away, err
 }
 
-// Open checks that a Redis is the deployment's, that this build knows its key layout, and that no shard is missing. It
-// writes nothing. The caller compares the returned Founding with the ledger's. The error is Broken with ErrNotFounded
-// if the deployment is missing or incomplete. away names the shards of a cluster whose node does not answer, if others
-// do: what needs them fails, the others go on.
+// Open checks that a Redis is the deployment's, that this build knows its key layout, and that no shard is missing.
+// It writes nothing. The caller compares the returned Founding with the ledger's. The error is Broken with
+// ErrNotFounded if the deployment is missing or incomplete. away names the shards of a cluster whose node does not
+// answer, if other nodes do. Only calls that need those shards fail.
 func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
 	m, n, found, err := s.ReadMark(ctx)
 	all, silent, failed := s.readShards(ctx)
@@ -235,7 +238,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error
 		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
 			failed)
 		failed = nil
-		if hongbao.IsOutage(err) { // the prefix is marked on the same node: each shard says the same of itself
+		if hongbao.IsOutage(err) { // the same node has the prefix's mark: each shard has a copy of it
 			m, n, found, err = s.markOf(all)
 		}
 	}
@@ -267,7 +270,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error
 	return m, away, nil
 }
 
-// markOf returns what the first existing shard says of all shards.
+// markOf returns the mark of the first existing shard, which is the mark of all shards.
 func (s *Store) markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
 	for i, has := range all {
 		if has == nil {

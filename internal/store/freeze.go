@@ -21,7 +21,7 @@ var (
 	unskipScript = newDrainScript("unskip")
 )
 
-// Frozen is the state of a shard as Freeze found it.
+// Frozen is the state of a shard that Freeze returned.
 type Frozen struct {
 	Frozen bool
 	Since  time.Duration // how long ago it froze
@@ -46,16 +46,16 @@ func (z *Frozen) why() string {
 	return "Redis was started anew, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
 
-// stand is what meta says of the server that a shard was opened for.
+// stand is the part of meta about the server that the shard was opened for.
 type stand struct {
 	there, frozen   bool
 	opened, history string
-	seen            int64 // the highest event reported of a frozen shard
+	seen            int64 // the highest event that a process reported since the shard froze
 	skipped         string
 	replicas        int // the most replicas that the primary has had
 }
 
-// standFields are the fields of meta that a stand has, after those of a head.
+// standFields are the fields of meta for a stand, after those of a head.
 var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
 
 func parseStand(v []any) stand {
@@ -77,11 +77,12 @@ func (s *stand) openFor(server *Server) bool {
 }
 
 // Freeze freezes the shard if it was opened for another server than its present one, if that server was promoted
-// since, or if this process has seen more than the shard has. Freeze reports what this process has seen, and returns
-// the shard's state.
+// since, or if this process has seen more than the shard has. Freeze reports what this process has seen to the shard.
+// It returns the shard's state.
 func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, 0, "") }
 
-// freeze is Freeze. late is an event that an opening has skipped, as meta.skipped was read; 0 for none.
+// freeze is Freeze with a late event: one that an opening has skipped, 0 for none. skipped is meta.skipped as the
+// caller read it.
 func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -115,7 +116,7 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, l
 	return z, r.done(freezeScript)
 }
 
-// Skipped returns the seqs that openings of the shard have skipped: no event of the stream has them.
+// Skipped returns the seqs that openings of the shard have skipped. No event of the stream has them.
 func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	text, err := k.skipped(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	return runs, nil
 }
 
-// GivenUp returns the skipped seqs whose loss a person has accepted. Unreadable ranges are left out.
+// GivenUp returns the skipped seqs whose loss a person has accepted. It omits unreadable ranges.
 func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
 	text, err := k.skipped(ctx)
 	list, _ := parseSkipped(text) // a worker repairs an empty range once the shard is open
@@ -147,8 +148,8 @@ func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error)
 
 const skippedField = "skipped"
 
-// skippedRange is a range of seqs that an opening has skipped. accepted: a person has accepted what may have been lost
-// there.
+// skippedRange is a range of seqs that an opening has skipped. accepted: a person has accepted the possible loss of
+// events there.
 type skippedRange struct {
 	stream.SeqRange
 
@@ -178,7 +179,7 @@ func (k *Shard) skipped(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// SkipsNothing reports whether an opening by an earlier build has noted an empty range.
+// SkipsNothing reports whether an opening by an earlier build has recorded an empty range.
 func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
 	text, err := k.skipped(ctx)
 	if err != nil {
@@ -194,34 +195,35 @@ func (k *Shard) Unskip(ctx context.Context) error {
 	return err
 }
 
-// AnyEvidence opens a shard whatever witnesses have sent.
+// AnyEvidence is the Reopening.Evidence that opens a shard regardless of what witnesses have sent.
 const AnyEvidence = 1<<53 - 1
 
-// Reopening is what Reopen writes.
+// Reopening has the arguments of Reopen.
 type Reopening struct {
-	// Was is the shard's state as it was found; the shard opens only if that is unchanged.
+	// Was is the shard's state as the caller found it. The shard opens only if that is unchanged.
 	Was Frozen
-	// Mark says which deployment owns the shard. It is written if Redis has lost the shard.
+	// Mark is the owner of the shard. Reopen writes it if Redis has lost the shard.
 	Mark  Mark
-	Epoch int64 // the new one
-	// Last is the last skipped seq; Known is the highest known one.
+	Epoch int64 // the new epoch
+	// Last is the last skipped seq. Known is the highest known seq.
 	Last, Known int64
-	// Accepted: a person has accepted what is lost.
+	// Accepted: a person has accepted the loss.
 	Accepted bool
-	// Unrecorded are the openings that the ledger does not know, including this one; empty if the ledger knows this
-	// one.
+	// Unrecorded are the openings that the ledger does not know, including this one. It is empty if the ledger knows
+	// this one.
 	Unrecorded []Unrecorded
-	// Evidence is how many texts of witnesses the caller has read. If there are more, the shard does not open.
+	// Evidence is how many texts of witnesses the caller has read. If Redis has more, the shard does not open.
 	Evidence int64
-	// Sinks are those whose claims get new fences.
+	// Sinks are the sinks whose claims get new fences.
 	Sinks []string
-	// Campaigns stay frozen. Places is the number of shards of each campaign that is on more than one.
+	// Campaigns are the campaigns that stay frozen. Places is the number of shards of each campaign that is on more
+	// than one.
 	Campaigns []string
 	Places    map[string]int
 }
 
-// Reopen opens a frozen shard for its present server. False: the shard is no longer as it was found. A repeat answers
-// the same.
+// Reopen opens a frozen shard for its present server. It reports false if the shard is no longer as the caller found
+// it. A repeat returns the same.
 func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
@@ -265,11 +267,11 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	}
 	k.state.frozen.Store(0)
 	if reply[0] == "open" {
-		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // evidence that stays is true, and harms no later attempt
+		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // remaining evidence is true and harms no later attempt
 	}
 	if server.Replicas > 0 {
-		// If a failover comes before the replicas have it, a later epoch opens the shard again: nothing depends on the
-		// answer.
+		// If a failover comes before the replicas have the opening, a later epoch opens the shard again. So the
+		// answer does not matter.
 		_ = conn.Wait(ctx, server.Replicas, time.Second).Err()
 	}
 	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })

@@ -16,48 +16,50 @@ import (
 
 var grabScript = newScript("grab", "fields").with(inline)
 
-// MaxGrabs is how many grabs one call decides.
+// MaxGrabs is the most grabs that one call decides.
 const MaxGrabs = stream.MaxEntryGrants
 
 // GrabCall is one call of grab.lua: grabs of one campaign on one shard.
 type GrabCall struct {
 	Campaign string
-	// Currency is the campaign's, for the entry; empty for none.
+	// Currency is the campaign's currency, for the entry; empty for none.
 	Currency string
-	// MaxBacklog is how many unfinished events the shard may hold before grabs are answered busy. Above a thousand,
-	// the backlog is checked once in a thousandth of the bound, and at least once in 255 events.
+	// MaxBacklog is how many unfinished events the shard may have before grabs are answered busy. If the bound is
+	// above a thousand, the script checks the backlog once in a thousandth of the bound, and at least once in 255
+	// events.
 	MaxBacklog int64
 	// FactNames are the names of the facts that the campaign's limits count by, joined by "," in the campaign's order.
 	// Each grab must have these facts. FactsError has the right names.
 	FactNames string
-	// Terms are the campaign's terms as Redis last reported them. Grab updates Terms: a call that keeps them asks once
-	// a period.
+	// Terms are the campaign's terms as Redis last returned them. Grab updates Terms. A caller that reuses them asks
+	// Redis for the terms only once a period.
 	Terms *Terms
 	Grabs []*hongbao.Grab
 	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place that does not
 	// have it yet answers OutcomeRefilling.
 	Generation int64
-	// Held has for each grab the times of its user's receipts on other places; nil if no user has any. They count
-	// against the limits by user.
+	// Held has for each grab the times of its user's receipts on other places; nil if no user has any. These receipts
+	// count against the limits by user.
 	Held [][]time.Time
 }
 
-// FactsError says that the campaign's limits count by other facts than the call has. Nothing was decided.
+// FactsError says that the campaign's limits count by other facts than the call has. The call decided nothing.
 type FactsError struct{ Names string }
 
 func (e *FactsError) Error() string {
 	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
 }
 
-// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]; the slice is reused.
+// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]. Grab reuses the slice.
 //
 // If call.Terms has several places or generations, OutcomeSoldOut says that nothing is left on this place in
-// call.Generation, and the answer has the user's receipts here, if any. OutcomeAlreadyGranted has the receipts on this
-// place: none if the only one that the user may have is on another place, see GrabCall.Held.
+// call.Generation. The answer then has the user's receipts on this place, if any. OutcomeAlreadyGranted has the
+// receipts on this place. It has none if the only receipt that the user may have is on another place, see
+// GrabCall.Held.
 //
-// The call may be repeated after an error: a grab with a request id gets its receipt again. *FactsError means that
-// nothing was decided and the call is to be repeated with other facts. A day or an hour that began since the last call
-// is no error: Grab learns the new terms itself.
+// The caller may repeat the call after an error: a grab with a request id gets its receipt again. After *FactsError,
+// which means that nothing was decided, the caller repeats the call with other facts. A day or an hour that began
+// since the last call is no error: Grab gets the new terms itself.
 func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
 	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
@@ -107,7 +109,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 			"try again", call.Campaign)
 }
 
-// allFrozen answers each grab of a call that a frozen shard refused.
+// allFrozen returns the answers to a call that a frozen shard refused.
 func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	now := time.Now()
 	answers = answers[:0]
@@ -117,20 +119,20 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	return answers
 }
 
-// noteExpiring notes that the counters of the terms' periods have their expiry, since a grant sets it.
+// noteExpiring records that the counters of the terms' periods have their expiry, since a grant sets it.
 func noteExpiring(answers []hongbao.Answer, terms *Terms) {
 	for i := range answers {
 		a := &answers[i]
-		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // else it repeats one of another period
+		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // else it repeats an earlier grant
 			if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
-				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a server that took over may have lost it
+				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a promoted server may have lost the expiry
 			}
 			return
 		}
 	}
 }
 
-// grabKeys are the KEYS of grab.lua.
+// grabKeys returns the KEYS of grab.lua.
 func grabKeys(k Keys, call *GrabCall) []string {
 	c := k.Campaign(call.Campaign)
 	keys := make([]string, 5, 5+len(call.Terms.byFact))
@@ -142,11 +144,11 @@ func grabKeys(k Keys, call *GrabCall) []string {
 	return keys
 }
 
-// lookAtBacklog is the number of parts of the bound after each of which the backlog is checked. The backlog exceeds
-// the bound by one part at most.
+// lookAtBacklog is the number of equal parts of the bound. The script checks the backlog once per part. So the
+// backlog exceeds the bound by at most one part.
 const lookAtBacklog = 1000
 
-// grabArgs are the ARGV of grab.lua. seen is the highest seq that the caller has seen.
+// grabArgs returns the ARGV of grab.lua. seen is the highest seq that the caller has seen.
 func grabArgs(call *GrabCall, seen int64) []any {
 	n, terms := len(call.Grabs), call.Terms
 	distinct, traces := common(call.Grabs)
@@ -190,7 +192,7 @@ func grabArgs(call *GrabCall, seen int64) []any {
 	return args
 }
 
-// appendNumber appends a number that is not negative in so many bytes, big-endian.
+// appendNumber appends a non-negative number in the given number of bytes, big-endian.
 func appendNumber(to []byte, n int64, bytes int) []byte {
 	for bytes--; bytes >= 0; bytes-- {
 		to = append(to, byte(n>>(8*bytes)))
@@ -198,7 +200,7 @@ func appendNumber(to []byte, n int64, bytes int) []byte {
 	return to
 }
 
-// noTrace replaces the traceparent of a grab that has none, if others of its call have one.
+// noTrace is sent as the traceparent of a grab that has none, if others of its call have one.
 var noTrace = "-"
 
 func bit(b bool) byte {
@@ -208,7 +210,7 @@ func bit(b bool) byte {
 	return 0
 }
 
-// values adds the limit's maximum, the distinct values of its fact among the grabs, and which of them each grab has.
+// values appends the limit's maximum and the values of its fact, each once, and which of them each grab has.
 func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]byte, []any) {
 	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
 	head = appendNumber(head, l.most, 7)
@@ -232,7 +234,8 @@ func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]by
 
 var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
 
-// common reports what lets the script skip work: whether all users are distinct, and whether any grab has a trace.
+// common reports two facts that let the script skip work: whether all users are distinct, and whether any grab has a
+// trace.
 func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 	if len(grabs) == 1 {
 		return true, grabs[0].Trace != ""
@@ -250,8 +253,8 @@ func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 
 var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
 
-// ParseGrabReply parses a reply of grab.lua that has answers. The head has the seq that the shard reached by the call,
-// and its epoch.
+// ParseGrabReply parses a reply of grab.lua that has answers. The returned head has the seq that the shard reached by
+// the call, and its epoch.
 func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) (
 	[]hongbao.Answer, Head, error) {
 	var head [4]int64
@@ -290,7 +293,7 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 type grabParser struct {
 	shard int
 	from  int64
-	seq   int64 // the last one that was given
+	seq   int64 // the last assigned seq
 	now   time.Time
 	call  *GrabCall
 }
@@ -302,7 +305,7 @@ var grabOutcomes = map[byte]hongbao.Outcome{
 	'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen, 'r': hongbao.OutcomeRefilling,
 }
 
-// answer reads the answer of grab i.
+// answer parses the answer to grab i.
 func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 	if text == "" {
 		return hongbao.Answer{}, errors.New("it is empty")
@@ -335,12 +338,12 @@ func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 		a.Limit, err = p.call.Terms.hit(text[1:])
 	case hongbao.OutcomeNotStarted:
 		a.Starts = time.UnixMilli(p.from)
-	default: // the outcome is all there is to say
+	default: // the answer has only its outcome
 	}
 	return a, err
 }
 
-// granted reads a packet that was granted by this call.
+// granted parses the packet of a grant by this call.
 func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 	number, value, _ := strings.Cut(text, " ")
 	packet, err1 := parseDigits(number)
@@ -354,8 +357,8 @@ func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 	}}}, nil
 }
 
-// ParseReceipts parses a user's receipts as Redis keeps them: "packet amount seq ms request-id", ms since the window's
-// start, separated by newlines. from is the window's start in unix ms.
+// ParseReceipts parses a user's receipts in the format of Redis: "packet amount seq ms request-id", ms since the
+// window's start, separated by newlines. from is the window's start in Unix ms.
 func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
 	out := make([]hongbao.Receipt, 0, 1)
 	for more := text != ""; more; {
@@ -381,7 +384,7 @@ func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error
 	return out, nil
 }
 
-// parseDigits parses a number that a script writes: digits only, without a leading zero, below 2^53.
+// parseDigits parses a number as scripts write it: digits only, without a leading zero, below 2^53.
 func parseDigits(s string) (int64, error) {
 	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)

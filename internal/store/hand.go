@@ -8,23 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Hand is what one worker of a group has in hand on a shard, and which one leads in reclaiming at that instant.
+// Hand has the entries that one worker of a group has on a shard, and the leader in reclaiming at that instant.
 type Hand struct {
 	Entries []InHand
-	// Leader is the consumer that gets the entries of the dead; empty if none leads.
+	// Leader is the consumer that gets the entries of dead workers; empty if none leads.
 	Leader string
 }
 
-// InHand is an entry that a worker has. Idle is how long ago it renewed its lease on it.
+// InHand is an entry that a worker has. Idle is how long ago the worker renewed its lease on it.
 type InHand struct {
 	ID   string
 	Idle time.Duration
 }
 
-// handAtMost bounds the entries that Hand gives: far above consumer's bound of what a worker has in hand.
+// handAtMost is the most entries that Hand returns. It is far above the consumer's bound for the entries of one
+// worker.
 const handAtMost = 100_000
 
-// Hand returns what one worker has in hand.
+// Hand returns the entries that one worker has, and the leader in reclaiming.
 func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) {
 	var pending *redis.XPendingExtCmd
 	var leader *redis.StringCmd
@@ -34,17 +35,17 @@ func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) 
 			Count: handAtMost, Consumer: consumer})
 		return nil
 	})
-	if err := pending.Err(); err != nil { // of the exec, too
+	if err := pending.Err(); err != nil { // it also has the error of the EXEC
 		return Hand{}, fmt.Errorf("read what worker %s of group %s has in hand: %w", consumer, group, Classify(err))
 	}
-	hand := Hand{Leader: leader.Val()} // none is no error
+	hand := Hand{Leader: leader.Val()} // a missing leader is no error
 	for _, row := range pending.Val() {
 		hand.Entries = append(hand.Entries, InHand{row.ID, row.Idle})
 	}
 	return hand, nil
 }
 
-// Workers returns the workers of a group on the shard: none, as long as there is no stream.
+// Workers returns the workers of a group on the shard; none while the stream does not exist.
 func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 	var all GroupStatus
 	there, err := k.rdb.Exists(ctx, k.Keys.Events()).Result()
@@ -57,7 +58,7 @@ func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 	return all.Workers, err
 }
 
-// ScriptNames names the scripts by the SHA-1 by which one run of a server knows them; see Server.RunID.
+// ScriptNames returns the names of the scripts by the SHA-1 that one run of a server knows them by; see Server.RunID.
 func ScriptNames(runID string) map[string]string {
 	names := make(map[string]string, 2*len(scripts))
 	for _, plain := range []bool{false, true} {

@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Head is how far a shard has come.
+// Head is the progress of a shard.
 type Head struct {
-	Seq   int64 // of its last event
+	Seq   int64 // seq of the last event
 	Epoch int64
 	// DoneFloor is the lowest seq whose done bits still exist. Every group has finished the events below it.
 	DoneFloor int64
@@ -22,7 +22,7 @@ type Head struct {
 	Frozen bool
 }
 
-// The fields of meta that a Head has.
+// The fields of meta for a Head.
 const (
 	seqField       = "seq"
 	epochField     = "epoch"
@@ -32,9 +32,9 @@ const (
 
 var headFields = []string{seqField, epochField, doneFloorField, frozenField}
 
-// Refute says why no grab and no close can have written an entry, or gives nil. It goes by numbers: the shard has not
-// come to the entry's seq or epoch, or its events left the stream long ago. The head must have been read after the
-// entry, because an event and its seq are written in one step. The error is a Conflict.
+// Refute returns an error if no grab and no close can have written an entry, or nil. It checks numbers only: the
+// shard has not reached the entry's seq or epoch, or its events left the stream long ago. The caller must read the
+// head after the entry, because an event and its seq are written in one step. The error is a Conflict.
 func (h Head) Refute(e *stream.Entry) error {
 	const advice = "no grab wrote it; find out who can write to Redis"
 	switch {
@@ -50,12 +50,12 @@ func (h Head) Refute(e *stream.Entry) error {
 	return nil
 }
 
-// Head reads how far the shard has come.
+// Head returns the progress of the shard.
 func (k *Shard) Head(ctx context.Context) (Head, error) {
 	return k.parseHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-// OpenHead is Head for a caller that is about to work on the shard: a frozen one is ErrFrozen.
+// OpenHead is Head for a caller that is about to work on the shard. For a frozen shard the error is ErrFrozen.
 func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
 	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
@@ -69,7 +69,8 @@ func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, e
 	return h, err
 }
 
-// parseHead reads the head from the answer to an HMGET of headFields. The process has seen its seq, be it frozen or not.
+// parseHead parses the answer to an HMGET of headFields. It records that the process has seen the seq, even if the
+// shard is frozen.
 func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
 	if err != nil {
@@ -94,7 +95,7 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	return h, nil
 }
 
-// atWork refuses a frozen shard (ErrFrozen), and another epoch than that of the context (ErrStale).
+// atWork returns ErrFrozen for a frozen shard, and ErrStale for another epoch than that of the context.
 func (h Head) atWork(ctx context.Context) error {
 	if h.Frozen {
 		return frozenError("it waits until what Redis may have lost is known")
@@ -105,16 +106,16 @@ func (h Head) atWork(ctx context.Context) error {
 	return nil
 }
 
-// notFounded is the error of a shard without meta.
+// notFounded returns the error for a shard without meta.
 func (k *Shard) notFounded() error {
 	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard: %s", k.Keys.Meta(), afterLoss))
 }
 
-// afterLoss is the advice of each error about a Redis that lacks a shard or all of them.
+// afterLoss is the advice in each error about a Redis that lacks some or all shards.
 const afterLoss = "run `hongbao recover`, which shows what is lost; `hongbao init` is for a new deployment only"
 
-// Decode decodes what was read from the stream and leaves out what is unreadable, and what the shard's head refutes;
-// both are counted. An entry of a newer build is an error.
+// Decode decodes entries that were read from the stream. It leaves out and counts the unreadable ones, and those that
+// the shard's head refutes. An entry of a newer build is an error.
 func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []stream.Entry, unreadable, forged int64,
 	err error) {
 	head, err := k.OpenHead(ctx)

@@ -13,21 +13,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Held is what a user holds in a campaign by Redis, on one place, and what it depends on whether he may be told.
+// Held has a user's receipts in a campaign on one place, and what decides whether the user may see them.
 type Held struct {
 	Place    *Shard
 	Receipts []hongbao.Receipt // without codes
 	Currency string
 	Codes    bool // the packets have codes
 	Class    hongbao.Durability
-	// Open is nil, or ErrFrozen: then all of it, an error too, may be the past.
+	// Open is nil, or ErrFrozen. If it is ErrFrozen, everything here may be out of date, including an error.
 	Open error
 
-	places string // over how many shards the campaign is dealt, as Redis has it
+	places string // number of the campaign's shards, as Redis has it
 }
 
-// UserHeld reads what a user holds on one place. ErrNotInRedis (Permanent) if the campaign is not there, with ErrLost
-// as well if Redis has lost something of it and may have lost his receipts: the ledger has them.
+// UserHeld returns what a user has on one place. The error is ErrNotInRedis (Permanent) if the campaign is not there.
+// It is also ErrLost if Redis has lost something of the campaign and may have lost the user's receipts. The ledger
+// has those receipts.
 func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -37,8 +38,8 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 	return list[0], errs[0]
 }
 
-// Held reads what a user holds in the campaign, on each of its places in their order. If one of them fails there is an
-// error: the receipts of the others alone would not be all. list then has what was read.
+// Held returns what a user has in the campaign, on each of its places in their order. If one place fails, there is an
+// error, because the receipts of the other places are not complete. list then has the results so far.
 func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error) {
 	home, err := c.Home().UserHeld(ctx, c.id, user)
 	list = []Held{home}
@@ -59,7 +60,7 @@ func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error
 	return append(list, others...), errors.Join(errs...)
 }
 
-// heldOver asks places at once: with one question where there is one server.
+// heldOver reads from all places at once: with one transaction if there is only one server.
 func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([]Held, []error) {
 	if _, cluster := c.store.rdb.(*redis.ClusterClient); !cluster {
 		return heldOn(ctx, c.store.rdb, places, c.id, user)
@@ -67,8 +68,8 @@ func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([
 	return Ask(len(places), AllAtOnce, func(i int) (Held, error) { return places[i].UserHeld(ctx, c.id, user) })
 }
 
-// heldOn asks places that are on one server, at one instant: the campaign may leave Redis meanwhile. node is the client
-// of that server; the shards keep their own client, because what they learn belongs to the process, not to a node.
+// heldOn reads from places on one server, at one instant, since the campaign may leave Redis meanwhile. node is the
+// client of that server. The shards keep their own client, because their state belongs to the process, not to a node.
 func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, campaign, user string) ([]Held, []error) {
 	list, errs := make([]Held, len(places)), make([]error, len(places))
 	reads := make([]func() (Held, error), len(places))
@@ -85,8 +86,8 @@ func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, ca
 	return list, errs
 }
 
-// askHeld asks in a pipeline what a user holds, and returns the function that reads the answer. server is the INFO that
-// was asked for ahead of it.
+// askHeld queues the reads of what a user has in a pipeline. It returns the function that reads the answers. server
+// is the INFO that is ahead of them in the pipeline.
 func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
 	campaign, user string) func() (Held, error) {
 	open, text := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Receipts(campaign), user)
@@ -127,7 +128,7 @@ func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (H
 	return *h, err
 }
 
-// ReceiptsOf are the receipts of all places, in the order of their times.
+// ReceiptsOf returns the receipts of all places, ordered by time.
 func ReceiptsOf(list []Held) (all []hongbao.Receipt) {
 	for i := range list {
 		all = append(all, list[i].Receipts...)

@@ -15,11 +15,11 @@ const slots = 16384
 // MaxShards bounds the shards of a deployment.
 const MaxShards = 1024
 
-// ChunkEvents is how many events' done bits one bitmap key holds (8 KiB).
+// ChunkEvents is how many events' done bits are in one bitmap key (8 KiB).
 const ChunkEvents = 1 << 16
 
-// keysOf names the keys of each shard of a deployment. The tags depend on prefix and number, so neither may change
-// afterwards.
+// keysOf returns the keys of each shard of a deployment. The hash tags depend on prefix and number of shards, so
+// neither may change afterwards.
 func keysOf(space hongbao.Space) ([]Keys, error) {
 	if p := space.Prefix; p == "" || len(p) > 32 || strings.ContainsAny(p, "{}: \t\r\n") {
 		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", p)
@@ -34,13 +34,13 @@ func keysOf(space hongbao.Space) ([]Keys, error) {
 	return keys, nil
 }
 
-// CheckSpace refuses a key prefix and a number of shards that no deployment can have.
+// CheckSpace returns an error for a key prefix or a number of shards that no deployment can have.
 func CheckSpace(space hongbao.Space) error {
 	_, err := keysOf(space)
 	return err
 }
 
-// tagsKnown has the tags by the number of shards: to find a thousand takes a tenth of a second.
+// tagsKnown caches the tags by the number of shards: the tags of a thousand shards take a tenth of a second.
 var tagsKnown sync.Map
 
 func tagsOf(shards int) []string {
@@ -57,7 +57,8 @@ func tagsOf(shards int) []string {
 	return tags
 }
 
-// tag finds the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal parts.
+// tag returns the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal
+// parts.
 func tag(i, n int) string {
 	low, high := i*slots/n, (i+1)*slots/n
 	for k := 0; ; k++ {
@@ -68,8 +69,8 @@ func tag(i, n int) string {
 	}
 }
 
-// slot computes the slot of a key as Redis does: of what stands between the first "{" and the first "}" after it, if
-// that is not empty, else of the whole key.
+// slot returns the slot of a key, as Redis computes it. The slot depends on the text between the first "{" and the
+// first "}" after it, if that text is not empty, else on the whole key.
 func slot(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if t, _, ok := strings.Cut(after, "}"); ok && t != "" {
@@ -79,7 +80,7 @@ func slot(key string) int {
 	return int(crc16(key) % slots)
 }
 
-// crc16 is CRC-16/XMODEM, which Redis Cluster uses (polynomial 0x1021, initial value 0).
+// crc16 returns the CRC-16/XMODEM, which Redis Cluster uses (polynomial 0x1021, initial value 0).
 func crc16(s string) uint16 {
 	var crc uint16
 	for i := range len(s) {
@@ -95,7 +96,7 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// Keys names the keys of one shard. All share its hash tag, so every script runs on one slot.
+// Keys has the names of the keys of one shard. All have its hash tag, so every script runs on one slot.
 type Keys struct {
 	shard int
 	tag   string
@@ -104,21 +105,21 @@ type Keys struct {
 // Index is the shard's number in its deployment.
 func (k Keys) Index() int { return k.shard }
 
-// Meta is a hash: schema version, deployment id, shards, epoch, seq, finished, done_floor.
+// Meta is a hash: deployment id, founding, shards, epoch, seq, finished, done_floor and the state of the opening.
 func (k Keys) Meta() string { return k.tag + "meta" }
 
 // Events is the stream of every fact of the shard, in order.
 func (k Keys) Events() string { return k.tag + "events" }
 
-// Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. revision
-// is what grabs go by: the hash of the plan, and behind a dot the newest generation that is announced here
-// (generation); dealt is the newest one that is here as a whole.
+// Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. Grabs
+// compare revision: the hash of the plan, and behind a dot the newest generation that is announced here (generation).
+// dealt is the newest generation that is complete here.
 func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
 
-// Stock is a list: the campaign's packets that nobody has, "number amount", in the order of the draw.
+// Stock is a list: the campaign's packets that no user has, "number amount", in the order of the draw.
 func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
 
-// StockOf is the stock of a generation: Stock for the first one, which may be told as 0.
+// StockOf is the stock of a generation. For generation 0 or 1 it is Stock.
 func (k Keys) StockOf(id string, generation int64) string {
 	if generation <= 1 {
 		return k.Stock(id)
@@ -126,12 +127,13 @@ func (k Keys) StockOf(id string, generation int64) string {
 	return k.Stock(id) + ":" + strconv.FormatInt(generation, 10)
 }
 
-// Sums is a list beside the stock of a generation: "packets amount" that the place had got with each chunk of its load.
+// Sums is a list beside the stock of a generation. Each chunk of the load adds "packets amount": everything that the
+// place has got up to that chunk.
 func (k Keys) Sums(id string, generation int64) string {
 	return strings.Replace(k.StockOf(id, generation), ":stock", ":sums", 1)
 }
 
-// Stocks are stock and sums of that many generations, in turn.
+// Stocks returns the stock and the sums of each of the first generations, in turn.
 func (k Keys) Stocks(id string, generations int64) (keys []string) {
 	for g := int64(1); g <= generations; g++ {
 		keys = append(keys, k.StockOf(id, g), k.Sums(id, g))
@@ -139,22 +141,22 @@ func (k Keys) Stocks(id string, generations int64) (keys []string) {
 	return keys
 }
 
-// Withheld is a list: packets that a restore took out of the stock, since a process may have told users of them that nobody can
-// name. The field withheld of the campaign's hash counts them.
+// Withheld is a list: packets that a restore took out of the stock, because a process may have reported them to users
+// whom no one can name. The field withheld of the campaign's hash counts them.
 func (k Keys) Withheld(id string) string { return k.tag + "c:" + id + ":withheld" }
 
-// Receipts is a hash: user to his grants in the campaign.
+// Receipts is a hash: user to the user's receipts in the campaign.
 func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }
 
-// Counters is a hash: the counts of limits that are not per user, of the whole campaign (name "c"), or of one day
-// ("d20778") or hour ("h498672"). That of a period leaves by itself one period after its end.
+// Counters is a hash: the counts of limits that are not per user, for the whole campaign (name "c"), or for one day
+// ("d20778") or hour ("h498672"). The counters of a period expire one period after its end.
 func (k Keys) Counters(id, name string) string { return k.tag + "c:" + id + ":counters:" + name }
 
-// Codes is a hash: packet to code, of a campaign whose packets have codes.
+// Codes is a hash: packet to code, for a campaign whose packets have codes.
 func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
 
-// Filter is a hash at a campaign's home: once nothing is left, a filter of all who hold packets. head says what it is
-// of, the numbers from 0 are its parts, by is a token of who built it.
+// Filter is a hash at a campaign's home. Once nothing is left, it has a filter of all users who have packets. head
+// describes the filter, the numbers from 0 are its parts, and by is a token of its builder.
 func (k Keys) Filter(id string) string { return k.tag + "c:" + id + ":filter" }
 
 // Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
@@ -165,14 +167,14 @@ func (k Keys) Done(sink string, chunk int64) string {
 // Claims is a hash: the sink's pushes in progress.
 func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 
-// Sink is a hash: what people have told the workers of the sink.
+// Sink is a hash: what people have decided about the sink, for its workers.
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
 // SinkCampaigns is a hash: the campaigns that were paused for the sink.
 func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
 
-// Witnesses is a hash: process to when it last watched the shard, and the epoch of the attempt to restore the shard to which
-// it has sent all that it knew.
+// Witnesses is a hash: process to the time when it last watched the shard, and the epoch of the restore attempt to
+// which it has sent everything that it knew.
 func (k Keys) Witnesses() string { return k.tag + "witnesses" }
 
 // Evidence is a list: the grants that processes have sent to an attempt to restore the shard.
@@ -181,14 +183,15 @@ func (k Keys) Evidence() string { return k.tag + "evidence" }
 // Controls is a hash: the decisions about campaigns and sinks that the ledger does not have yet.
 func (k Keys) Controls() string { return k.tag + "controls" }
 
-// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, Home of the
-// sink; while that one is away each shard has one of its own.
+// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, the Home of
+// the sink. While that shard is unreachable, each shard has a Rate of its own.
 func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
 
 // Dead is a stream: the sink's dead letters.
 func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 
-// Resolved is a stream: the sink's dead letters that a person requeued or dropped, whole, with who and why.
+// Resolved is a stream: the complete dead letters of the sink that a person requeued or dropped, with the person and
+// the reason.
 func (k Keys) Resolved(sink string) string { return k.tag + "dead:" + sink + ":log" }
 
 // Replay is a hash: what a named replay covers on the shard.
@@ -197,13 +200,13 @@ func (k Keys) Replay(name string) string { return k.tag + "replay:" + name }
 // Once is a string: the state of one message id of "push once".
 func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":" + id }
 
-// Refunded is a sorted set: the campaigns that were refunded and wait for the end of their grace, by the time of it.
+// Refunded is a sorted set: the refunded campaigns that wait for the end of their grace, by the time of the refund.
 func (k Keys) Refunded() string { return k.tag + "refunded" }
 
-// Audit is a hash: when the last whole audit began and how many differences it found. It stands on the first shard.
+// Audit is a hash: when the last whole audit began and how many differences it found. It is on the first shard.
 func (k Keys) Audit() string { return k.tag + "audit" }
 
-// Lead is a string: which worker leads a work that one does for all, such as a group's reclaiming.
+// Lead is a string: the worker that leads in work that one worker does for all, such as a group's reclaiming.
 func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
 
 // Lock is a string: the token of the lock's owner.

@@ -11,9 +11,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// tellLate checks what this process reported to users in earlier epochs, if the shard was opened without its evidence:
-// the process was stopped, or cut off. A grant that Redis lacks returns under a new seq if its packet is withheld.
-// lost are the grants that could not return, each with the reason.
+// tellLate checks what this process reported to users in earlier epochs, if the shard was opened without its
+// evidence. That happens if the process was stopped or cut off. A grant that Redis lacks returns under a new seq if
+// its packet is withheld. lost are the grants that could not return, each with the reason.
 func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 	epoch, grants, err := k.late()
 	if err != nil || len(grants) == 0 {
@@ -50,15 +50,15 @@ func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 	return lost, nil
 }
 
-// LateGrant is a grant that a user knows and an opening left out. Why says why it could not come back.
+// LateGrant is a grant that a user knows and that an opening left out. Why is the reason why it could not return.
 type LateGrant struct {
 	hongbao.Grant
 
 	Why Refusal
 }
 
-// late returns what this process reported to users in earlier epochs. It returns nothing if an attempt has this
-// evidence, or if the process has looked already.
+// late returns the grants that this process reported to users in earlier epochs. It returns none if an attempt has
+// this evidence, or if the process has checked them already.
 func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -80,8 +80,8 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	return epoch, grants, nil
 }
 
-// lateTold returns a seq that this process reported to a user in an earlier epoch, and that an opening skipped without
-// its evidence; 0 for none.
+// lateTold returns a seq that this process reported to a user in an earlier epoch and that an opening skipped without
+// this process's evidence. It returns 0 if there is none.
 func (st *state) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	w := &st.witness
 	w.mu.Lock()

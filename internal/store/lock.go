@@ -17,7 +17,8 @@ type LockCall struct {
 	Lease time.Duration
 }
 
-// TakeLock takes a lock, or returns for how long another owner still has it. The same token takes it again.
+// TakeLock takes a lock, or returns for how long another owner still has it. A caller with the same token takes it
+// again.
 func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (ok bool, held time.Duration, err error) {
 	reply, err := c.run(ctx, k, "take")
 	if err != nil {
@@ -26,7 +27,7 @@ func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (ok bool, held time.D
 	return taken(reply)
 }
 
-// taken reads lock.lua's answer to take.
+// taken parses lock.lua's answer to take.
 func taken(reply []string) (ok bool, held time.Duration, err error) {
 	r := replyReader{rest: reply}
 	if ok = r.string() == "ok"; !ok {
@@ -35,12 +36,12 @@ func taken(reply []string) (ok bool, held time.Duration, err error) {
 	return ok, held, r.done(lockScript)
 }
 
-// RenewLock starts the lease again. False if the lock is lost: its lease was over, or another owner took it.
+// RenewLock starts the lease again. It returns false if the lock is lost: its lease ended, or another owner took it.
 func (k *Shard) RenewLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "renew")
 }
 
-// ReleaseLock releases the lock. False if it was no longer the caller's; then nothing was changed.
+// ReleaseLock releases the lock. It returns false, and changes nothing, if the lock was no longer the caller's.
 func (k *Shard) ReleaseLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "release")
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Look is what one server of Redis says of itself and of its shards.
+// Look is the state of one server of Redis and of its shards.
 type Look struct {
 	Server Server
-	// Address is where the server was reached.
+	// Address is the address at which the server was reached.
 	Address string
 	Shards  []ShardLook
 }
 
-// ShardLook is how a shard stands. A shard that is gone is not open, and its Seq is 0.
+// ShardLook is the state of a shard. A shard that Redis has lost is not open, and its Seq is 0.
 type ShardLook struct {
 	Shard int
 	Open  bool
 	Seq   int64
 }
 
-// Looks asks every server that has shards, in one round trip each.
+// Looks returns the state of every server that has shards. It takes one round trip for each.
 func (s *Store) Looks(ctx context.Context) ([]Look, error) {
 	w := &Watch{Store: s}
 	var all []Look
@@ -56,8 +56,8 @@ func address(node redis.UniversalClient) string {
 	return "redis"
 }
 
-// Left tells how many packets of each campaign nobody has, on all its places; a campaign that Redis does not have, or
-// has not whole, is left out.
+// Left returns how many packets of each campaign no user has, on all its places. It omits a campaign that Redis does
+// not have on each of its places.
 func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64, error) {
 	asks := make([]leftAsk, len(campaigns))
 	for i, id := range campaigns {
@@ -72,7 +72,7 @@ func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64,
 	for i, id := range campaigns {
 		h := homes[i]
 		places, err := s.Campaign(id).placesOf(max(h.Places, 1))
-		if h.Packets == 0 || err != nil { // the audit names the field
+		if h.Packets == 0 || err != nil { // the audit reports a wrong field
 			continue
 		}
 		left[id] = h.Packets - h.granted()
@@ -94,24 +94,25 @@ func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64,
 	return left, nil
 }
 
-// leftAsk asks one place what it has left of a campaign.
+// leftAsk is a question to one place: what it has left of a campaign.
 type leftAsk struct {
 	campaign string
 	place    Keys
 }
 
-// leftAnswer has Packets of the whole campaign, 0 if the place has not got it.
+// leftAnswer has the fields of a campaign on one place. Packets are those of the whole campaign, 0 if the place does
+// not have it.
 type leftAnswer struct {
 	Packets    int64  `redis:"packets"`
 	Places     int    `redis:"places"`
 	Generation int64  `redis:"generation"`
 	Loaded     int64  `redis:"loaded"`
-	Granted    *int64 `redis:"granted"` // once it is closed
+	Granted    *int64 `redis:"granted"` // present once the campaign is closed
 
 	stocked int64
 }
 
-// granted is what the place has granted.
+// granted returns how many packets the place has granted.
 func (a *leftAnswer) granted() int64 {
 	if a.Granted != nil {
 		return *a.Granted
@@ -135,14 +136,14 @@ func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]
 	}
 	answers := make([]leftAnswer, len(asks))
 	for i := range cmds {
-		if cmds[i].Scan(&answers[i]) != nil { // an answer that can't be read tells nothing; the audit names it
+		if cmds[i].Scan(&answers[i]) != nil { // an unreadable answer does not count; the audit reports it
 			answers[i] = leftAnswer{}
 		}
 		for g := int64(2); g <= min(answers[i].Generation, MaxGenerations); g++ {
 			stocks[i] = append(stocks[i], pipe.LLen(ctx, asks[i].place.StockOf(asks[i].campaign, g)))
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil { // asks nothing where no campaign has got more packets
+	if _, err := pipe.Exec(ctx); err != nil { // sends nothing if no campaign has a top-up
 		return nil, fmt.Errorf("ask what campaigns have left: %w", Classify(err))
 	}
 	for i := range stocks {

@@ -23,11 +23,11 @@ func LostError(campaign string) error {
 		campaign, ErrLost, campaign)
 }
 
-// LostField marks a campaign that was ended from the ledger. Redis' data of such a campaign proves nothing.
+// LostField marks a campaign that was ended from the ledger. Redis's data of such a campaign proves nothing.
 const LostField = "lost"
 
-// LostCampaign is the ledger's record of a campaign that Redis has lost. Packets and Total are of the whole campaign,
-// the other fields are the part that one shard reports.
+// LostCampaign is the ledger's record of a campaign that Redis has lost. Packets and Total are those of the whole
+// campaign. The other fields are the part that one shard reports.
 type LostCampaign struct {
 	ID            string
 	Packets       int64
@@ -38,8 +38,8 @@ type LostCampaign struct {
 	GrantedAmount hongbao.Amount
 }
 
-// EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing. A
-// campaign that is whole is refused.
+// EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing.
+// EndLost refuses a campaign that is complete.
 func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	generations, err := k.generations(ctx, c.ID)
 	if err != nil {
@@ -64,15 +64,15 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 		"end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
 }
 
-// Waiting is what a group has not finished of a campaign.
+// Waiting has the numbers of grants of a campaign that a group has not finished.
 type Waiting struct {
 	// Stream counts grants whose entries are in the stream. Receipts counts grants that users know and whose entries
 	// are gone.
 	Stream, Receipts int64
 }
 
-// Waiting counts what a group has not finished of a campaign on the shard. It reads the whole stream and all receipts.
-// The shard must be open, and the campaign must grant nothing meanwhile.
+// Waiting counts the grants of a campaign on the shard that a group has not finished. It reads the whole stream and
+// all receipts. The shard must be open, and the campaign must not grant anything meanwhile.
 func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting, err error) {
 	undone, err := k.undone(ctx, group)
 	if err != nil {
@@ -93,7 +93,7 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting,
 	err = k.EachReceipts(ctx, campaign, func(_ string, receipts []hongbao.Receipt) error {
 		for i := range receipts {
 			if seq := receipts[i].Seq; undone(seq) && !waits[seq] {
-				waits[seq] = true // HSCAN may bring the user again
+				waits[seq] = true // HSCAN may return the user again
 				w.Receipts++
 			}
 		}
@@ -112,7 +112,7 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
 }
 
-// eachEntry calls fn for each entry of the stream that can be read and that the shard does not contradict.
+// eachEntry calls fn for each entry of the stream that is readable and that the shard does not refute.
 func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	for raw, err := range k.Pages(ctx, "-", "+") {
 		if err != nil {
@@ -129,8 +129,8 @@ func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	return nil
 }
 
-// EachReceipts calls fn for the receipts of every user of a campaign until fn fails, and returns fn's error unchanged.
-// A user may come more than once. A missing campaign has no receipts.
+// EachReceipts calls fn for the receipts of every user of a campaign until fn fails, and returns fn's error
+// unchanged. It may call fn more than once for a user. A missing campaign has no receipts.
 func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 	fn func(user string, receipts []hongbao.Receipt) error) error {
 	const fields = 2_000

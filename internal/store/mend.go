@@ -26,19 +26,19 @@ var (
 // Attempt is an attempt to restore a frozen shard.
 type Attempt struct {
 	// Epoch is the epoch that the ledger records for the attempt. Floor is the last event that Redis surely had when
-	// the attempt began. Wrote is the time of the last write to the shard before it froze, in ms; 0 if unknown. Writes
-	// of an attempt count for neither.
+	// the attempt began. Wrote is the time of the last write to the shard before it froze, in ms; 0 if unknown.
+	// Neither Floor nor Wrote counts the writes of an attempt.
 	Epoch, Floor, Wrote int64
 	// Token names the run of the server, and History its history of writes.
 	Token, History string
 }
 
-// String returns the attempt as meta has it.
+// String returns the attempt in the format of meta.
 func (a Attempt) String() string {
 	return fmt.Sprintf("%d %d %d %s %s", a.Epoch, a.Floor, a.Wrote, cmp.Or(a.Token, "-"), cmp.Or(a.History, "-"))
 }
 
-// parseAttempt parses an attempt; an empty text gives the zero Attempt.
+// parseAttempt parses an attempt. For an empty text it returns the zero Attempt.
 func parseAttempt(text string) (a Attempt, err error) {
 	if text == "" {
 		return a, nil
@@ -62,11 +62,11 @@ func (r *replyReader) attempt() Attempt {
 	return a
 }
 
-// ErrAttemptOver says that another attempt restores the shard, or that the shard changed otherwise. Nothing was
-// changed.
+// ErrAttemptOver says that another attempt restores the shard, or that the shard changed otherwise. The failed call
+// changed nothing.
 var ErrAttemptOver = hongbao.Outagef(hongbao.ClassTransient, "the shard changed while it was restored; it is tried again")
 
-// Attempt returns the attempt that the shard has noted; the zero Attempt for none.
+// Attempt returns the attempt that is recorded in the shard; the zero Attempt for none.
 func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), mendField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -81,12 +81,12 @@ func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 
 const mendField = "mend"
 
-// Begin notes an attempt, so that witnesses send what they know to it. was is the shard as the caller found it.
+// Begin records an attempt, so that witnesses send what they know to it. was is the shard as the caller found it.
 func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
 	return k.mend(ctx, mendScript, []string{k.Keys.Meta()}, was.Seq, was.Epoch, a.String())
 }
 
-// mend calls a script of an attempt on the attempt's server.
+// mend calls a script of an attempt.
 func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any) error {
 	reply, err := s.runPlain(ctx, k.rdb, keys, args)
 	if err != nil {
@@ -106,7 +106,8 @@ func (s *script) mended(reply []string) error {
 	return hongbao.Errorf(hongbao.ClassConflict, "script %s: a grant can't be restored: %s", s.name, strings.Join(reply, " "))
 }
 
-// Evidence is what witnesses have sent to the shard's attempts. Texts counts all texts, Broken the unreadable ones.
+// Evidence has the grants that witnesses have sent to the shard's attempts. Texts is the number of all texts, Broken
+// that of the unreadable ones.
 type Evidence struct {
 	Grants        []hongbao.Grant
 	Texts, Broken int64
@@ -115,7 +116,7 @@ type Evidence struct {
 // evidencePage is how many texts are read at once.
 const evidencePage = 10_000
 
-// Evidence returns what witnesses have sent.
+// Evidence returns the evidence that witnesses have sent.
 func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
 	count := k.rdb.HGet(ctx, k.Keys.Meta(), "evidence") // read first: texts that come later keep the shard from opening
 	if err := count.Err(); err != nil && !errors.Is(err, redis.Nil) {
@@ -140,17 +141,17 @@ func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
 	}
 }
 
-// grantVersion is the version of stream entries of grants.
+// grantVersion is the version of stream entries with grants.
 const grantVersion = "3"
 
-// Run is what one call of a script puts back: grants of one campaign and one time with consecutive seqs, or seqs that
-// are no grants.
+// Run is the part of a restore that one call of a script does: grants of one campaign and one time with consecutive
+// seqs, or seqs without a known grant.
 type Run struct {
 	Grants      []hongbao.Grant
-	Generations int64           // how many the campaign has
+	Generations int64           // number of the campaign's generations
 	Nobody      stream.SeqRange // the seqs, if there are no grants
-	// Told: a silent process may have reported some of Nobody to users. A late report of one then does not freeze the
-	// shard again.
+	// Told: a silent process may have reported some of Nobody to users. A late report of such a grant then does not
+	// freeze the shard again.
 	Told bool
 }
 
@@ -174,11 +175,11 @@ func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
 	return keys, args
 }
 
-// regrantsAtOnce is how many runs are in flight at once: at most 8,192 grants.
+// regrantsAtOnce is how many runs are in flight at once; together they have at most 8,192 grants.
 const regrantsAtOnce = 64
 
 // Regrant puts runs back in the order of their seqs. A run that is out of order or repeated changes nothing. An error
-// of class Conflict says that a grant can't be granted; that run and those after it changed nothing.
+// of class Conflict says that a grant can't be granted. That run and those after it changed nothing.
 func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 	if len(runs) == 0 {
 		return nil
@@ -230,28 +231,28 @@ func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []strea
 	return nil
 }
 
-// Revise changes the revision of a campaign: packets may have returned to its stock, so cached knowledge is void.
+// Revise changes the revision of a campaign. Packets may have returned to its stock, so cached knowledge is void.
 func (k *Shard) Revise(ctx context.Context, a Attempt, campaign string) error {
 	return k.mend(ctx, reviseScript, []string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Filter(campaign)}, a.String())
 }
 
-// Before is what Redis had of a shard before it froze.
+// Before describes what Redis had of a shard before it froze.
 type Before struct {
-	// Direct reports that one promotion lies between the shard's last opening and its server. If Redis lost anything,
-	// it lost the end only.
+	// Direct: exactly one promotion is between the shard's last opening and its present server. If Redis lost
+	// anything, it lost only the end.
 	Direct bool
-	// Wrote is the time of the last write to the shard, as far as an entry or a witness shows; the zero of Unix if the
+	// Wrote is the time of the last write to the shard, as far as an entry or a witness shows; the Unix epoch if the
 	// stream is gone. Frozen is when the shard froze.
 	Wrote, Frozen time.Time
-	// Attempt is the attempt that the shard has noted. Asked is how long ago it began to ask.
+	// Attempt is the attempt that is recorded in the shard. Asked is how long ago it began to ask witnesses.
 	Attempt Attempt
 	Asked   time.Duration
 	// Sure is the last event at least the overlap before Wrote, or the last one that left the stream.
 	Sure int64
 }
 
-// Before returns what Redis had of a frozen shard. Unless the result is Direct, Redis is not trusted for the time of
-// overlap before its last write.
+// Before returns what Redis had of a frozen shard. Unless the result is Direct, the caller does not trust Redis for
+// the time of overlap before its last write.
 func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, err error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -280,7 +281,8 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	case last.After(b.Wrote):
 		b.Wrote = last
 	}
-	// A server that started from a file may also name the history of that file.
+	// A server that started from a file may also name the history of that file. So Direct also needs an uptime from
+	// before the last write.
 	now, err := conn.Time(ctx).Result()
 	if err != nil {
 		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
@@ -293,7 +295,7 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	return b, err
 }
 
-// LastBefore returns the last event up to a time, or the last one that left the stream if that is later.
+// LastBefore returns the last event up to a time, or the last event that left the stream if that is later.
 func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
 	until := strconv.FormatInt(max(at.UnixMilli(), 0), 10)
 	e, found, err := k.firstEntry(k.rdb.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
@@ -310,7 +312,7 @@ func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
 // someEntries is how many entries firstEntry looks at.
 const someEntries = 100
 
-// firstEntry returns the first readable entry of a range.
+// firstEntry returns the first readable entry of the reply.
 func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found bool, err error) {
 	messages, err := cmd.Result()
 	if err != nil {
@@ -327,14 +329,14 @@ func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found b
 	return e, false, nil
 }
 
-// unixMilli parses a time in ms; the zero of Unix if there is none.
+// unixMilli parses a time in ms. It returns the Unix epoch if there is none.
 func unixMilli(v any) time.Time {
 	text, _ := v.(string)
 	ms, _ := strconv.ParseInt(text, 10, 64) // absent: 0
 	return time.UnixMilli(ms)
 }
 
-// ReceiptsOf returns what users hold of a campaign, whether or not the shard is frozen.
+// ReceiptsOf returns the receipts of users in a campaign, whether or not the shard is frozen.
 func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string) (map[string][]hongbao.Receipt, error) {
 	held := map[string][]hongbao.Receipt{}
 	for some := range slices.Chunk(users, MaxGrabs) {

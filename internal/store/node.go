@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is a server, and what else doctor looks at.
+// Node is a server, with further facts that doctor checks.
 type Node struct {
 	Server
-	// Clock is what the server's clock said when it was asked between Asked and Answered; zero if the user may not ask.
+	// Clock is the time by the server's clock, read between Asked and Answered; zero if the user may not read it.
 	Clock, Asked, Answered time.Time
-	// Folder has the append-only files. It is empty where CONFIG GET is not allowed.
+	// Folder is the directory of the append-only files. It is empty if CONFIG GET is not allowed.
 	Folder string
 }
 
-// Nodes asks the servers that Inspect asks for more, and gives them in the order of their addresses.
+// Nodes returns the servers of Inspect as Nodes, in the order of their addresses.
 func Nodes(ctx context.Context, rdb redis.UniversalClient) ([]Node, error) {
 	nodes, err := askEach(ctx, rdb, lookAtNode)
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
@@ -44,7 +44,7 @@ func folder(ctx context.Context, rdb redis.Cmdable) string {
 	for _, name := range []string{"dir", "appenddirname"} { // both at once are an error before Redis 7
 		has, err := rdb.ConfigGet(ctx, name).Result()
 		if err != nil {
-			return "" // it is not allowed, or the server has no such setting
+			return "" // CONFIG GET is not allowed, or the server has no such setting
 		}
 		maps.Copy(c, has)
 	}

@@ -27,23 +27,23 @@ var ErrFrozen = errors.New("the shard is frozen")
 // again.
 var ErrStale = errors.New("the shard was opened anew since this batch was taken")
 
-// state is what this process knows of a shard on a Redis.
+// state is the knowledge of this process about a shard on a Redis.
 type state struct {
 	opened atomic.Pointer[texts] // the scripts of the server that the shard was opened for; nil until it is known
 	seen   atomic.Int64          // the highest seq
-	// replicas are how many the last wait of class replica was for
+	// replicas is the number of replicas that class replica waits for
 	replicas atomic.Int64
 	frozen   atomic.Int64 // until this unix time in ns, calls get ErrFrozen without asking again
 
 	last   atomic.Pointer[epochSeen] // of the newest epoch
 	epochs sync.Map                  // epoch to *epochSeen
-	// least is the epoch of the last attempt that this process has answered. Replies of earlier epochs are ignored:
-	// that attempt may have decided without them. least rises under witness.mu.
+	// least is the epoch of the last attempt that this process has answered. Replies of earlier epochs are ignored,
+	// because that attempt may have decided without them. least rises under witness.mu.
 	least   atomic.Int64
 	witness witness
 }
 
-// forgetBefore forgets what was seen in epochs before this one: an attempt has it.
+// forgetBefore deletes what was seen in epochs before this one. An attempt has that knowledge.
 func (st *state) forgetBefore(epoch int64) {
 	st.epochs.Range(func(e, _ any) bool {
 		if e.(int64) < epoch { //nolint:forcetypeassert // nothing else is put there
@@ -59,8 +59,8 @@ type epochSeen struct {
 	seq   atomic.Int64
 }
 
-// saw keeps the highest seq that this process has seen; each call of a script passes it on. It also keeps the highest
-// seq of each epoch: the higher seqs of a later epoch would hide that an earlier epoch lost one.
+// saw keeps the highest seq that this process has seen. Each call of a script passes it to Redis. saw also keeps the
+// highest seq of each epoch, because the higher seqs of a later epoch would hide that an earlier epoch lost one.
 func (st *state) saw(epoch, seq int64) {
 	if epoch < st.least.Load() {
 		return
@@ -77,7 +77,7 @@ func (st *state) saw(epoch, seq int64) {
 	raise(&e.seq, seq)
 }
 
-// sawStand notes a head that was read with standFields. An unreadable head is ignored.
+// sawStand records a head that was read with standFields. It ignores an unreadable head.
 func (st *state) sawStand(v []any) {
 	seq, _ := v[0].(string)
 	epoch, _ := v[1].(string)
@@ -88,7 +88,7 @@ func (st *state) sawStand(v []any) {
 	}
 }
 
-// known returns how far the process knows the shard to be: zero if it has seen no event.
+// known returns the progress of the shard as this process knows it: the zero Head if it has seen no event.
 func (st *state) known() Head {
 	e := st.last.Load()
 	if e == nil {
@@ -106,9 +106,9 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// late returns the highest seq that this process saw in an earlier epoch and that an opening has skipped: the shard
-// was opened without knowing it. 0 for none. A range's last seq does not count: meta.seq had it after the opening, and
-// no event has it.
+// late returns the highest seq that this process saw in an earlier epoch and that an opening has skipped, 0 for none.
+// The shard was opened without knowledge of that seq. A range's last seq does not count: meta.seq had it after the
+// opening, and no event has it.
 func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	st.epochs.Range(func(_, v any) bool {
 		e := v.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
@@ -126,8 +126,8 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	return seq, seenIn
 }
 
-// saw keeps the highest of the events. The caller has read them from the stream, so a shard that is behind them went
-// back in time. They are of the epoch of the caller's batch or of an earlier one.
+// saw records the highest of the events. The caller has read them from the stream, so a shard that is behind them
+// went back in time. They are of the epoch of the caller's batch or of an earlier one.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	epoch, ok := stream.EpochOf(ctx)
 	if last := k.state.last.Load(); !ok && last != nil {
@@ -143,8 +143,8 @@ const frozenFor = 100 * time.Millisecond
 
 func (st *state) freeze() { st.frozen.Store(time.Now().Add(frozenFor).UnixNano()) }
 
-// texts are the scripts for one run of one server: a line in front names the server's token. So each SHA belongs to
-// one run, and a server that was restarted or promoted answers NOSCRIPT: then surely nothing ran.
+// texts are the scripts for one run of one server. A line in front names the server's token, so each SHA belongs to
+// one run. A server that was restarted or promoted answers NOSCRIPT. Then surely nothing ran.
 type texts struct {
 	token string
 	plain bool // without flags, for miniredis
@@ -185,7 +185,7 @@ func (t *texts) text(s *script) string {
 	return b.String()
 }
 
-// WithEpoch returns a context for the work on a batch that was taken in an epoch. In another epoch, scripts that are
+// WithEpoch returns a context for work on a batch that was taken in an epoch. In another epoch, scripts that are
 // called with this context change nothing and answer ErrStale.
 func WithEpoch(ctx context.Context, epoch int64) context.Context {
 	return stream.WithEpoch(ctx, epoch)
@@ -231,8 +231,8 @@ func frozenError(why string) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "%w: %s", ErrFrozen, why)
 }
 
-// open asks the shard's server whether the shard was opened for it. If so, open loads the script there and calls it.
-// All three use one connection, so they reach the same run of the same server. If not, the shard freezes.
+// open checks whether the shard was opened for its present server. If so, open loads the script there and calls it.
+// All three steps use one connection, so they reach the same run of the same server. If not, the shard freezes.
 func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -261,8 +261,8 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 }
 
 // AskOpen checks, ahead of other reads in a pipeline to the shard's server, whether those reads are current. judge
-// returns ErrFrozen if the shard is frozen or gone, or was opened for another server: this one may have lost
-// something.
+// returns ErrFrozen if the shard is frozen or gone, or was opened for another server. The present server may then
+// have lost something.
 func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
 	return k.askOpenOn(ctx, pipe, pipe.Info(ctx, "server", "replication"))
 }
@@ -284,8 +284,8 @@ func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *red
 	}
 }
 
-// loadAndCall does both in one pipeline. If someone empties the server's script cache in between, it starts again. (A
-// transaction would not do: a Redis that is out of memory takes none.)
+// loadAndCall loads a script and calls it, in one pipeline. If another client empties the server's script cache in
+// between, loadAndCall starts again. A transaction is no alternative: a Redis that is out of memory refuses it.
 func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string,
 	args []any) (call *redis.Cmd, loaded error) {
 	for range 5 {
@@ -318,8 +318,8 @@ func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 		"a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
 }
 
-// tokenOn returns the token of the server at the other end if the shard was opened for it; else why the shard is
-// frozen.
+// tokenOn returns the token of the connection's server if the shard was opened for it. Otherwise frozen is the reason
+// why the shard is frozen.
 func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen string, err error) {
 	server, err := info(ctx, conn)
 	if err != nil {

@@ -17,39 +17,41 @@ var (
 	removeIdleConsumersScript = newScript("remove_idle_consumers", "parking")
 )
 
-// RawEntry is a stream entry as Redis keeps it, not decoded yet.
+// RawEntry is a stream entry as Redis has it, not decoded yet.
 type RawEntry struct {
 	ID string
-	// Attempt is the broker's count of its deliveries to the group, this one included.
+	// Attempt is the number of its deliveries to the group by Redis's count, including this one.
 	Attempt int64
 	// Values are its fields and values in order.
 	Values []string
 }
 
-// ReclaimCall is what reclaim.lua asks for.
+// ReclaimCall has the arguments of reclaim.lua.
 type ReclaimCall struct {
 	Group, Consumer string
 	Count           int
 	Lease           time.Duration
-	// Lead is how long the caller leads from now on, if no one else does.
+	// Lead is how long the caller leads from now on, if no other worker leads.
 	Lead time.Duration
-	// Backoff of the parking levels 0, 1, 2, ...; the last one serves all levels above. At least one.
+	// Backoff has the backoff of the parking levels 0, 1, 2, ...; the last one applies to all levels above. It has at
+	// least one.
 	Backoff []time.Duration
 }
 
-// Reclaimed is what reclaim.lua returns.
+// Reclaimed is the reply of reclaim.lua.
 type Reclaimed struct {
-	// Entries are those of dead workers and the parked ones whose backoff is over; none while the sink is paused.
+	// Entries are the entries of dead workers, and the parked ones whose backoff is over. It is empty while the sink
+	// is paused.
 	Entries []RawEntry
 	// Gone are the ids of entries that were deleted from the stream while they were pending: an incident.
 	Gone []string
 	Sink SinkControl
-	// Led is for how long another worker leads; 0 if the caller does. Only the leader gets entries.
+	// Led is how long another worker still leads; 0 if the caller leads. Only the leader gets entries.
 	Led time.Duration
 }
 
-// Reclaim gives the worker the entries whose time has come. It also tells Redis that the worker lives. If the sink's hash
-// can't be read it gives the entries with the error: they are the worker's.
+// Reclaim hands the worker the entries whose time has come. It also shows Redis that the worker lives. If the sink's
+// hash can't be read, Reclaim returns the entries with the error, because the worker owns them already.
 func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err error) {
 	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds(), max(1, t.Lead.Milliseconds())}
 	for _, b := range t.Backoff {
@@ -72,17 +74,17 @@ func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err 
 	return out, errors.Join(unread, r.done(reclaimScript))
 }
 
-// Renewal is what became of a worker's hold on an entry.
+// Renewal is the result of a lease renewal on one entry.
 type Renewal string
 
-// The renewals.
+// The results of a renewal.
 const (
 	Ours Renewal = "ours"
 	Lost Renewal = "lost" // another consumer has it, or it was acked
-	Gone Renewal = "gone" // it was deleted from the stream while it was pending: an incident
+	Gone Renewal = "gone" // the entry was deleted from the stream while it was pending: an incident
 )
 
-// Renew renews the lease on entries that are still the consumer's; one answer for each id.
+// Renew renews the lease on entries that are still the consumer's. It returns one result for each id.
 func (k *Shard) Renew(ctx context.Context, group, consumer string, ids []string) ([]Renewal, error) {
 	args := []any{group, consumer}
 	for _, id := range ids {
@@ -108,13 +110,13 @@ const Stay = -1
 // Parking is one entry to hand to the parking consumer of a level.
 type Parking struct {
 	ID string
-	// Level is that of the parking consumer, or Stay.
+	// Level is the level of the parking consumer, or Stay.
 	Level int64
-	// Attempts to leave on the entry. The next delivery adds one.
+	// Attempts is the number of attempts that the entry keeps. The next delivery adds one.
 	Attempts int64
 }
 
-// Park hands entries to parking consumers if they are still the worker's own. It returns how many were.
+// Park hands entries to parking consumers if they are still the worker's own. It returns how many it handed over.
 func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Parking) (int, error) {
 	args := []any{group, consumer}
 	for _, p := range entries {
@@ -137,13 +139,13 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 	return n, nil
 }
 
-// RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle, but for
-// the one that asks and the parking consumers. It returns their names.
+// RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle. It
+// keeps the consumer that calls, and the parking consumers. It returns the names of the removed ones.
 func (k *Shard) RemoveIdleConsumers(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
 	return k.run(ctx, removeIdleConsumersScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
 }
 
-// replyReader takes a flat reply apart.
+// replyReader reads a flat reply, part by part.
 type replyReader struct {
 	rest []string
 	err  error

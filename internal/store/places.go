@@ -11,14 +11,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// placesField is the field of a campaign's hash that says over how many shards it is dealt; it is absent for one.
+// placesField is the field of a campaign's hash with the number of its shards. It is absent if the campaign has one
+// shard.
 const placesField = "places"
 
-// Home returns the campaign's first shard, which knows on how many the campaign is dealt.
+// Home returns the campaign's first shard, which knows how many shards the campaign has.
 func (c Campaign) Home() *Shard { return c.store.Home(c.id) }
 
-// Places reads at the campaign's home over which shards it is dealt, in their order. A campaign that is not there gives
-// its home alone: a caller that has its specification goes by that, with Store.Places.
+// Places returns the campaign's shards in their order, by the number that its home has. For a campaign that is not
+// there it returns the home alone. A caller that has the campaign's specification uses Store.Places with that
+// instead.
 func (c Campaign) Places(ctx context.Context) ([]*Shard, error) {
 	n, err := c.store.rdb.HGet(ctx, c.Home().Keys.Campaign(c.id), placesField).Int()
 	if errors.Is(err, redis.Nil) {
@@ -30,7 +32,7 @@ func (c Campaign) Places(ctx context.Context) ([]*Shard, error) {
 	return c.placesOf(n)
 }
 
-// placesIn is Places for a reader who has the fields of the campaign's hash at its home already.
+// placesIn is Places for a caller that has the fields of the campaign's hash at its home already.
 func (c Campaign) placesIn(fields map[string]string) ([]*Shard, error) {
 	text, spread := fields[placesField]
 	if !spread {
@@ -40,7 +42,7 @@ func (c Campaign) placesIn(fields map[string]string) ([]*Shard, error) {
 	return c.placesOf(n)
 }
 
-// placesOf are the campaign's places by what Redis says of their number.
+// placesOf returns the campaign's places, by their number in Redis.
 func (c Campaign) placesOf(n int) ([]*Shard, error) {
 	if n < 1 || n > c.store.Len() {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %d shards, and the deployment "+

@@ -13,9 +13,9 @@ import (
 
 var raiseDoneFloorScript = newDrainScript("raise_done_floor")
 
-// GroupFinished tells up to which event a consumer group has finished all on a shard, at most seq, which must be an
-// event that the shard already had when it is called. Whatever moves meanwhile, the answer is never too high. exists is
-// false if there is no such group, or no stream yet.
+// GroupFinished returns the event up to which a consumer group has finished everything on a shard, at most seq. seq
+// must be an event that the shard already has at the time of the call. The answer is never too high, whatever changes
+// meanwhile. exists is false if there is no such group, or no stream yet.
 func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (finished int64, exists bool, err error) {
 	pipe := k.rdb.Pipeline()
 	ask := k.askGroup(ctx, pipe, group)
@@ -28,15 +28,16 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return finished, true, err
 }
 
-// groupAt is where a consumer group stands in the stream; one that nobody has made yet stands at its beginning. A place
-// is as XRANGE takes it, and empty where there is no stream.
+// groupAt is the position of a consumer group in the stream. The position of a group that does not exist yet is the
+// beginning. first and next are in the format of XRANGE, and empty if there is no stream.
 type groupAt struct {
 	exists bool
-	// first is the place of the first entry that the group has not finished, next that behind the last one it has read.
+	// first is the first entry that the group has not finished. next is the position behind the last entry that it
+	// has read.
 	first, next string
 }
 
-// askGroup asks by a pipeline where a group stands, and gives what reads the answers.
+// askGroup queues the reads of a group's position in a pipeline. It returns the function that reads the answers.
 func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string) func() (groupAt, error) {
 	events := k.Keys.Events()
 	there, groups, pending := pipe.Exists(ctx, events), pipe.XInfoGroups(ctx, events), pipe.XPending(ctx, events, group)
@@ -65,13 +66,14 @@ func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string
 	}
 }
 
-// finished tells up to which event a group that stands there has finished all, at most seq, and the id of the first
-// entry that it has not read; empty for none. It takes one round trip, unless many entries can't be read.
+// finished returns the event up to which a group at that position has finished everything, at most seq. It also
+// returns the id of the first entry that the group has not read; empty for none. It takes one round trip, unless many
+// entries are unreadable.
 func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished int64, unread string, err error) {
 	pipe := k.rdb.Pipeline()
 	from := askRange(ctx, pipe, k.Keys.Events(), at.first, "+", seqPage)
 	next := askRange(ctx, pipe, k.Keys.Events(), at.next, "+", 1)
-	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the entries: decode wants it
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the entries, as decode needs it
 	_, _ = pipe.Exec(ctx)                                   // each command has its own error
 	raw, err := from()
 	if err != nil {
@@ -104,7 +106,7 @@ func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished 
 }
 
 // RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups
-// between them. No event of theirs may be in the stream any more. A floor below the one that was noted changes nothing.
+// between them. The stream must not have any of their events any more. A floor below the present one changes nothing.
 func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []string) error {
 	const atOnce = 1_000 // keys
 	for step := max(1, atOnce/int64(max(1, len(groups)))); from < to; {
@@ -122,9 +124,9 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 	return nil
 }
 
-// Held gives, by entry id, the events of the oldest entries that a group has pending, at most count entries. An entry
-// that is gone from the stream or can't be read has none. This tells nothing of the events from beyond on. known is an
-// earlier answer.
+// Held returns, by entry id, the events of the oldest entries that a group has pending, at most count entries. It
+// omits entries that are gone from the stream or unreadable. The result is incomplete for the events from beyond on.
+// known is an earlier result.
 func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
 	held map[string]stream.SeqRange, beyond int64, err error,
 ) {
@@ -155,12 +157,12 @@ func (k *Shard) Held(ctx context.Context, group string, count int64, known map[s
 	}
 	beyond = math.MaxInt64
 	if int64(len(rows)) == count {
-		beyond = held[rows[count-1].ID].First // 0 if it can't be read: then this tells nothing
+		beyond = held[rows[count-1].ID].First // 0 if unreadable: then the result covers no event
 	}
 	return held, beyond, nil
 }
 
-// seqsOf tells which events an entry has.
+// seqsOf returns the events of an entry; false if it is unreadable.
 func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
 	var values []string
 	for name, value := range fields {
@@ -171,11 +173,11 @@ func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
 	return stream.SeqRange{First: e.Seq, Last: e.Last()}, err == nil
 }
 
-// seqPage is how many entries are read at once to find one that can be read.
+// seqPage is how many entries are read at once to find a readable one.
 const seqPage = 16
 
-// seqFrom is the first seq at or after an id; 0 if there is none. It passes over entries that can't be read and those
-// that the shard's head refutes.
+// seqFrom returns the first seq at or after an id; 0 if there is none. It skips unreadable entries and entries that
+// the shard's head refutes.
 func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
 	for {
 		raw, err := k.Range(ctx, from, "+", seqPage)

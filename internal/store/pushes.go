@@ -10,28 +10,28 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ClaimsConfig of the claims of one sink.
+// ClaimsConfig configures the claims of one sink.
 type ClaimsConfig struct {
 	// Sink names the sink and its consumer group.
 	Sink string
-	// Done is the sink whose done bits say what was pushed before; empty: Sink. A requeue of dead
-	// letters and a replay of lost events have one of their own, because by the sink's bits those events are done.
-	// Complete sets the bits of both.
+	// Done is the sink whose done bits show earlier pushes; empty means Sink. A requeue of dead letters and a replay
+	// of lost events have a Done of their own, because those events are done by the sink's bits. Complete sets the
+	// bits of both.
 	Done string
-	// Trimmed: the sink is a consumer group, of whose done bits the trimmer deletes what lies behind the stream; that
-	// counts as done. A replay into the group's own sink has such events, and so has a worker that slept while others
-	// finished and trimmed what it had read. It says nothing of the bits of Done, which nobody trims.
+	// Trimmed: the sink is a consumer group, whose done bits the trimmer deletes behind the stream. Deleted bits
+	// count as done. A replay into the group's own sink has such events. A worker that slept while others finished
+	// and trimmed its entries has them too. Trimmed does not apply to the bits of Done, which are never trimmed.
 	Trimmed bool
-	// Owner names this worker; never twice.
+	// Owner names this worker. No other worker ever has the same name.
 	Owner string
 	// Lease is how long a claim counts as live, in Redis time. 1 ms to 24 h.
 	Lease time.Duration
-	// TakeLive: claims of live owners are handed over too. Only for sinks that make a second push of one and the same
-	// claim harmless, as Kafka's broker does; the pending list already says whose turn it is.
+	// TakeLive: claims of live owners are handed over too. It is only for sinks where a second push of the same claim
+	// is harmless, as with Kafka's broker. The pending list already decides which worker has the turn.
 	TakeLive bool
 }
 
-// MaxEvents is how many events one claim covers at most.
+// MaxEvents is the most events that one claim covers.
 const MaxEvents = 1 << 16
 
 // Claims keeps the pushes in progress of a sink that cannot detect a repeat by itself. It is safe for concurrent use.
@@ -39,19 +39,19 @@ const MaxEvents = 1 << 16
 //
 //	new --claim--> claimed --complete--> done (bits set, claim gone, one script)
 //	                  |--release (certainly not sent)--> new
-//	                  '--its owner dies, or can't tell--> open: the next claim of one of its events takes it over
+//	                  '--owner dies, or does not know--> open: the next claim of one of its events takes it over
 //
-// An open claim never becomes new by a timer. The worker that takes it over gets its payload and finishes it in the
-// sink's own way: the publisher sends the same batch again and the broker drops the copy. Complete and Release compare
-// the claim's fence, as a lock's release compares its token: a worker that was overtaken gets stream.ErrFenced.
+// No timer makes an open claim new again. The worker that takes it over gets its payload and finishes it in the sink's
+// own way. The publisher, for example, sends the same batch again, and the broker drops the copy. Complete and Release
+// compare the claim's fence, as a lock's release compares its token. A worker that was overtaken gets stream.ErrFenced.
 //
-// A lost claim stays until a worker or a person resolves it. Claims never forgets one.
+// An open claim stays until a worker or a person resolves it. Claims never deletes one by itself.
 type Claims struct {
 	store *Store
 	cfg   ClaimsConfig
 }
 
-// Claims checks the configuration.
+// Claims returns the claims of one sink, or an error for a wrong configuration.
 func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 	var errs []error
 	if err := hongbao.CheckCampaignID(cfg.Sink); err != nil {
@@ -72,9 +72,10 @@ func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 	return &Claims{store: s, cfg: cfg}, nil
 }
 
-// Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim;
-// else nothing is claimed and the answer says what stands in the way. Claims that the answer lists as open have been
-// taken over: the caller has to finish them. A second call for a granted claim hands that claim over as open.
+// Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim.
+// Otherwise nothing is claimed, and the answer has the done events and the claims. Claims that the answer lists as
+// open have been taken over, and the caller has to finish them. A second call for a granted claim hands that claim
+// over as open.
 func (c *Claims) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
@@ -88,9 +89,9 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []strea
 	})
 }
 
-// Complete ends a claim whose push arrived: its events are done and it is gone, in one step. stream.ErrFenced if it
-// was taken over; then whoever holds it finishes it. A claim that Redis has lost meanwhile is completed too, unless
-// another one covers some of its events by now.
+// Complete ends a claim whose push arrived: it marks the events as done and removes the claim, in one step. The error
+// is stream.ErrFenced if the claim was taken over; then its new owner finishes it. A claim that Redis has lost
+// meanwhile is completed too, unless another claim covers some of its events by now.
 func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
@@ -99,12 +100,13 @@ func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) er
 	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also...)
 }
 
-// Release ends a claim whose push was certainly not sent. stream.ErrFenced if it was taken over.
+// Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over,
+// or is gone.
 func (c *Claims) Release(ctx context.Context, shard int, claim stream.Claim) error {
 	return c.store.Shard(shard).Release(ctx, c.cfg.Sink, &claim)
 }
 
-// checkClaim refuses what could not be found, or read back, once it is stored.
+// checkClaim returns an error for a claim that could not be found, or read back, once it is stored.
 func checkClaim(id string, events []stream.SeqRange) error {
 	err := hongbao.CheckID(id)
 	if err == nil && id[0] == '#' {

@@ -7,18 +7,18 @@ import (
 
 var rateScript = newDrainScript("rate").with(unguarded)
 
-// RateCall asks for a turn at a sink of bounded rate.
+// RateCall has the arguments of a turn at a sink of bounded rate.
 type RateCall struct {
 	Sink string
-	// PerSecond is the bound, above 0; Grants is how many are to be handed over, 0 to ask only. Portion is the most that
-	// any caller hands over at once at this bound.
+	// PerSecond is the bound, above 0. Grants is how many grants the caller will hand over, 0 to ask only. Portion is
+	// the most that any caller hands over at once at this bound.
 	PerSecond, Grants, Portion int
-	// Most is the longest wait that callers take.
+	// Most is the longest wait that callers accept.
 	Most time.Duration
 }
 
-// Turn gives the caller his turn, or tells that it is too far away. Workers that are to share one bound ask
-// the same shard.
+// Turn takes the caller's turn and returns how long to wait for it. If the turn is too far away, given is false and
+// wait is that time. Workers that share one bound ask the same shard.
 func (k *Shard) Turn(ctx context.Context, c *RateCall) (given bool, wait time.Duration, err error) {
 	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds(),
 		c.Portion})

@@ -11,15 +11,16 @@ import (
 
 var receiptsScript = newDrainScript("receipts", "fields") // it only reads
 
-// Receipts reads what the users of 1 to MaxGrabs grabs hold of a campaign on this shard. answers[i] has the receipts of
-// grabs[i], the time of Redis and no outcome, or OutcomeFrozen if Redis may have lost some; its room is reused.
+// Receipts returns the receipts that the users of 1 to MaxGrabs grabs have of a campaign on this shard. answers[i]
+// has the receipts of grabs[i], the time of Redis and no outcome. It has OutcomeFrozen if Redis may have lost some
+// receipts. Receipts reuses the memory of answers.
 func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.Grab,
 	answers []hongbao.Answer) ([]hongbao.Answer, error) {
-	args := make([]any, len(grabs), len(grabs)+2) // the guard's two go behind them
+	args := make([]any, len(grabs), len(grabs)+2) // the guard appends two arguments
 	for i, g := range grabs {
-		args[i] = &g.User // a text in an interface would be a new object each
+		args[i] = &g.User // a string in an interface would allocate each time
 	}
-	epoch, err := k.lineEpoch(ctx) // before the reply, which names none
+	epoch, err := k.lineEpoch(ctx) // before the call, because the reply has no epoch
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 	if len(reply) != 3+len(grabs) {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts gave %d parts for %d users", len(reply), len(grabs))
 	}
-	if reply[0] == "" || reply[0] == StateFrozen { // the caller has seen it there
+	if reply[0] == "" || reply[0] == StateFrozen { // the caller knows that the campaign was there
 		return allFrozen(len(grabs), answers), nil
 	}
 	from, err := strconv.ParseInt(reply[1], 10, 64)

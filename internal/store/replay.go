@@ -13,19 +13,19 @@ var (
 	replayedScript = newScript("replayed")
 )
 
-// Replay is what a named replay covers on a shard.
+// Replay is the state of a named replay on a shard.
 type Replay struct {
 	Covers string
 	Last   int64 // seq
-	Next   int64 // the seq where its next run goes on; 0 for the first
-	// Ended: a run came to the end and nothing failed, so a further one begins with the first again. Begun is when the
-	// first run began. Only LookUpReplay tells both.
+	Next   int64 // the seq where its next run continues; 0 for the first
+	// Ended: a run reached the end and nothing failed, so a further run begins with the first seq again. Begun is
+	// when the first run began. Only LookUpReplay sets both.
 	Ended bool
 	Begun time.Time
 }
 
-// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last one now. For a replay
-// that was begun before it gives what was said then.
+// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last seq now. For a
+// replay that was begun before, it returns the values of its first call, and Next.
 func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64) (Replay, error) {
 	reply, err := k.run(ctx, replayScript, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
 	if err != nil {
@@ -36,7 +36,7 @@ func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64
 	return out, r.done(replayScript)
 }
 
-// Replayed notes where the next run of a replay that was begun goes on; 0 for the first seq.
+// Replayed records where the next run of a begun replay continues; 0 for the first seq.
 func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
 	reply, err := k.run(ctx, replayedScript, []string{k.Keys.Replay(name)}, []any{next})
 	if err != nil {
@@ -47,7 +47,7 @@ func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
 	return r.done(replayedScript)
 }
 
-// LookUpReplay tells how a named replay was begun on a shard; false if it was not. It writes nothing.
+// LookUpReplay returns the state of a named replay on a shard; false if it was not begun. It writes nothing.
 func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next", "begun").Result()
 	if err != nil {
@@ -69,7 +69,7 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 	return out, true, r.err
 }
 
-// FindReplays finds the shards on which each replay was begun. It goes over all keys of each server once.
+// FindReplays returns the shards on which each replay was begun. It scans all keys of each server once.
 func (s *Store) FindReplays(ctx context.Context) (map[string][]int, error) {
 	heads := map[string]int{}
 	for i := range s.Len() {
@@ -79,7 +79,7 @@ func (s *Store) FindReplays(ctx context.Context) (map[string][]int, error) {
 	err := eachKey(ctx, s.rdb, "*}:replay:*", func(key string) {
 		head, name, _ := strings.Cut(key, "}:replay:")
 		shard, ok := heads[head+"}:replay:"]
-		if ok && !slices.Contains(found[name], shard) { // a scan may bring a key twice
+		if ok && !slices.Contains(found[name], shard) { // a scan may return a key twice
 			found[name] = append(found[name], shard)
 		}
 	})

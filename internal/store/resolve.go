@@ -15,10 +15,10 @@ var (
 	expireLettersScript = newDrainScript("expire_letters")
 )
 
-// What a person decides about a dead letter.
+// The decisions of a person about a dead letter.
 const (
-	Requeued = "requeued" // it was delivered to its sink after all
-	Dropped  = "dropped"  // it is not to be delivered
+	Requeued = "requeued" // the letter was delivered to its sink after all
+	Dropped  = "dropped"  // the letter is not to be delivered
 )
 
 // Resolution ends a dead letter.
@@ -28,8 +28,8 @@ type Resolution struct {
 	stream.Decision
 }
 
-// ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It tells whether that was done
-// now: false if the letter is not there (any more).
+// ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It reports whether it moved
+// the letter now: false if the letter is not there (any more).
 func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) {
 	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Resolved(d.Sink)},
 		[]any{d.Letter, d.What, d.By, d.Why})
@@ -44,7 +44,7 @@ type OldLetters struct {
 	Sink string
 	// Age is how old a record must be.
 	Age time.Duration
-	// After is the record behind which to look; empty for the first one.
+	// After is the record after which the call begins; empty for the first one.
 	After string
 	// Limit is how many records one call reads at most.
 	Limit int
@@ -56,7 +56,8 @@ type ExpiredLetters struct {
 	Read, Deleted int
 }
 
-// ExpireLetters deletes old records of requeued letters. Those of dropped letters stay: audits and replays need them.
+// ExpireLetters deletes old records of requeued letters. Records of dropped letters stay, because audits and replays
+// need them.
 func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetters, error) {
 	reply, err := k.run(ctx, expireLettersScript, []string{k.Keys.Resolved(o.Sink)},
 		[]any{o.Age.Milliseconds(), o.After, o.Limit})
@@ -68,13 +69,13 @@ func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetter
 	return out, r.done(expireLettersScript)
 }
 
-// Letters reads a shard's dead letters of a sink from first to last as Range reads entries.
+// Letters returns a shard's dead letters of a sink from first to last, as Range returns entries.
 func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
 }
 
-// ResolvedLetters reads a shard's resolved letters of a sink as Range reads entries: the fields letter, decision, by, why
-// and resolved, then those of the letter.
+// ResolvedLetters returns a shard's resolved letters of a sink, as Range returns entries. Each has the fields letter,
+// decision, by, why and resolved, then those of the letter.
 func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Resolved(sink), first, last, count)
 }
@@ -83,7 +84,8 @@ func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last st
 	return askRange(ctx, rdb, key, first, last, count)()
 }
 
-// askRange asks for entries, by a pipeline maybe, and gives what reads the answer.
+// askRange sends or queues a read of entries, by a client or a pipeline. It returns the function that reads the
+// answer.
 func askRange(ctx context.Context, to doer, key, first, last string, count int) func() ([]RawEntry, error) {
 	answer := to.Do(ctx, "XRANGE", key, first, last, "COUNT", count)
 	return func() ([]RawEntry, error) {

@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-// Shard is one shard of a deployment on its Redis: one method a script, and the reads that go with them.
+// Shard is one shard of a deployment on its Redis. It has one method for each script, and the reads that go with
+// them.
 type Shard struct {
 	Keys Keys
 
@@ -21,25 +22,25 @@ type Shard struct {
 	state *state
 }
 
-// guard says what stands in front of a script.
+// guard is the kind of check that runs before a script.
 type guard int
 
 const (
 	guarded   guard = iota // lua/guard.lua
-	inline                 // the script has the guard's checks in itself
-	unguarded              // nothing: it belongs to no shard, or it is there to freeze and open one
+	inline                 // the script itself has the guard's checks
+	unguarded              // no check: the script belongs to no shard, or it must run on a frozen one
 )
 
 // script is one Lua file.
 type script struct {
 	name, src string
 	guard     guard
-	drain     bool // it runs when Redis is out of memory too
+	drain     bool // the script runs when Redis is out of memory too
 }
 
 var scripts []*script
 
-// newScript takes the script of that name, with the functions of others in front of it.
+// newScript returns the script of that name, with the included functions in front of it.
 func newScript(name string, includes ...string) *script {
 	s := &script{name: name}
 	for _, include := range includes {
@@ -50,8 +51,8 @@ func newScript(name string, includes ...string) *script {
 	return s
 }
 
-// newDrainScript is for scripts that bring work to its end: Redis runs them when it is out of memory too, or the events
-// that fill it could never be finished and trimmed. They grow it by little, and give it back.
+// newDrainScript is newScript for scripts that bring work to its end. Redis runs them when it is out of memory too,
+// or the events that fill it could never be finished and trimmed. These scripts use little memory and free it again.
 func newDrainScript(name string, includes ...string) *script {
 	s := newScript(name, includes...)
 	s.drain = true
@@ -65,15 +66,15 @@ func (s *script) with(g guard) *script {
 
 const allowOOM = "#!lua flags=allow-oom\n"
 
-// runPlain calls an unguarded script by its SHA-1; if the server does not know it (and then it surely did nothing), by
-// its text.
+// runPlain calls an unguarded script by its SHA-1. If the server does not know the script, it surely did nothing, and
+// runPlain calls it by its text.
 func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string, args []any) ([]string, error) {
 	t := textsFor("", false)
 	cmd := rdb.EvalSha(ctx, t.sha[s], keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = rdb.Eval(ctx, t.text(s), keys, args...)
 	}
-	// miniredis does not know flags; nothing was run yet
+	// miniredis does not know flags. Nothing has run yet.
 	if s.drain && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") {
 		cmd = rdb.Eval(ctx, textsFor("", true).text(s), keys, args...)
 	}
@@ -84,7 +85,7 @@ func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string
 	return flatten(s.name, v)
 }
 
-// flatten takes the reply of a script: every one is a flat array of strings, or one string.
+// flatten returns a script's reply as a list. Every reply is a flat array of strings, or one string.
 func flatten(name string, v any) ([]string, error) {
 	if text, ok := v.(string); ok {
 		return []string{text}, nil
@@ -102,8 +103,9 @@ func flatten(name string, v any) ([]string, error) {
 	return out, nil
 }
 
-// Classify gives an error of a Redis call its class. What the server refused before it did anything is Transient or
-// Broken; a connection that failed under way is Unknown, and all that may pass by itself is an outage.
+// Classify returns the error of a Redis call with its class. An error that the server returned before it did anything
+// is Transient or Broken. A connection that failed under way is Unknown. Every error that may pass by itself is an
+// outage.
 func Classify(err error) error {
 	var reply redis.Error
 	switch {
@@ -119,9 +121,9 @@ func Classify(err error) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "redis did not answer: %w", err)
 }
 
-// classifyCall is Classify for a call that the client may have repeated by itself: then its last error, a connection
-// that could not even be made, does not say that nothing happened at the first try. It still says what the shard
-// is: ErrFrozen or ErrStale. A group that is missing stays ErrNoGroup: the caller has to make it.
+// classifyCall is Classify for a call that the client may have repeated by itself. Its last error, even a failed
+// connection attempt, then does not prove that nothing happened at the first try. The error is still ErrFrozen or
+// ErrStale where that applies. A missing group stays ErrNoGroup, because the caller has to create it.
 func classifyCall(rdb redis.Scripter, err error) error {
 	classed := Classify(err)
 	if !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.ClassTransient || errors.Is(classed, ErrNoGroup) {
@@ -130,8 +132,8 @@ func classifyCall(rdb redis.Scripter, err error) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", classed)
 }
 
-// repeats tells whether the client may call more than once. A cluster's goes on as for a redirect when a connection
-// breaks.
+// repeats reports whether the client may send a call more than once. A cluster's client repeats a call when a
+// connection breaks, as it does for a redirect.
 func repeats(rdb redis.Scripter) bool {
 	switch c := rdb.(type) {
 	case *redis.ClusterClient:
@@ -150,8 +152,8 @@ func isDialError(err error) bool {
 // transientReplies are error replies that say that nothing was done and that it may work later.
 var transientReplies = []string{
 	"OOM", "MOVED", "ASK", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF",
-	"UNBLOCKED",                     // the stream, or the primary, went away under a read that waited
-	"max number of clients reached", // this one has no code; the connection was refused
+	"UNBLOCKED",                     // the stream, or the primary, vanished during a blocking read
+	"max number of clients reached", // this reply has no code; the connection was refused
 }
 
 func classifyReply(err error) error {
@@ -176,8 +178,8 @@ func classifyReply(err error) error {
 	return hongbao.Errorf(hongbao.ClassBroken, "redis refused: %w", err)
 }
 
-// IsOutOfMemory tells whether Redis refused a write because it has reached maxmemory.
+// IsOutOfMemory reports whether Redis refused a write because it has reached maxmemory.
 func IsOutOfMemory(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
 
-// ErrNoGroup says that the consumer group, or the whole stream, is not there.
+// ErrNoGroup says that the consumer group, or the whole stream, does not exist.
 var ErrNoGroup = errors.New("the consumer group does not exist")

@@ -13,9 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Server is what a Redis server says of itself, as far as money depends on it.
+// Server describes a Redis server by its own answers, as far as money depends on it.
 type Server struct {
-	Addr            string // of a cluster's node; else empty
+	Addr            string // address of a cluster's node; else empty
 	Version         string
 	Role            string
 	MaxMemoryPolicy string
@@ -25,24 +25,25 @@ type Server struct {
 	// MinReplicas is min-replicas-to-write; -1 if CONFIG GET is not allowed.
 	MinReplicas int
 	Mode        string // standalone, cluster or sentinel
-	// RunID is another one after each start. ReplID names the history of writes that the server is at, and ReplID2 the one
-	// that it went on from when it was promoted, all zeros for none.
+	// RunID changes with each start. ReplID names the server's present history of writes. ReplID2 names the history
+	// that it continued when it was promoted, all zeros for none.
 	RunID, ReplID, ReplID2 string
 	Uptime                 time.Duration
-	// Memory is what the server uses, and MaxMemory its bound in bytes, 0 for none.
+	// Memory is the used memory, and MaxMemory its bound, both in bytes. MaxMemory is 0 for no bound.
 	Memory, MaxMemory int64
-	// MachineMemory is what the machine has, whatever a container may use of it; 0 if the server does not tell.
+	// MachineMemory is the memory of the machine, even if a container may use less of it; 0 if the server does not
+	// report it.
 	MachineMemory int64
-	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. False if
-	// CONFIG GET is not allowed. NoServer counts the slots that belong to no node.
+	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. It is
+	// false if CONFIG GET is not allowed. NoServer is the number of slots that belong to no node.
 	FullCoverage bool
 	NoServer     int
-	// WritesFail: the last write or rewrite of its append-only file failed, or the last snapshot did.
+	// WritesFail: the last write or rewrite of the append-only file failed, or the last snapshot failed.
 	WritesFail bool
 }
 
-// promoted names the history of writes that the server is at, if it was ever promoted; else "". A first replica that
-// attaches begins another history as well, and nothing is lost by that.
+// promoted returns the server's present history of writes, if it was ever promoted; else "". A first replica that
+// attaches begins another history too, but then nothing is lost.
 func (s *Server) promoted() string {
 	if strings.Trim(s.ReplID2, "0") == "" {
 		return ""
@@ -53,13 +54,13 @@ func (s *Server) promoted() string {
 // NoEviction is the one maxmemory-policy that keeps every receipt.
 const NoEviction = "noeviction"
 
-// Inspect asks a Redis server, or each primary of a cluster, what its settings are. What the others of a cluster said
-// comes with the error of one that is away.
+// Inspect returns the settings of a Redis server, or of each primary of a cluster. If one primary of a cluster is
+// unreachable, the others' settings come with its error.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	return askEach(ctx, rdb, inspect)
 }
 
-// askEach asks a Redis server, or each primary of a cluster, whose address it tells.
+// askEach calls ask for a Redis server, or for each primary of a cluster with its address.
 func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
 	ask func(ctx context.Context, rdb redis.Cmdable, addr string) (T, error),
 ) ([]T, error) {
@@ -89,13 +90,13 @@ func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
 	return all, err
 }
 
-// info asks a server for INFO.
+// info returns the server's answer to INFO.
 func info(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	text, err := rdb.Info(ctx).Result()
 	if err != nil {
 		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
 	}
-	// A primary says meanwhile that it has no append-only file. A replica that loads is none to be used in any case.
+	// A primary that loads reports that it has no append-only file. A replica that loads is not usable in any case.
 	if strings.Contains(text, "\nloading:1") && !strings.Contains(text, "\nrole:slave") {
 		return Server{}, hongbao.Outagef(hongbao.ClassTransient, "redis loads its data")
 	}
@@ -132,7 +133,7 @@ func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error
 	return s, nil
 }
 
-// parseInfo reads the answer to INFO.
+// parseInfo parses the answer to INFO.
 func parseInfo(text string) Server {
 	info := map[string]string{}
 	for line := range strings.SplitSeq(text, "\r\n") {
@@ -157,8 +158,8 @@ func parseInfo(text string) Server {
 	return s
 }
 
-// onlineReplicas counts the replicas that receive each write. One that still copies everything is in another state, and so
-// is a backup by redis-cli --rdb. A server that lists none by itself has its own count.
+// onlineReplicas returns the number of replicas that receive each write. A replica that is still copying everything
+// is in another state, and so is a backup by redis-cli --rdb. If a server lists no replicas, its own count applies.
 func onlineReplicas(info map[string]string) (online int) {
 	listed := false
 	for name, value := range info {
@@ -175,7 +176,8 @@ func onlineReplicas(info map[string]string) (online int) {
 	return online
 }
 
-// Check refuses what contradicts the durability class, with every reason at once. Broken: do not run on this server.
+// Check returns an error for settings that contradict the durability class, with every reason. It is Broken: the
+// process must not run on this server.
 func (s *Server) Check(class hongbao.Durability) error {
 	errs := s.Faults(class)
 	if len(errs) == 0 {
@@ -185,8 +187,8 @@ func (s *Server) Check(class hongbao.Durability) error {
 		errors.Join(errs...))
 }
 
-// CheckNow is Check for a process that is running: a failover leaves a primary without replicas for a while, or shows the
-// old primary as a replica, so these faults are outages.
+// CheckNow is Check for a running process. A failover leaves a primary without replicas for a while, or shows the old
+// primary as a replica. So these faults are outages.
 func (s *Server) CheckNow(class hongbao.Durability) error {
 	err := s.Check(class)
 	settled := *s
@@ -197,7 +199,7 @@ func (s *Server) CheckNow(class hongbao.Durability) error {
 	return err
 }
 
-// Faults names everything that contradicts the durability class.
+// Faults returns one error for each setting that contradicts the durability class.
 func (s *Server) Faults(class hongbao.Durability) (errs []error) {
 	if !s.atLeast(7, 0) {
 		errs = append(errs, fmt.Errorf("version %s is too old: use Redis 7.0 or newer", s.Version))
@@ -227,7 +229,7 @@ var errNoAppendOnly = errors.New(
 		"settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on a " +
 		"server that has lost its data: that writes an empty file over the one that is left")
 
-// Slow says what makes the grabs of a durability class slow on this server, and what to set; nil for nothing.
+// Slow returns why the grabs of a durability class are slow on this server, and what to set; nil if they are not.
 func (s *Server) Slow(class hongbao.Durability) error {
 	if class != hongbao.DurabilityFsync || s.AppendFsync != "everysec" {
 		return nil
@@ -236,8 +238,9 @@ func (s *Server) Slow(class hongbao.Durability) error {
 		"to a second (1.0 s at the median); set appendfsync always in redis.conf, and by CONFIG SET until the next restart")
 }
 
-// FewReplicas says that a primary which is cut off goes on to grant what durability class replica does not wait for; nil
-// if it does not, or if nothing is known. wanted is how many replicas that class waits for, 0 for all that are connected.
+// FewReplicas returns an error if a primary that is cut off continues to grant while durability class replica waits
+// for more replicas. It returns nil if the primary does not, or if nothing is known. wanted is how many replicas the
+// class waits for, 0 for all that are connected.
 func (s *Server) FewReplicas(wanted int) error {
 	if wanted == 0 {
 		wanted = s.Replicas
@@ -250,7 +253,8 @@ func (s *Server) FewReplicas(wanted int) error {
 		"%d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)
 }
 
-// CheckAppendOnly refuses a Redis without an append-only file, whatever the class. Broken, as Check.
+// CheckAppendOnly returns an error for a Redis without an append-only file, for every class. It is Broken, as in
+// Check.
 func (s *Server) CheckAppendOnly() error {
 	if s.AppendOnly {
 		return nil
@@ -258,8 +262,8 @@ func (s *Server) CheckAppendOnly() error {
 	return hongbao.Errorf(hongbao.ClassBroken, "this Redis keeps nothing: %w", errNoAppendOnly)
 }
 
-// NeedsWaitAOF tells whether the fsync class asks for WAITAOF. It does wherever Redis knows it (7.2), since appendfsync
-// may be changed under way; older ones must have appendfsync always, which is done before the answer.
+// NeedsWaitAOF reports whether the fsync class uses WAITAOF. It does on every Redis that knows WAITAOF (7.2), since
+// appendfsync may be changed at run time. Older ones must have appendfsync always, which is done before the answer.
 func (s *Server) NeedsWaitAOF() bool { return s.atLeast(7, 2) }
 
 func (s *Server) atLeast(major, minor int) bool {

@@ -16,25 +16,26 @@ import (
 
 var sinkScript = newDrainScript("sink", "control").with(unguarded) // a sink is paused on a frozen shard too
 
-// SinkControl is what people have told the workers of a sink, on one shard. Its zero is a sink that nobody touched.
+// SinkControl has people's decisions about a sink on one shard. Its zero value means that there is none.
 type SinkControl struct {
 	// Paused: no worker hands a grant to the sink.
 	Paused bool
-	// Decision and At are those of the last pause or resume.
+	// Decision and At belong to the last pause or resume.
 	stream.Decision
 	At time.Time
-	// Rate is how many grants a second all workers hand over at most, 0 for no bound; nil: each goes by its own setting.
+	// Rate is the most grants a second that all workers hand over, 0 for no bound. If it is nil, each worker uses its
+	// own setting.
 	Rate *int
-	// Limited and LimitAt are those of the last change of Rate.
+	// Limited and LimitAt belong to the last change of Rate.
 	Limited stream.Decision
 	LimitAt time.Time
-	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for those of earlier builds.
+	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for decisions of earlier builds.
 	Rev, LimitRev int64
 	// Campaigns rises with each decision about a single campaign (Shard.SinkCampaigns).
 	Campaigns int64
 }
 
-// Older are the decisions that an earlier build made, which left Rev as it was: their time orders them.
+// Older returns the decisions of an earlier build, which did not change Rev. Their time orders them.
 func (c *SinkControl) Older(sink string) (all []stream.Control) {
 	if !c.At.IsZero() && c.At.UnixMilli() > c.Rev {
 		value := "0"
@@ -55,24 +56,25 @@ func (c *SinkControl) Older(sink string) (all []stream.Control) {
 	return all
 }
 
-// PauseSink pauses a sink on the shard for all workers. It tells whether that changed anything, and how the sink stands:
-// a sink that was paused before keeps its first name and reason.
+// PauseSink pauses a sink on the shard for all workers. It reports whether that changed anything, and returns the
+// sink's state. A sink that was paused before keeps its first name and reason.
 func (k *Shard) PauseSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
 	return k.pauseSink(ctx, "pause", sink, "", by)
 }
 
-// ResumeSink lets a paused sink go on. It answers as PauseSink does.
+// ResumeSink lets a paused sink continue. It returns the same as PauseSink.
 func (k *Shard) ResumeSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
 	return k.pauseSink(ctx, "resume", sink, "", by)
 }
 
-// PauseSinkCampaign pauses one campaign for a sink on the shard: workers hold its grants, and take those of others.
+// PauseSinkCampaign pauses one campaign for a sink on the shard. Workers keep its grants waiting, and deliver those
+// of other campaigns.
 func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
 	return k.pauseSink(ctx, "pause", sink, campaign, by)
 }
 
-// ResumeSinkCampaign lets a campaign that was paused for a sink go on.
+// ResumeSinkCampaign lets a campaign that was paused for a sink continue.
 func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
 	return k.pauseSink(ctx, "resume", sink, campaign, by)
@@ -87,8 +89,8 @@ func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign string, by s
 	return k.controlSink(ctx, sink, what, by.By, by.Why, "", campaign, about.Name())
 }
 
-// LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of each
-// worker. It answers as PauseSink does.
+// LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of
+// each worker. It returns the same as PauseSink.
 func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (bool, SinkControl, error) {
 	text := ""
 	if rate != nil {
@@ -113,13 +115,13 @@ func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (chan
 	return changed, now, r.done(sinkScript)
 }
 
-// SinkControl reads what people have told the workers of a sink.
+// SinkControl returns people's decisions about a sink on the shard.
 func (k *Shard) SinkControl(ctx context.Context, sink string) (SinkControl, error) {
 	return k.readControl(sink, k.rdb.HGetAll(ctx, k.Keys.Sink(sink)))
 }
 
-// SinkControls asks all shards what people have told the workers of a sink, at once. There is an answer or an error for
-// each.
+// SinkControls asks all shards at once for people's decisions about a sink. It returns a decision or an error for
+// each shard.
 func (s *Store) SinkControls(ctx context.Context, sink string) ([]SinkControl, []error) {
 	pipe := s.rdb.Pipeline()
 	answers := make([]*redis.MapStringStringCmd, s.Len())
@@ -169,7 +171,7 @@ func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkContr
 	return c, err
 }
 
-// CampaignPause is whether a campaign is paused for a sink.
+// CampaignPause is the last decision about a campaign for a sink.
 type CampaignPause struct {
 	Campaign string
 	Paused   bool
@@ -177,7 +179,7 @@ type CampaignPause struct {
 	At       time.Time
 }
 
-// SinkCampaigns reads the decisions about single campaigns of a sink, in the order of the campaigns.
+// SinkCampaigns returns the decisions about single campaigns of a sink, in the order of the campaigns.
 func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause, error) {
 	fields, err := k.rdb.HGetAll(ctx, k.Keys.SinkCampaigns(sink)).Result()
 	if err != nil {
@@ -199,7 +201,7 @@ func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause
 	return out, nil
 }
 
-// pairs makes a map of fields and values in turn.
+// pairs returns a map of alternating fields and values.
 func pairs(flat []string) map[string]string {
 	out := make(map[string]string, len(flat)/2)
 	for i := 0; i+1 < len(flat); i += 2 {

@@ -15,15 +15,15 @@ import (
 
 // GroupStatus is the state of a consumer group on a shard.
 type GroupStatus struct {
-	// Seq is the shard's last event, Waiting how many events up to it the group has not finished.
+	// Seq is the shard's last event. Waiting is how many events up to Seq the group has not finished.
 	Seq, Waiting int64
-	// Oldest is how long ago the first entry that waits was written; 0 if none does. Unread is the same of the entries
+	// Oldest is how long ago the first waiting entry was written; 0 if none waits. Unread is the same for the entries
 	// that no worker has read.
 	Oldest, Unread time.Duration
-	// Parked entries wait for another attempt, Dead letters for a person. Claims are open: their batches are on their
-	// way, or their workers died.
+	// Parked is the number of entries that wait for another attempt. Dead is the number of letters that wait for a
+	// person. Claims is the number of open claims: their batches are under way, or their workers died.
 	Parked, Dead, Claims int64
-	// ParkedAt counts the parked entries of each level.
+	// ParkedAt has the number of parked entries of each level.
 	ParkedAt []int64
 	Workers  []Worker
 	Control  SinkControl
@@ -34,21 +34,21 @@ type GroupStatus struct {
 // Worker is a consumer of a group.
 type Worker struct {
 	Name string
-	// Holds is how many entries it has in hand, Seen how long ago it last asked Redis for anything.
+	// Holds is how many entries the worker has. Seen is how long ago it last asked Redis for anything.
 	Holds int64
 	Seen  time.Duration
 }
 
 const parkingPrefix = "_retry/"
 
-// maxLevels bounds the parking levels that are counted one by one: consumer.backoff doubles up to a day.
+// maxLevels is the most parking levels that are counted one by one: consumer.backoff doubles up to a day.
 const maxLevels = 64
 
-// Status tells how a group stands on a shard. It only reads, and what it reads moves meanwhile. It takes up to three
-// round trips, and one more for each million events that wait.
+// Status returns the state of a group on a shard. It only reads, and the shard changes meanwhile. It takes up to
+// three round trips, and one more for each million events that wait.
 func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	pipe := k.rdb.Pipeline()
-	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group: it has what is finished up to this seq
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group, whose state then includes this seq
 	opened := pipe.HGet(ctx, k.Keys.Meta(), skippedField)
 	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
 	ask := k.askGroup(ctx, pipe, group)
@@ -84,7 +84,7 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 		}
 	}
 	if !at.exists {
-		finished = 0 // what is no longer in the stream has done bits
+		finished = 0 // events that left the stream have done bits
 	} else if err := addConsumers(group, workers, &out); err != nil {
 		return out, err
 	}
@@ -93,7 +93,7 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 		return out, err
 	}
 	first := at.first
-	if at.first == at.next { // it holds nothing
+	if at.first == at.next { // the group has nothing pending
 		first = unread
 	}
 	if out.Unread, err = k.age(unread, clock.Val()); err == nil {
@@ -102,8 +102,8 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	return out, err
 }
 
-// events are the seqs of a range that have an event: openings have skipped the others. A range that a worker is still to
-// repair has none.
+// events returns the seqs of a range that have an event. Openings have skipped the others. If skipped is unreadable
+// until a worker repairs it, events returns the whole range.
 func events(first, last int64, skipped string) []stream.SeqRange {
 	all := []stream.SeqRange{{First: first, Last: last}}
 	list, err := parseSkipped(skipped)
@@ -116,7 +116,7 @@ func events(first, last int64, skipped string) []stream.SeqRange {
 	return all
 }
 
-// unfinished counts the events that the group has not done.
+// unfinished returns how many of the events the group has not done.
 func (k *Shard) unfinished(ctx context.Context, group string, events []stream.SeqRange) (n int64, err error) {
 	const page = 1 << 20
 	for _, r := range events {
@@ -136,7 +136,7 @@ func (k *Shard) unfinished(ctx context.Context, group string, events []stream.Se
 	return n, nil
 }
 
-// age is how long before now an entry was written; 0 for none: it was finished meanwhile.
+// age returns how long before now an entry was written; 0 for no entry, which was finished meanwhile.
 func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
 	if id == "" {
 		return 0, nil
@@ -149,7 +149,7 @@ func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
 	return max(now.Sub(time.UnixMilli(written)), 0), nil
 }
 
-// addConsumers adds the group's workers, and what is parked.
+// addConsumers adds the group's workers and its parked entries.
 func addConsumers(group string, answer *redis.XInfoConsumersCmd, out *GroupStatus) error {
 	list, err := answer.Result()
 	if err != nil {

@@ -21,16 +21,16 @@ type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space
 	shards []*Shard
-	// process names this Store among those that watch the deployment. answering counts the producers that answer users by
-	// it, told the bytes that it remembers of the answers, and forgotten the grants that it forgot before they were
-	// settled.
+	// process names this Store among the processes that watch the deployment. answering is the number of producers
+	// that answer users through it. told is the number of bytes of grants that it remembers. forgotten is the number
+	// of grants that it forgot before they were settled.
 	process                    string
 	answering, told, forgotten atomic.Int64
 }
 
 // stores has the Store of each client and space. The parts of a process that share a client (producers, workers, the
-// watch) must share what they have seen of a shard, or a loss that one of them could prove stays unknown. The public
-// packages take a client each, so only the client can tell that they belong together.
+// watch) must share what they have seen of a shard. Otherwise a loss that one of them could prove stays unknown. Each
+// public package takes a client, so only the client shows that they belong together.
 var stores sync.Map // clientSpace to *Store
 
 type clientSpace struct {
@@ -38,8 +38,9 @@ type clientSpace struct {
 	space hongbao.Space
 }
 
-// Of returns the Store of a client: always the same one for the same client and space. The client must be one that the
-// process keeps. A node client of a cluster is not, because go-redis makes new ones whenever the topology changes.
+// Of returns the Store of a client: always the same one for the same client and space. The client must be one that
+// the process keeps. A node client of a cluster is not, because go-redis creates new ones whenever the topology
+// changes.
 func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
 	at := clientSpace{rdb, space}
 	if s, ok := stores.Load(at); ok {
@@ -60,17 +61,17 @@ func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
 	return is.(*Store), nil //nolint:forcetypeassert // the same
 }
 
-// Forget drops the Store of a client that is about to be closed. A process that closes clients calls it, or it keeps the
-// Store of each.
+// Forget removes the Store of a client that is about to be closed. A process that closes clients must call it, or it
+// keeps the Store of each.
 func (s *Store) Forget() { stores.Delete(clientSpace{s.rdb, s.space}) }
 
-// Over returns the deployment by another client.
+// Over returns the Store of the same deployment for another client.
 func (s *Store) Over(rdb redis.UniversalClient) *Store {
-	over, _ := Of(rdb, s.space) // the space was checked
+	over, _ := Of(rdb, s.space) // the space is valid
 	return over
 }
 
-// Redis returns the client, for reads that no method has.
+// Redis returns the client, for reads without a method.
 func (s *Store) Redis() redis.UniversalClient { return s.rdb }
 
 // Space returns the deployment's key prefix and number of shards.
@@ -85,15 +86,16 @@ func (s *Store) Shard(i int) *Shard { return s.shards[i] }
 // Shards returns all shards.
 func (s *Store) Shards() []*Shard { return s.shards }
 
-// Home returns a campaign's first place, which knows how many the campaign has: FNV-1a of its id, modulo the shards.
+// Home returns a campaign's first place, which knows how many places the campaign has. It is the shard with the
+// number FNV-1a of the id, modulo the number of shards.
 func (s *Store) Home(campaign string) *Shard {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(campaign)) // never fails
 	return s.shards[h.Sum32()%uint32(len(s.shards))]
 }
 
-// Places returns the shards of a campaign that is dealt over n of them, 1 <= n <= Len: evenly spread, beginning at its
-// home. Packet k, of whatever generation, is dealt to place (k-1) mod n.
+// Places returns the shards of a campaign that is dealt over n of them, 1 <= n <= Len. They are evenly spread,
+// beginning at its home. Packet k of every generation is dealt to place (k-1) mod n.
 func (s *Store) Places(campaign string, n int) []*Shard {
 	home, places := s.Home(campaign).Index(), make([]*Shard, n)
 	for j := range places {
@@ -107,18 +109,19 @@ func (s *Store) Has(campaign string, n, shard int) bool {
 	return slices.Contains(s.Places(campaign, n), s.shards[shard])
 }
 
-// Deployment returns the key of a hash that marks the prefix as a deployment's, with its number of shards. The key
-// depends on neither.
+// Deployment returns the key of the hash that names the deployment that owns the prefix, with its number of shards.
+// The key depends on neither.
 func (s *Store) Deployment() string { return s.space.Prefix + ":{deployment}" }
 
-// Journal returns the key of a list: the entries of the journal that are to be moved to the ledger, the newest first.
+// Journal returns the key of a list: the entries of the journal that wait for the ledger, the newest first.
 func (s *Store) Journal() string { return s.space.Prefix + ":{journal}" }
 
-// filtersWanted is the key of a hash: campaign to the revision of whose winners a producer wants a filter.
+// filtersWanted returns the key of a hash: campaign to the revision for which a producer requests a filter of the
+// winners.
 func (s *Store) filtersWanted() string { return s.space.Prefix + ":{filters}" }
 
-// Entries reads and decodes a shard's entries from firstID to lastID, both included. It leaves out what can't be read,
-// what the shard's head refutes, and what is gone.
+// Entries returns a shard's decoded entries from firstID to lastID, both included. It leaves out unreadable entries,
+// entries that the shard's head refutes, and entries that are gone.
 func (s *Store) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	raw, err := s.shards[shard].rangeAll(ctx, firstID, lastID)
 	if err != nil {
@@ -140,8 +143,8 @@ type Campaign struct {
 // Index returns the shard's number in its deployment.
 func (k *Shard) Index() int { return k.Keys.shard }
 
-// Node returns the client of the server that has the shard now. Ask again each time: a cluster moves slots and fails
-// over.
+// Node returns the client of the server that has the shard now. Callers ask again each time, because a cluster moves
+// slots and fails over.
 func (k *Shard) Node(ctx context.Context) (redis.UniversalClient, error) {
 	cluster, ok := k.rdb.(*redis.ClusterClient)
 	if !ok {

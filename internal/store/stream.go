@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ReadNew hands up to count new entries to the consumer, waiting up to block for the first one; none is no error.
-// ErrNoGroup (errors.Is) if the group or the stream is not there.
+// ReadNew hands up to count new entries to the consumer, and waits up to block for the first one. No entry is no
+// error. The error is ErrNoGroup (errors.Is) if the group or the stream is not there.
 func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
 	error) {
 	cmd := k.readNew(ctx, group, consumer, count, block)
@@ -23,9 +23,9 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 	return k.newEntries(cmd, group)
 }
 
-// ReadNewAhead is ReadNew and then Progress, in one round trip, for events that are likely to come. The progress is nil
-// if it could not be read. While a slot of a cluster moves, the two may change places: a progress that is older than
-// the entries refutes none of them.
+// ReadNewAhead is ReadNew and then Progress, in one round trip, for events that are likely to come. The progress is
+// nil if it could not be read. While a slot of a cluster moves, the two may run in the other order. Such an older
+// progress does not prove that an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
 	pipe := k.rdb.Pipeline()
@@ -44,7 +44,7 @@ func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count 
 	return entries, &p, err
 }
 
-// readNew makes the command of ReadNew. The client's read timeout must be above block.
+// readNew returns the command of ReadNew. The client's read timeout must be above block.
 func (k *Shard) readNew(ctx context.Context, group, consumer string, count int, block time.Duration) *redis.Cmd {
 	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
 	if ms := block.Milliseconds(); ms > 0 { // no BLOCK at all for 0: BLOCK 0 would wait without limit
@@ -52,7 +52,7 @@ func (k *Shard) readNew(ctx context.Context, group, consumer string, count int, 
 	}
 	args = append(args, "STREAMS", k.Keys.Events(), ">")
 	cmd := redis.NewCmd(ctx, args...)
-	cmd.SetFirstKeyPos(int8(len(args) - 2)) // a cluster's client sends it where the others of its pipeline go
+	cmd.SetFirstKeyPos(int8(len(args) - 2)) // a cluster's client then sends the whole pipeline to one node
 	return cmd
 }
 
@@ -71,14 +71,13 @@ func (k *Shard) newEntries(cmd *redis.Cmd, group string) ([]RawEntry, error) {
 	return rawEntries(list, 1)
 }
 
-// Range reads the shard's entries from first to last, both included; "-" and "+" are the ends, "(" before an id
-// excludes it. At most count are read.
+// Range returns up to count of the shard's entries from first to last, both included. "-" and "+" are the ends. "("
+// before an id excludes it.
 func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Events(), first, last, count)
 }
 
-// Entries reads and decodes all entries of a shard from first to last, both included. Those that can't be read are left
-// out.
+// Entries returns all decoded entries of a shard from first to last, both included. It leaves out unreadable ones.
 func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry, error) {
 	raw, err := k.rangeAll(ctx, first, last)
 	if err != nil {
@@ -90,14 +89,14 @@ func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry
 		if errors.Is(err, stream.ErrNewerEntry) {
 			return nil, err
 		}
-		if err == nil { // one that can't be read is a dead letter, not the fault of its neighbours
+		if err == nil { // an unreadable entry becomes a dead letter and must not affect its neighbours
 			out = append(out, e)
 		}
 	}
 	return out, nil
 }
 
-// rangeAll reads all entries from first to last, page by page.
+// rangeAll returns all entries from first to last. It reads page by page.
 func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, error) {
 	var all []RawEntry
 	for page, err := range k.Pages(ctx, first, last) {
@@ -112,8 +111,8 @@ func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, e
 // entriesPage is how many entries of a stream are read at once.
 const entriesPage = 500
 
-// Pages gives the pages of a stream that read reads from an id on: until one is not full, or an error, which is the
-// last. The first may be empty.
+// Pages returns the pages of a stream, which read reads from an id on. A page that is not full is the last, and so is
+// an error. The first page may be empty.
 func Pages(first string, read func(first string, count int) ([]RawEntry, error)) iter.Seq2[[]RawEntry, error] {
 	return func(yield func([]RawEntry, error) bool) {
 		for {
@@ -126,13 +125,13 @@ func Pages(first string, read func(first string, count int) ([]RawEntry, error))
 	}
 }
 
-// Pages gives the shard's entries from first to last, both included, as Range has them.
+// Pages returns the shard's entries from first to last, both included, as Range does.
 func (k *Shard) Pages(ctx context.Context, first, last string) iter.Seq2[[]RawEntry, error] {
 	return Pages(first, func(first string, count int) ([]RawEntry, error) { return k.Range(ctx, first, last, count) })
 }
 
-// LastEntry is when the stream's last entry was written, also where it was trimmed; the zero time if the stream is gone
-// or never had one.
+// LastEntry returns when the stream's last entry was written, even if it was trimmed. It returns the zero time if the
+// stream is gone or never had an entry.
 func (k *Shard) LastEntry(ctx context.Context) (time.Time, error) {
 	info, err := k.rdb.XInfoStream(ctx, k.Keys.Events()).Result()
 	if err != nil {
@@ -152,7 +151,7 @@ func (k *Shard) LastEntry(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(ms), nil
 }
 
-// LastSeq reads the seq of the shard's last event.
+// LastSeq returns the seq of the shard's last event.
 func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 	h, err := k.Head(ctx)
 	return h.Seq, err
@@ -160,8 +159,8 @@ func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 
 var createGroupScript = newScript("create_group")
 
-// CreateGroup makes the consumer group, reading from the first entry that is kept, and the stream if need be. It tells
-// whether the group was made now.
+// CreateGroup creates the consumer group, which reads from the first entry that is kept, and the stream if necessary.
+// It reports whether it created the group now.
 func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 	reply, err := k.run(ctx, createGroupScript, []string{k.Keys.Events()}, []any{group})
 	if err != nil {
@@ -170,8 +169,8 @@ func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 	return one(createGroupScript, reply, func(s string) (bool, error) { return s == "made", nil })
 }
 
-// streamOf finds the entries of the only stream in a reply of XREADGROUP: RESP2 gives [[key, entries]], RESP3 {key:
-// entries}.
+// streamOf returns the entries of the only stream in a reply of XREADGROUP. RESP2 returns [[key, entries]], RESP3
+// {key: entries}.
 func streamOf(v any) ([]any, error) {
 	var entries any
 	switch v := v.(type) {
@@ -211,7 +210,7 @@ func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
 		out[i] = RawEntry{ID: id, Attempt: attempt}
 		values, ok := pair[1].([]any)
 		if !ok {
-			continue // a deleted entry has no fields; it can't be decoded and is told as such
+			continue // a deleted entry has no fields; the decoder reports it as unreadable
 		}
 		out[i].Values = make([]string, len(values))
 		for j := range values {
@@ -223,9 +222,10 @@ func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
 	return out, nil
 }
 
-// EntryOf finds the entry that has an event, which was decided at a time; false if the stream does not have it any more.
+// EntryOf returns the entry of an event that was decided at a given time; false if the stream does not have it any
+// more.
 func (k *Shard) EntryOf(ctx context.Context, seq int64, decided time.Time) (stream.Entry, bool, error) {
-	// An entry's id is the time of its decision, or later where the clock went back.
+	// An entry's id is the time of its decision, or later if the clock went back.
 	for raw, err := range k.Pages(ctx, strconv.FormatInt(decided.UnixMilli(), 10), "+") {
 		if err != nil {
 			return stream.Entry{}, false, err

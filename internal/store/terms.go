@@ -12,44 +12,44 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Terms are what a campaign goes by for a while: its window and limits, and in which hashes the limits by facts count.
-// They hold for one plan and until a day or an hour ends. grab.lua makes them and gets them back, so that it need not
-// read them from the campaign again.
+// Terms are the rules of a campaign for a while: its window and limits, and the hashes in which the limits by facts
+// count. They are valid for one plan and until a day or an hour ends. grab.lua returns them, and each call sends them
+// back, so that grab.lua need not read them from the campaign again.
 type Terms struct {
 	factNames string
-	places    int64 // over how many shards the campaign is spread
-	newest    int64 // generation that is announced
+	places    int64 // number of the campaign's shards
+	newest    int64 // the newest announced generation
 	from      int64 // the window's start, in Unix ms
 	revision  string
-	since     int64 // from when and until when they hold, in Unix ms
+	since     int64 // the terms are valid from since to until, in Unix ms
 	until     int64
-	texts     string // bounds of the limits by user and ends of the counters, as grab.lua wants them
+	texts     string // bounds of the limits by user and ends of the counters, in the format of grab.lua
 	oneEach   bool   // a user gets one packet only
 	limits    []hongbao.LimitHit
-	byUser    int          // how many of them, the first ones, are by user
-	byFact    []factLimit  // the others
-	expiring  atomic.Int64 // until when no call asks again for the expiry of the periods' hashes; in Unix ns
+	byUser    int          // number of limits by user; they come first
+	byFact    []factLimit  // the other limits
+	expiring  atomic.Int64 // until then no call sets the expiry of the periods' hashes again; in Unix ns
 }
 
 type factLimit struct {
-	name, field string // the fact, and what stands in front of its values in the hash
+	name, field string // the fact, and the prefix of its values in the hash
 	counters    string // name of the hash
 	most        int64
 }
 
-// Places is over how many shards the campaign is spread, at least 1.
+// Places returns the number of the campaign's shards, at least 1.
 func (t *Terms) Places() int { return int(max(t.places, 1)) }
 
-// Generation is the newest one that was announced where the terms were read, at least 1.
+// Generation returns the newest generation that was announced where the terms were read, at least 1.
 func (t *Terms) Generation() int64 { return max(t.newest, 1) }
 
-// Revision names what the campaign goes by; a generation that is announced changes it.
+// Revision returns the version of the campaign's rules. The announcement of a generation changes it.
 func (t *Terms) Revision() string { return t.revision }
 
 // walks reports whether other places or generations may have packets when nothing is left here.
 func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
 
-// sinceStart formats times as grab.lua wants them.
+// sinceStart formats times for grab.lua.
 func (t *Terms) sinceStart(times []time.Time) string {
 	var text []byte
 	for i, at := range times {
@@ -61,10 +61,11 @@ func (t *Terms) sinceStart(times []time.Time) string {
 	return string(text)
 }
 
-// noTerms never hold.
+// noTerms are never valid.
 var noTerms = &Terms{texts: "|"}
 
-// keepCounters is how long the counters of a period stay after its end: a clock that is set back a little finds them.
+// keepCounters is how long the counters of a period remain after its end. A clock that is set back a little still
+// finds them.
 var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
 
 // parseTerms parses a reply of grab.lua that has terms.
@@ -108,7 +109,7 @@ func parseTerms(reply []string) (*Terms, error) {
 	return t, nil
 }
 
-// add adds what a grab is told that meets the limit.
+// add adds the limit that a grab gets in its answer if it reaches that limit.
 func (t *Terms) add(by, per, most, resets string) error {
 	n, err1 := strconv.ParseInt(most, 10, 64)
 	ms, err2 := strconv.ParseInt(resets, 10, 64)
@@ -120,7 +121,7 @@ func (t *Terms) add(by, per, most, resets string) error {
 	return errors.Join(err1, err2)
 }
 
-// hit is the limit of that place.
+// hit returns the limit at a place, as grab.lua counts from 1.
 func (t *Terms) hit(place string) (*hongbao.LimitHit, error) {
 	at, err := strconv.Atoi(place)
 	if err != nil || t == nil || at < 1 || at > len(t.limits) {

@@ -7,39 +7,40 @@ import (
 
 var trimScript = newDrainScript("trim")
 
-// Trim is what trim.lua asks for.
+// Trim has the arguments of trim.lua.
 type Trim struct {
 	Retention time.Duration
 	MaxEvents int64
 	// Limit is how many entries one call deletes at most from the front of the stream.
 	Limit int
-	// LookBehind is how many entries behind an unfinished one are looked at. Behind is where the last look ended, "" for
-	// the front.
+	// LookBehind is how many entries behind an unfinished one the call examines. Behind is where the last such look
+	// ended, "" for the front.
 	LookBehind int
 	Behind     string
-	// MaxHeld is how many entries a group may hold. If it holds more, the finished ones behind its oldest count as
-	// unfinished.
+	// MaxHeld is how many entries a group may have pending. If it has more, the finished entries behind its oldest
+	// pending one count as unfinished.
 	MaxHeld int64
-	// Groups are those that must exist; while one is missing nothing is deleted.
+	// Groups are the groups that must exist. While one is missing, nothing is deleted.
 	Groups []string
-	// Epoch is the shard's epoch for which Behind, Full and Lost hold. In another one they are passed over.
+	// Epoch is the shard's epoch for which Behind, Full and Lost are valid. In another epoch they are ignored.
 	Epoch int64
-	// Full is, by group, the chunk of done bits before which all chunks are full. Those need not be counted.
+	// Full is, by group, the chunk of done bits before which all chunks are full. Full chunks are not counted again.
 	Full map[string]int64
-	// Lost is, by group, how many events at or above the chunk in Full nobody will ever deliver. They count as finished.
+	// Lost is, by group, how many events at or above the chunk in Full will never be delivered. They count as
+	// finished.
 	Lost map[string]int64
 }
 
 // Trimmed is the state of a shard after a trim.
 type Trimmed struct {
-	// Seq is the shard's last event, Finished how many events every declared group has finished.
+	// Seq is the shard's last event. Finished is how many events every declared group has finished.
 	Seq, Finished int64
 	Epoch         int64
 	DoneFloor     int64
-	// FirstKept is the first event of the first entry kept; 0 if none is.
+	// FirstKept is the first event of the first kept entry; 0 if no entry is kept.
 	FirstKept int64
 	Deleted   int
-	// Behind is where the look behind an unfinished entry ended; "" if it came to the end.
+	// Behind is where the look behind an unfinished entry ended; "" if it reached the end.
 	Behind  string
 	Missing []string
 	Groups  []GroupLag
@@ -48,21 +49,22 @@ type Trimmed struct {
 // GroupLag is how far a consumer group is behind.
 type GroupLag struct {
 	Name string
-	// Finished is the event up to which the group has finished all, Delivered the one up to which a worker got all.
+	// Finished is the event up to which the group has finished everything. Delivered is the event up to which workers
+	// got everything.
 	Finished, Delivered int64
 	// Age is how long ago its oldest unfinished entry was written; 0 if there is none.
 	Age time.Duration
-	// Lost is how many events nobody will ever deliver to the group: they are neither done, nor in the stream, nor
+	// Lost is how many events will never be delivered to the group. They are neither done, nor in the stream, nor
 	// pending.
 	Lost int64
 
-	// FirstChunk is the chunk of the first number in ChunkDone, which are how many events of each chunk are done. Of
-	// declared groups only.
+	// FirstChunk is the chunk of the first number in ChunkDone. ChunkDone has the number of done events of each
+	// chunk. Only declared groups have both.
 	FirstChunk int64
 	ChunkDone  []int64
 }
 
-// TrimEvents deletes what every group has finished and the retention no longer keeps.
+// TrimEvents deletes entries that every group has finished and that the retention no longer keeps.
 func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 	head, err := k.Head(ctx)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Unrecorded is an opening of a shard that a person ordered while the ledger was down. It waits in the shard's meta until
-// the ledger has it.
+// Unrecorded is an opening of a shard that a person ordered while the ledger was down. It waits in the shard's meta
+// until the ledger has it.
 type Unrecorded struct {
 	Epoch int64 `json:"epoch"`
-	// Seq is the shard's last event before the opening. The ledger was not asked whether it knows a later one.
+	// Seq is the shard's last event before the opening. The ledger may know a later one.
 	Seq  int64 `json:"seq"`
 	Last int64 `json:"last"` // the last seq that the opening skipped
 	stream.Decision
-	Lost string    `json:"lost"` // what was known then
+	Lost string    `json:"lost"` // the known loss at that time
 	At   time.Time `json:"at"`
 }
 
-// ErrUnrecorded says that a shard was opened without the ledger, and the ledger does not know of it yet. Workers take
-// nothing of the shard until then.
+// ErrUnrecorded says that a shard was opened without the ledger, and the ledger does not know of it yet. Until it
+// does, workers take nothing from the shard.
 var ErrUnrecorded = errors.New("the shard was opened without the ledger, and waits for it")
 
 const unrecordedField = "unrecorded"
@@ -55,7 +55,7 @@ func (k *Shard) Unrecorded(ctx context.Context) (list []Unrecorded, text string,
 	return list, text, nil
 }
 
-// CheckRecorded is ErrUnrecorded for a shard that waits for the ledger.
+// CheckRecorded returns ErrUnrecorded for a shard that waits for the ledger.
 func (k *Shard) CheckRecorded(ctx context.Context) error {
 	list, _, err := k.Unrecorded(ctx)
 	if err != nil || len(list) == 0 {
@@ -66,13 +66,13 @@ func (k *Shard) CheckRecorded(ctx context.Context) error {
 		"that in the ledger", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
 }
 
-// Recorded notes that the ledger has the openings whose text is given. Newer ones stay.
+// Recorded records that the ledger has the openings with the given text. Newer openings stay.
 func (k *Shard) Recorded(ctx context.Context, text string) error {
 	_, err := k.run(ctx, keptScript, []string{k.Keys.Meta()}, []any{unrecordedField, text})
 	return err
 }
 
-// FreezeLate freezes an open shard that an opening has left without an event that somebody knows.
+// FreezeLate freezes an open shard that an opening has left without an event that a process knows.
 func (k *Shard) FreezeLate(ctx context.Context, event int64) error {
 	skipped, err := k.skipped(ctx)
 	if err != nil {

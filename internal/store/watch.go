@@ -17,7 +17,7 @@ import (
 
 // The codes of a Watch's alarms.
 const (
-	// LostData: a shard is behind where it was before, or is gone.
+	// LostData: a shard is behind its earlier state, or is gone.
 	LostData = "redis_lost_data"
 	// LostAppendOnly: the server no longer writes an append-only file.
 	LostAppendOnly = "redis_lost_append_only"
@@ -25,13 +25,13 @@ const (
 	Evicts = "redis_evicts"
 )
 
-// sight is what one look at one server saw.
+// sight is the result of one look at one server.
 type sight struct {
 	server Server
-	// known is how far this process knew each shard to be before the look. heads are the heads of the server's shards,
-	// except those without meta.
+	// known is the progress of each shard as this process knew it before the look. heads are the heads of the
+	// server's shards, except those without meta.
 	known, heads map[int]Head
-	// missing are the server's shards without meta, strange those that are not open for this server as it is.
+	// missing are the server's shards without meta. strange are those that are not open for the server's present run.
 	missing, strange []int
 	// late are events that this process saw before an opening skipped them, by shard.
 	late map[int]lateEvent
@@ -47,7 +47,7 @@ type lateEvent struct {
 	skipped    string // meta.skipped as it was found
 }
 
-// Watch looks at every server that has shards, as often as Every says. One round trip to a server reads INFO and
+// Watch looks at every server that has shards, once in each interval Every. One round trip to a server reads INFO and
 // the heads of its shards. Watch freezes shards that were opened for another server, or before their server was
 // demoted and promoted again.
 type Watch struct {
@@ -61,7 +61,7 @@ type Watch struct {
 	mu     sync.Mutex
 	before map[int]*sight                 // by shard
 	busy   map[redis.UniversalClient]bool // servers that are being looked at
-	hurry  atomic.Int64                   // until this unix time in ns the watch looks more often
+	hurry  atomic.Int64                   // until this Unix time in ns the watch looks more often
 }
 
 // lookTime bounds one look at one server.
@@ -106,8 +106,8 @@ func (w *Watch) hurries(now *sight) {
 // hurryTime is how long a watch looks more often after a freeze.
 const hurryTime = 15 * time.Second
 
-// frozenLooks is how many times as often a watch looks while a shard is frozen: a recoverer waits for what the watch
-// has seen.
+// frozenLooks is how many times as often a watch looks after a shard froze. A recoverer waits for what the watch has
+// seen.
 const frozenLooks = 4
 
 // idleNodes returns the servers that are not being looked at, each with its shards, and marks them busy.
@@ -145,7 +145,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	gone := make([][]LateGrant, len(list))
 	_ = Each(len(list), AllAtOnce, func(at int) error {
 		i := list[at]
-		// A frozen shard refuses RaiseReplicas, and an outage is met again: the next look tries once more.
+		// A frozen shard refuses RaiseReplicas, and an outage may prevent it. The next look tries again.
 		if n := now.server.Replicas; n > now.replicas[i] {
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
@@ -192,7 +192,7 @@ func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 	return all
 }
 
-// see asks one server for INFO and for the heads of its shards.
+// see reads INFO and the heads of the shards of one server.
 func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int) (*sight, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
@@ -225,7 +225,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 			s.news = append(s.news, shard)
 		}
 		skipped, err := parseSkipped(stand.skipped)
-		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // a worker repairs what can't be read
+		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // a worker repairs unreadable ranges
 			s.late[shard] = lateEvent{seq, epoch, stand.skipped}
 			s.news = append(s.news, shard)
 		}
@@ -233,7 +233,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	return s, nil
 }
 
-// judgeLate raises an alarm for grants that users know and that can't come back.
+// judgeLate raises an alarm for grants that users know and that can't return.
 func (w *Watch) judgeLate(lost []LateGrant) {
 	if len(lost) == 0 {
 		return
@@ -253,7 +253,7 @@ func (w *Watch) was(now *sight, shard int) Head {
 	return now.known[shard]
 }
 
-// judge raises the alarms for what changed for the worse since the look before. w.mu is held.
+// judge raises the alarms for changes for the worse since the look before. The caller has locked w.mu.
 func (w *Watch) judge(now *sight) {
 	raised := map[string]bool{}
 	alarm := func(code, format string, args ...any) {

@@ -11,22 +11,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Window is what a campaign shows to everybody.
+// Window is the public part of a campaign.
 type Window struct {
 	State, Name, Kind, Currency string
 	From, To                    time.Time
 	// SoldOut: every packet of this place is granted, and no more are announced.
 	SoldOut bool
-	// Lost: Redis lost something of it: it is frozen, or was ended from the ledger. A user without a receipt here may be
-	// paid all the same.
+	// Lost: Redis lost something of the campaign, so it is frozen or was ended from the ledger. A user without a
+	// receipt here may be paid all the same.
 	Lost bool
-	// Now is Redis' time, by which grabs are decided.
+	// Now is the time of Redis, which decides grabs.
 	Now time.Time
 
 	places int64
 }
 
-// Status says what a grab would meet, in the order in which lua/grab.lua looks.
+// Status returns the answer that a grab would get, in the order of the checks of lua/grab.lua.
 func (w *Window) Status() string {
 	switch ended := !w.Now.Before(w.To); {
 	case w.State == "frozen":
@@ -45,8 +45,9 @@ func (w *Window) Status() string {
 	return "open"
 }
 
-// Window reads what a campaign shows to everybody. On a shard that is frozen its state is frozen, whatever Redis says.
-// ErrNotInRedis (Permanent) if the campaign is not there, ErrFrozen if that says nothing.
+// Window returns the public part of a campaign. On a frozen shard its state is frozen, whatever Redis says. The error
+// is ErrNotInRedis (Permanent) if the campaign is not there. It is ErrFrozen if the shard is frozen as well, since
+// the absence then proves nothing.
 func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -85,21 +86,21 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 		Now: clock.Val(), places: 1, Lost: lost,
 	}
 	if text[7] != "" {
-		w.places, _ = strconv.ParseInt(text[7], 10, 64) // else 0, which is no number of shards
+		w.places, _ = strconv.ParseInt(text[7], 10, 64) // 0 if unreadable, which is no number of shards
 	}
 	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6], text[8])
 	return w, err
 }
 
-// soldOut tells whether a place has nothing left, and nothing is about to come. first is the length of its first stock,
-// newest and dealt are the generations that are announced and dealt there, empty for the first one.
+// soldOut reports whether a place has nothing left, and nothing is about to come. first is the length of its first
+// stock. newest and dealt are the generations that are announced and dealt there, empty for the first one.
 func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest, dealt string) (bool,
 	error) {
-	generation, _ := strconv.ParseInt(newest, 10, 64) // 0 for what is no number
+	generation, _ := strconv.ParseInt(newest, 10, 64) // 0 if it is not a number
 	switch {
 	case first > 0:
 		return false, nil
-	case generation < 2 || generation > MaxGenerations: // it has one; the audit names another number
+	case generation < 2 || generation > MaxGenerations: // there is one generation; the audit reports a wrong number
 		return true, nil
 	case dealt != newest:
 		return false, nil
@@ -115,9 +116,9 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 	return n == 0, nil
 }
 
-// Window reads what the campaign shows to everybody: it is sold out when each of its places is, and frozen when each of
-// them is. The rest is as its home has it. A place that does not answer keeps nobody from being told: there may
-// be something left.
+// Window returns the public part of the campaign. The campaign is sold out when each of its places is, and frozen
+// when each of them is. Its home decides the rest. If a place does not answer, the campaign does not count as sold
+// out, and Window still returns the rest.
 func (c Campaign) Window(ctx context.Context) (Window, error) {
 	w, err := c.Home().Window(ctx, c.id)
 	if err != nil || w.places == 1 {

@@ -18,7 +18,7 @@ var (
 	releaseWithheldScript = newDrainScript("release_withheld", "fields", "left", "withheld")
 )
 
-// Packet is a packet of a campaign that no one has.
+// Packet is a packet of a campaign that no user has.
 type Packet struct {
 	Number int64          `json:"packet"`
 	Amount hongbao.Amount `json:"amount"`
@@ -54,7 +54,7 @@ func (k *Shard) Front(ctx context.Context, campaign string, generations, n int64
 	return fronts, nil
 }
 
-// Withhold moves the packets at the front of each generation's stock to the withheld ones, except those in stay.
+// Withhold moves the first packets of each generation's stock to the withheld ones, except those in stay.
 func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front []int, stay []Packet) error {
 	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
 		k.Keys.Stocks(campaign, int64(len(front)))...)
@@ -68,12 +68,13 @@ func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front 
 	return k.mend(ctx, withholdScript, keys, args...)
 }
 
-// Withheld returns the packets that restores have withheld of a campaign on the shard, in the order in which they were dealt.
+// Withheld returns the packets that restores have withheld of a campaign on the shard, in the order in which they
+// were dealt.
 func (k *Shard) Withheld(ctx context.Context, campaign string) ([]Packet, error) {
 	return k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), 0, -1))
 }
 
-// Refusal says why a withheld packet was not granted: the campaign's state, or one of the Refused texts.
+// Refusal is the reason why a withheld packet was not granted: the campaign's state, or one of the Refused texts.
 type Refusal string
 
 // The refusals. RefusedHas says that the user has the packet.
@@ -83,7 +84,7 @@ const (
 	RefusedRequest Refusal = "request" // the request has another packet
 	RefusedLimit   Refusal = "limit"   // the user may have no more packets
 	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and the caller has not looked there
-	// RefusedGeneration says that packets that were added to the campaign are not dealt yet.
+	// RefusedGeneration says that packets of a top-up are not dealt yet.
 	RefusedGeneration Refusal = "generation"
 )
 
@@ -91,8 +92,8 @@ const (
 const NobodyLooked = -1
 
 // GrantWithheld grants a withheld packet to the user to whom it was reported. elsewhere is how many packets of the
-// campaign the user has on other shards. GrantWithheld sets seq, epoch and time of the grant, or returns why nothing
-// was changed.
+// campaign the user has on other shards. GrantWithheld sets seq, epoch and time of the grant. Otherwise it returns
+// why it changed nothing.
 func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere int) (Refusal, error) {
 	held := ""
 	if elsewhere != NobodyLooked {
@@ -120,7 +121,7 @@ func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere i
 }
 
 // ReleaseWithheld returns withheld packets of a campaign to its stock, a chunk at a time. It returns how many are
-// still withheld, or why nothing was changed: the campaign's state, RefusedPlaces or RefusedGeneration.
+// still withheld, or why it changed nothing: the campaign's state, RefusedPlaces or RefusedGeneration.
 func (k *Shard) ReleaseWithheld(ctx context.Context, campaign string) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, MaxChunk/2)
 }

@@ -21,7 +21,7 @@ var (
 )
 
 const (
-	// toldFor is how long a process remembers a grant at least, and toldMost how long if the grant is not settled.
+	// toldFor is how long a process remembers a grant at least. toldMost is how long if the grant is not settled.
 	toldFor, toldMost = 10 * time.Second, time.Minute
 	// maxTold bounds the bytes of grants that a process remembers for a deployment.
 	maxTold = 64 << 20
@@ -29,7 +29,7 @@ const (
 	testifyTexts, testifyBytes = 1000, 1 << 20
 )
 
-// witness is what this process has reported to users of a shard, and the line that allows it to report.
+// witness has what this process has reported to users of a shard, and the line that allows it to report.
 type witness struct {
 	renewal sync.Mutex // serializes the callers that renew the line
 
@@ -48,7 +48,7 @@ type witness struct {
 	text         []byte // buffer for the text of an entry
 }
 
-// told is the grants of one or more events, in the format of a stream entry.
+// told has the grants of one or more events, in the format of a stream entry.
 type told struct {
 	entry       string
 	epoch       int64
@@ -69,8 +69,8 @@ func (l *ownLine) young(epoch int64, now time.Time) bool {
 	return l.epoch == epoch && age < stream.WitnessAge
 }
 
-// answer remembers what a call is about to return to users, in the epoch of its reply. It refuses answers that a
-// recoverer may have decided without; the callers then retry.
+// answer remembers the receipts that a call is about to return to users, in the epoch of its reply. It refuses
+// answers that a recoverer may have decided without. The callers then retry.
 func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
 	if may, late := k.remember(call, answers, epoch); may {
 		return nil
@@ -96,8 +96,8 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 	return k.refuseAnswer(epoch)
 }
 
-// remember keeps answers that may be returned: this process has a young enough line in their epoch. late reports that
-// the process has already sent all it knew of that epoch to an attempt.
+// remember stores answers and reports whether they may be returned: this process must have a young enough line in
+// their epoch. late reports that the process has already sent everything it knew of that epoch to an attempt.
 func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -161,7 +161,7 @@ func (k *Shard) copyLine(ctx context.Context) error {
 	return nil
 }
 
-// remember keeps the receipts of answers: grants of this call together, earlier grants one by one.
+// remember stores the receipts of answers: grants of this call together, earlier grants one by one.
 func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, epoch int64) {
 	now := time.Now()
 	b, first, last := w.text[:0], int64(0), int64(0)
@@ -176,7 +176,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 		for j := range a.Receipts {
 			r := &a.Receipts[j]
 			if r.Shard != k.Index() || a.Time.Sub(r.Time) > toldMost {
-				continue // the process that reported it first remembered it that long
+				continue // the process that reported the grant first remembered it that long
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
 			if !fresh || last == 0 || r.Seq != last+1 {
@@ -303,7 +303,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	return k.testify(ctx, attempt.Epoch, texts, all)
 }
 
-// testify sends texts to an attempt. all: they are all that the process knows.
+// testify sends texts to an attempt. all: these are all the texts that the process knows.
 func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool) error {
 	for first := true; first || len(texts) > 0; first = false {
 		n, bytes := 0, 0
@@ -328,8 +328,8 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 	return nil
 }
 
-// Remembered returns how many bytes of grants this process remembers, and how many grants it forgot before it knew that
-// they were settled.
+// Remembered returns how many bytes of grants this process remembers, and how many grants it forgot before they were
+// settled.
 func (s *Store) Remembered() (bytes, forgotten int64) { return s.told.Load(), s.forgotten.Load() }
 
 // Enter registers a caller that answers users through this Store. Leave removes one; the last Leave deletes this
@@ -362,8 +362,8 @@ func (s *Store) Leave(ctx context.Context) error {
 	})...)
 }
 
-// WitnessLine is the line of a process: when it was written, and the epoch of the last attempt to which the process has
-// sent all that it knew.
+// WitnessLine is the line of a process: when it was written, and the epoch of the last attempt to which the process
+// has sent everything that it knew.
 type WitnessLine struct {
 	At   time.Time
 	Sent int64

@@ -9,24 +9,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// How old the list of keys and sessions may be.
+// Ages of the list of keys and sessions.
 const (
-	// maxAge is when it is good for nothing any more, so a key that was revoked is dead.
+	// maxAge is when the list is no longer valid, so a revoked key no longer works.
 	maxAge = 10 * time.Second
-	// awayAge is the same for the actions of For that must work with the ledger away, once a reading has failed. Nobody
-	// can revoke a key then, unless the ledger is away for this server only.
+	// awayAge replaces maxAge for the actions of For that must work while the ledger is unreachable, once a reading has
+	// failed. No one can revoke a key then, unless the ledger is unreachable only for this server.
 	awayAge = 15 * time.Minute
-	// renewAge is when the next request reads it again, while the others go on with the old one.
+	// renewAge is when the next request reads the list again, while the others continue with the old one.
 	renewAge = 5 * time.Second
-	// unknownAge is how soon it is read again for a key or a session that it does not have.
+	// unknownAge is how soon the list is read again for a key or a session that it does not have.
 	unknownAge = 200 * time.Millisecond
-	// failedAge is how soon it is read again after a failure.
+	// failedAge is how soon the list is read again after a failure.
 	failedAge = time.Second
 	// readTimeout bounds one reading.
 	readTimeout = 2 * time.Second
 )
 
-// Live are the keys and sessions that are neither revoked nor over.
+// Live are the keys and sessions that are neither revoked nor expired.
 type Live struct {
 	Keys     []Key
 	Sessions []Session
@@ -39,28 +39,29 @@ type Source interface {
 	EndSession(ctx context.Context, hash string) error
 }
 
-// Authority says who a caller is. It holds all live keys and sessions and reads them again every few seconds, so a
-// request costs the ledger nothing. For a key that it does not have it reads them once more, 5 times a second at most,
-// however many unknown ones come. A key that is revoked is dead after 10 seconds at most. With the ledger away, the last
-// list is good until it is 10 seconds old, and for some actions for 15 minutes: see For.
+// Authority identifies callers. It keeps all live keys and sessions in memory and reads them again every few seconds,
+// so a request costs the ledger nothing. For an unknown key it reads them once more, at most 5 times a second, however
+// many unknown keys come. A revoked key stops working after at most 10 seconds. While the ledger is unreachable, the
+// last list is valid until it is 10 seconds old, and for some actions for 15 minutes: see For.
 //
-// All methods may be called at once.
+// All methods are safe for concurrent use.
 type Authority struct {
 	source  Source
 	list    atomic.Pointer[list]
-	reading chan struct{} // holds one token: of the request that reads, or changes something
-	failed  failure       // by who has the token
+	reading chan struct{} // contains one token: of the request that reads, or changes something
+	failed  failure       // guarded by the token
 	away    atomic.Bool   // the last reading failed
 	reads   atomic.Int64  // how many readings have begun
 }
 
 type forKey struct{}
 
-// For gives ctx the action that a caller is to be identified for. With the ledger away campaigns and sinks can then be
-// seen and paused, and a gateway's users can grab, by the keys of the last 15 minutes.
+// For returns ctx with the action for which a caller is to be identified. While the ledger is unreachable, the keys of
+// the last 15 minutes still work for some actions. With them campaigns and sinks can be seen and paused, and a
+// gateway's users can grab.
 func For(ctx context.Context, a Action) context.Context { return context.WithValue(ctx, forKey{}, a) }
 
-// oldest is how old a list may be that is good for what ctx says.
+// oldest returns the maximum age of a list that is valid for the action of ctx.
 func (a *Authority) oldest(ctx context.Context) time.Duration {
 	if action, _ := ctx.Value(forKey{}).(Action); a.away.Load() && ruleOf(action).Away {
 		return awayAge
@@ -68,11 +69,11 @@ func (a *Authority) oldest(ctx context.Context) time.Duration {
 	return maxAge
 }
 
-// list is what the ledger had at a time. It is never changed.
+// list is the ledger's data at a time. It is never changed.
 type list struct {
 	keys     map[string]*Key
 	sessions map[string]Session
-	read     time.Time // before it was read: what was revoked meanwhile may be in it
+	read     time.Time // before it was read: keys revoked meanwhile may be in it
 	number   int64     // of its reading
 }
 
@@ -82,13 +83,13 @@ type failure struct {
 	at  time.Time
 }
 
-// NewAuthority makes an Authority over a source; it reads nothing yet.
+// NewAuthority returns an Authority over a source; it reads nothing yet.
 func NewAuthority(source Source) *Authority {
 	return &Authority{source: source, reading: make(chan struct{}, 1)}
 }
 
-// Identify says whose API key a text is. ErrUnauthorized says that it is not good here, whatever is wrong with it. A
-// Transient error says that the ledger can't be asked: the key may be good.
+// Identify returns the caller that an API key belongs to. ErrUnauthorized says that the key is not valid here, for
+// whatever reason. A Transient error says that the ledger can't be asked: the key may be valid.
 func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error) {
 	id, secret, ok := split(keyText)
 	if !ok {
@@ -104,7 +105,7 @@ func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error
 	})
 }
 
-// caller gives the owner of the key that find finds.
+// caller returns the owner of the key that find finds.
 func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, error) {
 	l, err := a.current(ctx, func(l *list) bool { return find(l) != nil })
 	if err != nil {
@@ -116,7 +117,7 @@ func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, 
 	return Caller{}, refused(ErrUnauthorized)
 }
 
-// current gives a list that has what is looked for and is young enough, or one that was read after the call began.
+// current returns a list that has what is looked for and is young enough, or one that was read after the call began.
 func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, error) {
 	begun, reads := time.Now(), a.reads.Load()
 	l := a.list.Load()
@@ -128,7 +129,7 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 	case a.reading <- struct{}{}:
 	default:
 		if found && begun.Sub(l.read) < a.oldest(ctx) {
-			return l, nil // somebody reads it already
+			return l, nil // another request is reading it
 		}
 		select {
 		case a.reading <- struct{}{}:
@@ -147,7 +148,7 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 	return fresh, err
 }
 
-// read reads the list, but not at once after the last reading, or after one that failed.
+// read reads the list, but not immediately after the last reading, or after one that failed.
 func (a *Authority) read(ctx context.Context, last *list) (*list, error) {
 	if a.failed.err != nil && time.Since(a.failed.at) < failedAge {
 		return nil, a.failed.err

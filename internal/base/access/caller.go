@@ -8,20 +8,20 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// What a caller is told. Tell them apart with errors.Is.
+// Errors for a caller. Distinguish them with errors.Is.
 var (
-	// ErrUnauthorized says that a key or a session is not good here. Why is not told: wrong, truncated, revoked and
-	// expired are one answer.
+	// ErrUnauthorized says that a key or a session is not valid here. It does not say why: wrong, truncated, revoked
+	// and expired keys get the same answer.
 	ErrUnauthorized = errors.New("send an API key that is valid here")
-	// ErrForbidden says that the caller's role is not good for this.
+	// ErrForbidden says that the caller's role may not do this.
 	ErrForbidden = errors.New("the API key's role may not do this")
-	// ErrWhole says that this concerns the whole deployment, and the caller's key only some campaigns.
+	// ErrWhole says that this concerns the whole deployment, while the caller's key covers only some campaigns.
 	ErrWhole = errors.New("the API key is good for some campaigns only, and this concerns the whole deployment")
-	// ErrNotInScope says that the campaign is none of the caller's. Answer it as a campaign that does not exist.
+	// ErrNotInScope says that the campaign is not in the caller's scope. Answer as for a campaign that does not exist.
 	ErrNotInScope = errors.New("there is no such campaign")
 )
 
-// Caller is who sends a request, and what they may do.
+// Caller is the sender of a request, with their rights.
 type Caller struct {
 	// Key is the id of their API key.
 	Key  string
@@ -31,7 +31,7 @@ type Caller struct {
 	Spending
 }
 
-// Sees tells whether a campaign is within the caller's scope. Lists are to leave out the others.
+// Sees reports whether a campaign is within the caller's scope. Lists must leave out the others.
 func (c *Caller) Sees(campaign string) bool {
 	return len(c.Campaigns) == 0 || slices.ContainsFunc(c.Campaigns, func(scope string) bool {
 		prefix, many := strings.CutSuffix(scope, "*")
@@ -39,13 +39,13 @@ func (c *Caller) Sees(campaign string) bool {
 	})
 }
 
-// Scoped tells whether the caller has some campaigns only.
+// Scoped reports whether the caller's scope is limited to some campaigns.
 func (c *Caller) Scoped() bool { return len(c.Campaigns) > 0 }
 
-// Check refuses an action that the caller may not take on a campaign; "" says that it concerns the whole deployment, as
-// a replay of all campaigns does. The errors are ErrForbidden, ErrWhole and ErrNotInScope.
+// Check refuses an action that the caller may not take on a campaign. The campaign "" means the whole deployment, as
+// for a replay of all campaigns. The errors are ErrForbidden, ErrWhole and ErrNotInScope.
 //
-// A list of campaigns, letters or grants in quarantine concerns no other campaign than those that are shown: ask May,
+// A list of campaigns, letters or grants in quarantine concerns only the campaigns that it shows. For a list call May,
 // and leave out what the caller does not see.
 func (c *Caller) Check(a Action, campaign string) error {
 	if err := c.May(a); err != nil {

@@ -24,9 +24,9 @@ type Outcome string
 const (
 	// OutcomeDone says that it was done. A repeat that changes nothing is done, too.
 	OutcomeDone Outcome = "done"
-	// OutcomeRefused says that nothing was done, and why, in the details.
+	// OutcomeRefused says that nothing was done. The reason is in the details.
 	OutcomeRefused Outcome = "refused"
-	// OutcomeFailed says that a server was away, or a part is left to do.
+	// OutcomeFailed says that a server was unreachable, or that a part is left to do.
 	OutcomeFailed Outcome = "failed"
 	// OutcomeUnknown says that it may have been done.
 	OutcomeUnknown Outcome = "unknown"
@@ -34,9 +34,9 @@ const (
 	OutcomeDenied Outcome = "denied"
 )
 
-// Entry is a line of the journal: who did what. It tells no seed, no code and no amount of a packet.
+// Entry is a line of the journal: the caller and the action. It contains no seed, no code and no amount of a packet.
 type Entry struct {
-	// ID is drawn once: an entry that is written twice stands in the journal once.
+	// ID is drawn once: an entry that is written twice is in the journal once.
 	ID   string    `json:"id" doc:"Drawn once for each entry."`
 	Time time.Time `json:"time" doc:"When the action began."`
 	// Who is key:ID for an API key, cli:USER@HOST for a command.
@@ -50,32 +50,32 @@ type Entry struct {
 	Details   map[string]any `json:"details,omitempty" doc:"What was asked for, and what came of it."`
 }
 
-// Actor is who acts. The zero Actor is whoever runs this process.
+// Actor is the one who acts. The zero Actor is the user of this process.
 type Actor struct {
 	// Who is as in Entry.
 	Who string
-	// RequestID is that of his request over HTTP.
+	// RequestID is that of their request over HTTP.
 	RequestID string
-	// Spending bounds what is spent with ctx; see MaySpend.
+	// Spending bounds what may be spent with ctx; see MaySpend.
 	Spending Spending
 }
 
 type actorKey struct{}
 
-// As gives ctx an actor: what is done with it is written into the journal under his name.
+// As returns ctx with an actor: actions with it are written into the journal under the actor's name.
 func As(ctx context.Context, who Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, who)
 }
 
-// Name is how the journal, a letter and a decision name the caller.
+// Name returns the caller's name in the journal, in letters and in decisions.
 func (c *Caller) Name() string { return "key:" + c.Key }
 
-// Actor is who acts when the caller does.
+// Actor returns the actor for the caller's actions.
 func (c *Caller) Actor(requestID string) Actor {
 	return Actor{Who: c.Name(), RequestID: requestID, Spending: c.Spending}
 }
 
-// NewEntry draws an entry for who acts with ctx.
+// NewEntry draws an entry for the actor of ctx.
 func NewEntry(ctx context.Context, a Action) Entry {
 	who, _ := ctx.Value(actorKey{}).(Actor)
 	if who.Who == "" {
@@ -85,7 +85,7 @@ func NewEntry(ctx context.Context, a Action) Entry {
 		RequestID: who.RequestID}
 }
 
-// thisProcess names who runs this process, and where.
+// thisProcess returns the user of this process, and its host.
 var thisProcess = sync.OnceValue(func() string {
 	name := strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -98,7 +98,7 @@ var thisProcess = sync.OnceValue(func() string {
 	return fmt.Sprintf("cli:%.60s@%.120s", name, host)
 })
 
-// maxError bounds what an entry keeps of an error.
+// maxError bounds how much of an error an entry keeps.
 const maxError = 500
 
 // End notes how the action ended.
@@ -129,8 +129,8 @@ func (e *Entry) End(err error) {
 // maxColumn bounds a text of an entry, in bytes.
 const maxColumn = 255
 
-// Fit makes every text but the id one that each ledger can store. A campaign that can't exist, since a caller has made
-// it up, goes into the details.
+// Fit changes every text except the id into one that each ledger can store. A campaign id that can't exist, because a
+// caller invented it, goes into the details.
 func (e *Entry) Fit() {
 	if e.Campaign != "" && hongbao.CheckCampaignID(e.Campaign) != nil {
 		details := map[string]any{"campaign": column(e.Campaign)}
@@ -144,18 +144,18 @@ func (e *Entry) Fit() {
 
 func column(text string) string { return Storable(text, maxColumn) }
 
-// Storable makes of a text one of at most so many bytes that every ledger can store.
+// Storable changes a text into one of at most most bytes that every ledger can store.
 func Storable(text string, most int) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "?")
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// JournalQuery picks entries of the journal, the newest first.
+// JournalQuery selects entries of the journal, the newest first.
 type JournalQuery struct {
 	Campaign, Who string // empty: any
-	// Since leaves out what is older.
+	// Since leaves out older entries.
 	Since time.Time
-	// After is the Next of the page before; empty begins.
+	// After is the Next of the previous page; empty begins.
 	After string
 	// Limit is 1 to 1000.
 	Limit int
@@ -186,7 +186,7 @@ const (
 	denialsKnown = 10_000
 )
 
-// Take tells whether a refusal of a caller is to be written, and how many before it were not.
+// Take reports whether to write a refusal of a caller, and how many before it were not written.
 func (d *Denials) Take(who string) (write bool, skipped int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

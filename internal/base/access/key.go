@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// What a key's text is made of: hb_<id>_<secret>.
+// Parts of a key's text: hb_<id>_<secret>.
 const (
 	KeyPrefix   = "hb_"
 	keyIDLen    = 12
@@ -35,7 +35,7 @@ type Key struct {
 	// Campaigns are ids, or prefixes that end with *. Empty: all campaigns, and the whole deployment.
 	Campaigns []string `json:"campaigns"`
 	Spending
-	// Hash is the SHA-256 of the secret in hex. OldHash is that of the secret before, which is good until OldUntil.
+	// Hash is the SHA-256 of the secret in hex. OldHash is that of the previous secret, which is valid until OldUntil.
 	Hash     string    `json:"-"`
 	OldHash  string    `json:"-"`
 	OldUntil time.Time `json:"-"`
@@ -45,7 +45,7 @@ type Key struct {
 	Note     string    `json:"note,omitempty"`
 }
 
-// NewKey draws the id and the secret of a key, and gives the text that its owner sends. Nobody else has it.
+// NewKey draws the id and the secret of a key, and returns the text that its owner sends. The text is stored nowhere.
 func NewKey(role Role, campaigns []string) (key Key, text string) {
 	key = Key{ID: strings.ToLower(rand.Text()[:keyIDLen]), Role: role, Campaigns: campaigns}
 	text, key.Hash = NewSecret(key.ID)
@@ -60,32 +60,32 @@ func NewSecret(id string) (text, hash string) {
 	return KeyPrefix + id + "_" + secret, Hash(secret)
 }
 
-// Hash is what is stored of a secret.
+// Hash returns the stored hash of a secret.
 func Hash(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// split takes a key's text apart; false if it is none.
+// split splits a key's text; false if it is not a key.
 func split(text string) (id, secret string, ok bool) {
 	rest, ok := strings.CutPrefix(text, KeyPrefix)
 	id, secret, has := strings.Cut(rest, "_")
 	return id, secret, ok && has && len(id) == keyIDLen && len(secret) == 2*secretBytes
 }
 
-// live tells whether the key is good at a time, whatever its secret.
+// live reports whether the key is valid at a time, whatever its secret.
 func (k *Key) live(now time.Time) bool {
 	return k.Revoked.IsZero() && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// hashed tells whether a secret's hash is the key's. It takes the same time whatever the hash is.
+// hashed reports whether a secret's hash is the key's. It takes the same time for every hash.
 func (k *Key) hashed(hash string, now time.Time) bool {
 	is := subtle.ConstantTimeCompare([]byte(hash), []byte(k.Hash))
 	was := subtle.ConstantTimeCompare([]byte(hash), []byte(k.OldHash))
 	return is == 1 || was == 1 && now.Before(k.OldUntil)
 }
 
-// Check names everything that is wrong with a key that is to be stored.
+// Check returns everything that is wrong with a key before it is stored.
 func (k *Key) Check(now time.Time) error {
 	var errs []error
 	if !slices.Contains(Roles(), k.Role) {

@@ -7,23 +7,23 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// What a request with an Idempotency-Key is refused for. Tell them apart with errors.Is.
+// Reasons to refuse a request with an Idempotency-Key. Distinguish them with errors.Is.
 var (
-	// ErrKeyRequired says that a request that changes something has no key, or one that can't be: 400.
+	// ErrKeyRequired says that a request that changes something has no key, or an invalid one: 400.
 	ErrKeyRequired = errors.New("send an Idempotency-Key of 1 to 255 printable ASCII characters without spaces")
-	// ErrKeyReused says that the key stands for another request: 422, idempotency_key_reused.
+	// ErrKeyReused says that the key belongs to another request: 422, idempotency_key_reused.
 	ErrKeyReused = errors.New("the Idempotency-Key was used for another request; a new request needs a new key")
-	// ErrUnderWay says that the first request under the key is not answered yet: 409, come back.
+	// ErrUnderWay says that the first request under the key is not answered yet: 409, try again later.
 	ErrUnderWay = errors.New("the first request under this Idempotency-Key is still under way")
 )
 
-// Request names a request that changes something.
+// Request identifies a request that changes something.
 type Request struct {
-	// Caller is who sends it: the id of his API key. Another caller's keys are others.
+	// Caller is the sender: the id of their API key. Keys of different callers are independent.
 	Caller string
-	// Key is his Idempotency-Key.
+	// Key is the caller's Idempotency-Key.
 	Key string
-	// Hash is the SHA-256 in hex of all that the key stands for: method, path with query, body.
+	// Hash is the SHA-256 in hex of everything that the key covers: method, path with query, body.
 	Hash string
 }
 

@@ -2,14 +2,14 @@ package access
 
 import "slices"
 
-// Role is what an API key is good for.
+// Role is the set of actions that an API key allows.
 type Role string
 
-// The roles. Each of the first three may do what the ones before it may.
+// The roles. Each of the first three may also do what the ones before it may.
 const (
 	// RoleViewer reads.
 	RoleViewer Role = "viewer"
-	// RoleOperator runs what is there: campaigns, sinks, dead letters that are to be delivered.
+	// RoleOperator operates what exists: campaigns, sinks, the delivery of dead letters.
 	RoleOperator Role = "operator"
 	// RoleTreasurer decides about money.
 	RoleTreasurer Role = "treasurer"
@@ -23,7 +23,7 @@ func Roles() []Role { return []Role{RoleViewer, RoleOperator, RoleTreasurer, Rol
 // Action is what a caller wants to do.
 type Action string
 
-// The actions that an API key may be good for.
+// The actions that an API key may allow.
 const (
 	ReadCampaigns    Action = "read_campaigns"
 	ReadGrants       Action = "read_grants"
@@ -54,7 +54,7 @@ const (
 	AcknowledgeDifference Action = "acknowledge_difference"
 )
 
-// The actions that only the command line takes, with the ledger's DSN. They stand in the journal.
+// The actions that only the command line takes, with the ledger's DSN. They are in the journal.
 const (
 	ManageKeys     Action = "manage_keys"
 	AcceptLoss     Action = "accept_loss"
@@ -73,16 +73,17 @@ const (
 // Rule says which roles may take an action.
 type Rule struct {
 	Action Action
-	// What says it to a person.
+	// What describes the action for a person.
 	What  string
 	Roles []Role
 	// Whole says that the action is never about one campaign, so a key with a campaign scope may not take it.
 	Whole bool
-	// Away says that the action must work while the ledger is away: the Authority then takes its last list for longer.
+	// Away says that the action must work while the ledger is unreachable: the Authority then uses its last list for
+	// longer.
 	Away bool
 }
 
-// rules is the table. It stands here only.
+// rules is the only table of actions and roles.
 var rules = []Rule{
 	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers,
 		Away: true},
@@ -131,10 +132,10 @@ var (
 	gateways   = []Role{RoleGateway}
 )
 
-// Rules gives the table of actions and roles. An action without a role is the command line's only.
+// Rules returns the table of actions and roles. An action without a role is only for the command line.
 func Rules() []Rule { return slices.Clone(rules) }
 
-// RolesOf names the roles that may take an action.
+// RolesOf returns the names of the roles that may take an action.
 func RolesOf(a Action) []string {
 	var all []string
 	for _, role := range ruleOf(a).Roles {
@@ -143,7 +144,7 @@ func RolesOf(a Action) []string {
 	return all
 }
 
-// ruleOf gives the rule for an action; one that nobody may take if there is none.
+// ruleOf returns the rule for an action. Without one it returns a rule that allows no role.
 func ruleOf(a Action) Rule {
 	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Action == a })
 	if i < 0 {

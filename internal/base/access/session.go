@@ -11,18 +11,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Session is a session of the console as the ledger has it. Its id is in its browser only.
+// Session is a session of the console as the ledger has it. Only its browser has its id.
 type Session struct {
 	// Hash is the SHA-256 of the id.
 	Hash string
-	// Key began it, with the secret of which SecretHash is the SHA-256. It ends with that secret.
+	// Key is the API key that began it. SecretHash is the SHA-256 of the secret that was used. The session ends with
+	// that secret.
 	Key, SecretHash string
 	Expires         time.Time
 }
 
-// StartSession begins a session of the console for who has an API key. The id goes into a cookie; it is stored nowhere.
-// Every replica knows the session. It ends with EndSession, with the secret that began it, or when it has lasted.
-// The error is that of Identify if the key is not good.
+// StartSession begins a session of the console for the owner of an API key. The id goes into a cookie; it is stored
+// nowhere. Every replica knows the session. It ends with EndSession, with the secret that began it, or when its time is
+// over. If the key is not valid the error is that of Identify.
 func (a *Authority) StartSession(ctx context.Context, keyText string, lasts time.Duration) (id string, err error) {
 	if _, err := a.Identify(ctx, keyText); err != nil {
 		return "", err
@@ -40,7 +41,7 @@ func (a *Authority) StartSession(ctx context.Context, keyText string, lasts time
 	return id, nil
 }
 
-// Session says whose session an id is. Its errors are those of Identify.
+// Session returns the caller that a session belongs to. Its errors are those of Identify.
 func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 	if len(id) != 64 {
 		return Caller{}, refused(ErrUnauthorized)
@@ -56,7 +57,7 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 	})
 }
 
-// EndSession ends a session; other replicas know it for 10 seconds more at most. One that does not exist is no error.
+// EndSession ends a session; other replicas accept it for at most 10 more seconds. A missing session is no error.
 func (a *Authority) EndSession(ctx context.Context, id string) error {
 	hash := Hash(id)
 	err := a.change(ctx, func(ctx context.Context) error { return a.source.EndSession(ctx, hash) },
@@ -67,7 +68,7 @@ func (a *Authority) EndSession(ctx context.Context, id string) error {
 	return nil
 }
 
-// change changes the ledger, then the list. Nobody reads the list in between, so none replaces it that is older.
+// change changes the ledger, then the list. No request reads the list in between, so no older list replaces it.
 func (a *Authority) change(ctx context.Context, store func(context.Context) error, note func(*list)) error {
 	select {
 	case a.reading <- struct{}{}:

@@ -13,15 +13,15 @@ import (
 // ErrMayNotSpend says that the caller's key may not spend this money. Its error is Permanent.
 var ErrMayNotSpend = errors.New("the API key may not spend this")
 
-// Spending is what a treasurer's key may spend on campaigns. The zero value has no bound.
+// Spending limits what a treasurer's key may spend on campaigns. The zero value has no limit.
 type Spending struct {
-	// Sponsors are those whose money may be spent; empty: any.
+	// Sponsors are the sponsors whose money may be spent; empty: any.
 	Sponsors []string `json:"sponsors,omitempty"`
 	// LargestTotal bounds the total of one campaign, top-ups included, in minor units of its currency; 0: no bound.
 	LargestTotal hongbao.Amount `json:"largest_total,omitempty"`
 }
 
-// MaySpend refuses a campaign that whoever acts with ctx may not fund: total is what the campaign would be funded with.
+// MaySpend refuses a campaign that the actor of ctx may not fund. total is the funding that the campaign would have.
 func MaySpend(ctx context.Context, sponsor string, total hongbao.Amount) error {
 	who, _ := ctx.Value(actorKey{}).(Actor)
 	s := &who.Spending
@@ -36,7 +36,7 @@ func MaySpend(ctx context.Context, sponsor string, total hongbao.Amount) error {
 	return nil
 }
 
-// checkSpending names what is wrong with the bounds of a key that is to be stored.
+// checkSpending returns what is wrong with the bounds of a key before it is stored.
 func (k *Key) checkSpending() (errs []error) {
 	if (len(k.Sponsors) > 0 || k.LargestTotal != 0) && k.Role != RoleTreasurer {
 		errs = append(errs, fmt.Errorf("sponsors and a largest total bound what a treasurer spends: role %.40q spends nothing",

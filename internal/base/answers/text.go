@@ -27,7 +27,7 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// OrNull is nil, which JSON writes as null, if there is no value.
+// OrNull returns nil, which JSON writes as null, if there is no value.
 func OrNull[T any](there bool, value T) *T {
 	if !there {
 		return nil

@@ -1,15 +1,15 @@
-// Package cloudevent has the fixed words of a record in the topic: its headers and what they hold. See docs/topic.md.
+// Package cloudevent has the fixed words of a record in the topic: its headers and their values. See docs/topic.md.
 package cloudevent
 
-// The types of events: what ce_type holds.
+// The types of events: the values of ce_type.
 const (
 	// TypeGrant is the ce_type of a grant.
 	TypeGrant = "hongbao.grant.v1"
-	// TypeFence is the ce_type of a fence record: it carries nothing for subscribers.
+	// TypeFence is the ce_type of a fence record, which has no data for subscribers.
 	TypeFence = "hongbao.fence.v1"
 )
 
-// What the other fixed headers hold.
+// Values of the other fixed headers.
 const (
 	// SourcePrefix and the deployment's id make ce_source.
 	SourcePrefix = "/hongbao/"
@@ -32,7 +32,8 @@ const (
 	HeaderShard       = "shard"
 	HeaderSeq         = "seq"
 	HeaderEpoch       = "epoch"
-	// HeaderFounding tells a deployment from another one with the same id; absent where it was founded without a ledger.
+	// HeaderFounding distinguishes a deployment from another one with the same id; absent if it was founded without a
+	// ledger.
 	HeaderFounding = "founding"
 	// HeaderParent has the value of HeaderTrace under the name that OpenTelemetry's instrumentation of Kafka clients reads.
 	HeaderParent = "traceparent"

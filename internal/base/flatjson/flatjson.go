@@ -14,7 +14,7 @@ import (
 // Object is a flat object. Its values are string, json.Number, bool, nil, or []Object for the one list that is allowed.
 type Object map[string]any
 
-// The reasons for which a text is refused.
+// Reasons to refuse a text.
 var (
 	ErrEmpty     = errors.New("it is empty")
 	ErrSyntax    = errors.New("it is not one JSON object")
@@ -23,8 +23,8 @@ var (
 	ErrTooMany   = errors.New("the list is too long")
 )
 
-// Parse reads one object, and nothing behind it. A field named list may hold up to most flat objects; "" for none. Its
-// errors tell where, and hold nothing of the text.
+// Parse reads one object, with nothing after it. A field named list may contain up to most flat objects; "" for none.
+// Its errors say where, and contain nothing of the text.
 func Parse(data []byte, list string, most int) (Object, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, ErrEmpty
@@ -39,7 +39,7 @@ func Parse(data []byte, list string, most int) (Object, error) {
 	return object(root, list, most)
 }
 
-// whereBad tells where a text that is not JSON goes wrong.
+// whereBad returns an error with the position where a text stops being JSON.
 func whereBad(data []byte) error {
 	var raw json.RawMessage
 	var s *json.SyntaxError
@@ -49,7 +49,7 @@ func whereBad(data []byte) error {
 	return fmt.Errorf("%w: it is not UTF-8", ErrSyntax)
 }
 
-// object reads one object of a valid text. It never calls itself more than once deep.
+// object reads one object of a valid text. It calls itself at most one level deep.
 func object(r gjson.Result, list string, most int) (o Object, err error) {
 	o = make(Object, 4)
 	r.ForEach(func(key, value gjson.Result) bool {
@@ -99,19 +99,19 @@ func objects(r gjson.Result, most int) (all []Object, err error) {
 
 func at(r gjson.Result, err error) error { return fmt.Errorf("%w (byte %d)", err, r.Index+1) }
 
-// Text gives a field that must be a string; false if it is missing or something else.
+// Text returns a field that must be a string; false if it is missing or something else.
 func (o Object) Text(name string) (string, bool) {
 	s, ok := o[name].(string)
 	return s, ok
 }
 
-// What can be wrong with an amount.
+// Errors of an amount.
 var (
 	ErrNotInteger = errors.New("it is not an integer in plain digits")
 	ErrRange      = errors.New("it is out of range")
 )
 
-// Integer gives a field that must be a number in plain digits from 1 to most: no fraction, no exponent, no quotes.
+// Integer returns a field that must be a number in plain digits from 1 to most: no fraction, no exponent, no quotes.
 func (o Object) Integer(name string, most int64) (int64, error) {
 	n, ok := o[name].(json.Number)
 	if !ok {

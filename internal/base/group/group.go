@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// Part is a long-lived part of a process. Run blocks until its context ends or the part fails, and returns after all
-// that it started has ended.
+// Part is a long-lived part of a process. Run blocks until its context ends or the part fails, and returns after
+// everything that it started has ended.
 type Part struct {
 	Name string
 	Run  func(ctx context.Context) error
 }
 
-// errEnded: a part returned nil before it was stopped. That is a failure, too: the process would look as if it had done
-// its work.
+// errEnded says that a part returned nil before it was stopped. That is a failure, too: the process would seem to have
+// finished its work.
 var errEnded = errors.New("it ended by itself")
 
-// Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order: each is told
-// to stop and waited for before the next one is. The error joins those of all parts, by name.
+// Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order. Each is
+// stopped and waited for before the next one is. The error joins those of all parts, by name.
 func Run(ctx context.Context, parts ...Part) error {
 	type running struct {
 		stop  context.CancelFunc

@@ -1,4 +1,4 @@
-// Package knob reads the tags of a Config's fields, the one place that says all about a knob:
+// Package knob reads the tags of a Config's fields, the only place that defines a knob:
 //
 //	// Grabs of one campaign that may wait for a call to one shard.
 //	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
@@ -6,15 +6,15 @@
 // The tags mean:
 //
 //   - knob: its name in the YAML file, as a flag, and in the environment. ",common" marks one that people set; the
-//     others are advanced. A field without this tag is for programs only. In a field that is a struct, it stands before
-//     the names inside.
-//   - default: as one would write it in YAML; a list with commas.
-//   - want: the bounds of a number or a duration, both included, with the unit; or all choices of a text or of the items
-//     of a list.
-//   - form: what a text, or an item of a list, looks like; the names are in forms.
-//   - secret: "always", or "password" for a text that may hold one.
+//     others are advanced. A field without this tag is for programs only. In a struct field, it is the prefix of the
+//     names inside.
+//   - default: as in YAML; a list with commas.
+//   - want: the bounds of a number or a duration, both included, with the unit; or all choices of a text or of the
+//     items of a list.
+//   - form: the form of a text, or of an item of a list; the names are in forms.
+//   - secret: "always", or "password" for a text that may contain one.
 //
-// The first paragraph of the field's comment is what the reference tells of the knob.
+// The first paragraph of the field's comment is the reference's text about the knob.
 package knob
 
 import (
@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Knob is what the tags of one field say.
+// Knob has the values of the tags of one field.
 type Knob struct {
 	// Name is empty for a field that is for programs only.
 	Name, Default, Unit, Form, Secret string
@@ -41,7 +41,7 @@ type Knob struct {
 	typ  reflect.Type
 }
 
-// Of lists the knobs of a Config's type in the order of its fields. It panics if a tag can't be read.
+// Of returns the knobs of a Config's type in the order of its fields. It panics if a tag can't be read.
 func Of(config reflect.Type) []Knob { return fields(config, "", nil) }
 
 func fields(t reflect.Type, prefix string, path []int) (all []Knob) {
@@ -94,19 +94,19 @@ func (k *Knob) bound(text string) int64 {
 	return n
 }
 
-// Section is the first part of the name.
+// Section returns the first part of the name.
 func (k *Knob) Section() string {
 	s, _, _ := strings.Cut(k.Name, ".")
 	return s
 }
 
-// EnvPrefix is what the names in the environment begin with.
+// EnvPrefix is the prefix of the names in the environment.
 const EnvPrefix = "HONGBAO_"
 
-// Env is the name in the environment.
+// Env returns the name in the environment.
 func (k *Knob) Env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
 
-// Kind is what the reference and the help call the type.
+// Kind returns the name of the type in the reference and the help.
 func (k *Knob) Kind() string {
 	switch {
 	case k.Secret != "":
@@ -125,7 +125,7 @@ func (k *Knob) Kind() string {
 	return "integer"
 }
 
-// Defaults gives a Config in which every knob that has a default has it.
+// Defaults returns a Config in which every knob that has a default has it.
 func Defaults[T any]() (cfg T) {
 	for _, k := range Of(reflect.TypeFor[T]()) {
 		if k.Default == "" {
@@ -138,7 +138,7 @@ func Defaults[T any]() (cfg T) {
 	return cfg
 }
 
-// Check compares the knobs of a Config, which cfg points to, with their bounds, choices and forms. It names every
+// Check compares the knobs of a Config, which cfg points to, with their bounds, choices and forms. It returns every
 // problem.
 func Check(cfg any) (errs []error) {
 	for _, k := range Of(reflect.TypeOf(cfg).Elem()) {

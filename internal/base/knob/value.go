@@ -65,7 +65,7 @@ func (k *Knob) item(text string) error {
 	if f.is(text) {
 		return nil
 	}
-	if k.Form == "url" { // it may hold a password
+	if k.Form == "url" { // it may contain a password
 		return errors.New("want " + f.want)
 	}
 	return fmt.Errorf("%.80q: want %s", text, f.want)
@@ -116,7 +116,7 @@ func (k *Knob) integer(text string) (int64, error) {
 	return n, nil
 }
 
-// Bounds writes them as "1 to 16".
+// Bounds writes the bounds as "1 to 16".
 func (k *Knob) Bounds() string { return k.number(k.Low) + " to " + k.number(k.High) }
 
 func (k *Knob) number(n int64) string {
@@ -126,7 +126,7 @@ func (k *Knob) number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Text is Set's inverse; a secret is hidden.
+// Text is the inverse of Set; it hides a secret.
 func (k *Knob) Text(cfg any) string {
 	v := k.value(cfg)
 	switch k.Kind() {
@@ -170,24 +170,24 @@ var forms = map[string]struct {
 	"url":     {isURL, "http(s)://host[:port][/path], without user and query"},
 }
 
-// IsName tells whether a text is fit to name a process or a deployment.
+// IsName reports whether a text can name a process or a deployment.
 func IsName(s string) bool { return isName(s) }
 
 var isName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString
 
 var isGroup = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`).MatchString
 
-// IsTopic tells what Kafka takes as the name of a topic.
+// IsTopic reports whether Kafka accepts a text as the name of a topic.
 func IsTopic(s string) bool { return isGroup(s) && s != "." && s != ".." }
 
-// isListen takes port 0, for a free one, and no host, for every interface.
+// isListen accepts port 0, for a free one, and no host, for every interface.
 func isListen(s string) bool {
 	_, port, err := net.SplitHostPort(s)
 	_, errPort := strconv.ParseUint(port, 10, 16)
 	return err == nil && errPort == nil
 }
 
-// IsLoopback tells whether a host is this machine.
+// IsLoopback reports whether a host is this machine.
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
@@ -199,14 +199,14 @@ func isAddress(s string) bool {
 	return err == nil && errPort == nil && n != 0 && host != "" && !strings.ContainsAny(s, "/@ ")
 }
 
-// isURL takes an empty text too: there is no URL then.
+// isURL also accepts an empty text: then there is no URL.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
 	return s == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
 		u.RawQuery == "" && u.Fragment == ""
 }
 
-// Hint proposes the candidate that looks most like the word; "" if none does.
+// Hint returns the candidate that is most similar to the word; "" if none is.
 func Hint(word string, candidates []string) string {
 	best, at := "", max(2, len(word)/4)+1
 	for _, c := range candidates {
@@ -220,7 +220,7 @@ func Hint(word string, candidates []string) string {
 	return ", did you mean " + best + "?"
 }
 
-// distance is Levenshtein's, or most if it is not below most.
+// distance returns the Levenshtein distance, or most if it is not below most.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most {
 		return most

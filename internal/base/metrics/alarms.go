@@ -6,7 +6,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Codes are those of docs/alarms.md that a long-lived process logs. A code that is not among them counts as other.
+// Codes returns the codes of docs/alarms.md that a long-lived process logs. A code that is not among them counts as
+// other.
 func Codes() []string {
 	return []string{"redis_went_back", "redis_lost_data", "redis_restored", "redis_lost_append_only", "redis_evicts",
 		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken", "sink_down", "unknown_campaign",
@@ -14,7 +15,7 @@ func Codes() []string {
 		"fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused"}
 }
 
-// CountAlarms makes a log that counts its lines with a code.
+// CountAlarms returns a log that counts its lines with a code.
 func (s *Set) CountAlarms(log *zap.Logger) *zap.Logger {
 	count := s.counter(Alarms)
 	counters := map[string]prometheus.Counter{}

@@ -18,7 +18,8 @@ func observe(o prometheus.Observer, took time.Duration, traceparent string) {
 	o.Observe(took.Seconds())
 }
 
-// TraceID is that of a traceparent whose trace is sampled; else it is empty. The traceparent was checked before.
+// TraceID returns the trace id of a traceparent whose trace is sampled; otherwise it is empty. The traceparent was
+// checked before.
 func TraceID(traceparent string) string {
 	if len(traceparent) < 55 || strings.IndexByte("13579bdf", traceparent[54]) < 0 {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// GrabCounts measures grabs and the calls that carry them.
+// GrabCounts measures grabs and the calls that contain them.
 type GrabCounts struct {
 	outcomes map[hongbao.Outcome]prometheus.Counter
 	errors   map[hongbao.Class]prometheus.Counter
@@ -25,14 +25,14 @@ type GrabCounts struct {
 	callGrabs   prometheus.Observer
 
 	mu   sync.Mutex
-	seen map[string]time.Time // campaigns of calls, and when the last one was
+	seen map[string]time.Time // campaigns of calls, and the time of the last one
 }
 
-// classes are those that an error may have.
+// classes are the possible classes of an error.
 var classes = []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown, hongbao.ClassPermanent, hongbao.ClassConflict,
 	hongbao.ClassBroken}
 
-// Grabs measures the grabs of this process.
+// Grabs returns the counts of the grabs of this process.
 func (s *Set) Grabs() *GrabCounts {
 	c := &GrabCounts{outcomes: map[hongbao.Outcome]prometheus.Counter{}, errors: map[hongbao.Class]prometheus.Counter{},
 		took: s.histogram(GrabSeconds).WithLabelValues(), calls: s.counter(Calls),
@@ -49,7 +49,7 @@ func (s *Set) Grabs() *GrabCounts {
 	return c
 }
 
-// Grabbed counts a grab and what came of it.
+// Grabbed counts a grab and its outcome.
 func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error, took time.Duration) {
 	if err != nil {
 		c.errors[hongbao.ClassOf(err)].Inc()
@@ -59,7 +59,7 @@ func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error
 	observe(c.took, took, g.Trace)
 }
 
-// Called counts a call. It tells of its campaign in Seen.
+// Called counts a call. Its campaign is then in Seen.
 func (c *GrabCounts) Called(campaign string, grabs int, took time.Duration, err error) {
 	if err == nil {
 		c.ok.Inc()
@@ -83,7 +83,7 @@ const (
 	seenFor = time.Hour
 )
 
-// Seen gives the campaigns of the last calls, at most so many, the last ones of them.
+// Seen returns the campaigns of the last calls, at most most of them, the latest ones.
 func (c *GrabCounts) Seen(most int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,13 +99,13 @@ func (c *GrabCounts) Seen(most int) []string {
 	return ids[:min(most, len(ids))]
 }
 
-// Requests measures what an HTTP handler answers.
+// Requests measures the responses of an HTTP handler.
 func (s *Set) Requests(h http.Handler) http.Handler {
 	count, took := s.counter(HTTPRequests), s.histogram(HTTPSeconds)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(answer, r)
-		_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; what it does not know has none
+		_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; unknown paths have none
 		if route == "" {
 			route = r.Pattern
 		}

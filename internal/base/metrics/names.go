@@ -3,7 +3,7 @@ package metrics
 var everyProcess = group("Every process", "The metrics of the Go runtime (`go_...`) and of the process (`process_...`) "+
 	"are there too.")
 
-// What every process exports.
+// Metrics that every process exports.
 var (
 	BuildInfo = everyProcess.add(Metric{Name: "hongbao_build_info", Kind: Gauge, Labels: []string{"command", "version"},
 		Help: "Always 1: the command that runs, and its version.", Normal: "one version, but during an upgrade"})
@@ -27,7 +27,7 @@ var (
 var ofServe = group("hongbao serve", "On `serve.ops_listen`. The balance server, on `balance.ops_listen`, has the two "+
 	"`hongbao_http_...` as well.")
 
-// What the servers export.
+// Metrics that the servers export.
 var (
 	Grabs = ofServe.add(Metric{Name: "hongbao_grabs_total", Kind: Counter, Labels: []string{"outcome"},
 		Help:   "Grabs by what came of them: an outcome of docs/http.md, or error_ and the class of the error.",
@@ -68,7 +68,7 @@ var (
 
 var ofWork = group("hongbao work", "On `work.ops_listen`. Each process counts what it did itself: add them up.")
 
-// What workers export.
+// Metrics that workers export.
 var (
 	SinkShards = ofWork.add(Metric{Name: "hongbao_worker_shards", Kind: Gauge, Labels: []string{"sink", "code"},
 		Help:   "Shards of this worker by how they stand: working, or a code of docs/alarms.md.",
@@ -125,7 +125,7 @@ var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao
 	"at most once in `ops.poll`, and all of them say the same: take the maximum, never the sum. What a server of "+
 	"Redis would tell is absent while it does not answer.")
 
-// What is asked of Redis.
+// Metrics that are read from Redis.
 var (
 	StateUp = ofState.add(Metric{Name: "hongbao_state_up", Kind: Gauge,
 		Help: "1 if Redis answers, 0 if a server of it does not: then what that server would tell is absent.", Normal: "1"})

@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Set is what one process measures.
+// Set contains the metrics of one process.
 type Set struct{ registry *prometheus.Registry }
 
-// New makes the Set of a process: the Go runtime's, the process' and the build's metrics are in it.
+// New returns the Set of a process, with the metrics of the Go runtime, the process and the build.
 func New(command, version string) *Set {
 	s := &Set{registry: prometheus.NewRegistry()}
 	// go_memstats_alloc_bytes is a gauge and, with _total, a counter: OpenMetrics refuses two families of one name.
@@ -23,7 +23,7 @@ func New(command, version string) *Set {
 	return s
 }
 
-// Handler answers scrapes, in OpenMetrics where that is asked for: only there exemplars are shown.
+// Handler answers scrapes, in OpenMetrics if the scraper asks for it: only there exemplars are shown.
 func (s *Set) Handler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
@@ -49,7 +49,7 @@ func (s *Set) histogram(m *Metric) *prometheus.HistogramVec {
 	return h
 }
 
-// is panics if the table says otherwise: a bug, which every test of the package meets.
+// is panics if the table has another kind: a bug, which every test of the package finds.
 func (m *Metric) is(k Kind) {
 	if m.Kind != k {
 		panic("metrics: " + m.Name + " is a " + string(m.Kind) + ", not a " + string(k))

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Tally is what a worker has counted for a sink, and how its shards stand now.
+// Tally is what a worker has counted for a sink, and the present states of its shards.
 type Tally struct {
-	// Counts are those of metrics with the label sink alone.
+	// Counts are by metric, for the metrics with only the label sink.
 	Counts map[*Metric]int64
-	// Incidents counts them by code.
+	// Incidents are counts by code.
 	Incidents map[string]int64
-	// Shards counts them by how they stand.
+	// Shards are counts by state.
 	Shards map[string]int
 	// LastSteps are by shard; none while the sink is not open.
 	LastSteps []time.Time
@@ -43,7 +43,7 @@ func (s *Set) Sinks() *Sinks {
 	return w
 }
 
-// Tally says what a sink's worker has counted, each time it is scraped.
+// Tally exports the counts of a sink's worker, read at each scrape.
 func (w *Sinks) Tally(sink string, tally func() Tally) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +83,7 @@ var resultOf = map[hongbao.Class]string{
 	hongbao.ClassBroken: hongbao.ClassBroken.String(),
 }
 
-// measured is a handler that is measured.
-// allResults of an attempt.
+// measured is a handler that is measured. allResults are the results of an attempt.
 var allResults = append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage")
 
 type measured struct {
@@ -113,7 +112,7 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		}
 	}
 	shard := strconv.Itoa(grants[0].Shard)
-	for _, r := range allResults { // 0 too: a series begins before its first failure
+	for _, r := range allResults { // also 0: a series begins before its first failure
 		m.results.WithLabelValues(shard, r).Add(float64(results[r]))
 	}
 	return errs
@@ -132,7 +131,7 @@ func result(err error) string {
 // Published is what a publisher has counted.
 type Published struct{ Batches, Resends, TakenOver int64 }
 
-// Publisher says what this process' publishers have counted, each time it is scraped.
+// Publisher exports the counts of this process' publishers, read at each scrape.
 func (s *Set) Publisher(count func() Published) {
 	s.registry.MustRegister(newPolled(func(add func(m *Metric, value float64, labels ...string)) {
 		n := count()

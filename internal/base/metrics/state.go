@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// State is how a deployment stands, as Redis tells it.
+// State is the state of a deployment, as read from Redis.
 type State struct {
 	Sinks     []SinkState
 	Shards    []ShardState
 	Servers   []ServerState
 	Campaigns []CampaignState
-	// Audit is the last whole audit; nil if there was none.
+	// Audit is the last complete audit; nil if there was none.
 	Audit *AuditState
-	// Unfinished is by kind what waits in the ledger for a worker; nil if nobody has told.
+	// Unfinished counts by kind what waits in the ledger for a worker; nil if it is unknown.
 	Unfinished map[string]int64
 }
 
-// SinkState is how a sink stands.
+// SinkState is the state of a sink.
 type SinkState struct {
 	Sink    string
 	Workers int
@@ -27,7 +27,7 @@ type SinkState struct {
 	Shards  []SinkShard
 }
 
-// SinkShard is how a sink stands on a shard. Parked counts the entries of each level.
+// SinkShard is the state of a sink on a shard. Parked counts the entries of each level.
 type SinkShard struct {
 	Shard                      int
 	Lag, Pending, Dead, Claims int64
@@ -35,14 +35,14 @@ type SinkShard struct {
 	Unread, Oldest             time.Duration
 }
 
-// ShardState is how a shard stands.
+// ShardState is the state of a shard.
 type ShardState struct {
 	Shard  int
 	Open   bool
 	Events int64
 }
 
-// ServerState is how a server of Redis stands.
+// ServerState is the state of a Redis server.
 type ServerState struct {
 	Server                         string
 	Memory, MaxMemory              int64
@@ -56,23 +56,23 @@ type CampaignState struct {
 	Left int64
 }
 
-// AuditState is what the last whole audit found.
+// AuditState is the result of the last complete audit.
 type AuditState struct {
 	Started     time.Time
 	Differences int64
 }
 
-// Poll says how the state is asked for.
+// Poll says how to read the state.
 type Poll struct {
-	// Ask gives the state, and an error if a server does not answer: then the state is what the others told, or nil.
-	// Timeout bounds it.
+	// Ask returns the state, and an error if a server does not answer: then the state is from the other servers, or
+	// nil. Timeout bounds it.
 	Ask     func(ctx context.Context) (*State, error)
 	Timeout time.Duration
-	// Every is how long an answer, or that there was none, is good for.
+	// Every is how long a result, also a missing one, is valid.
 	Every time.Duration
 }
 
-// State exports the deployment's state. It is asked for when somebody scrapes, and not again within Poll.Every.
+// State exports the deployment's state. It is read at a scrape, and not again within Poll.Every.
 func (s *Set) State(p Poll) {
 	c := &stateCache{poll: p}
 	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
@@ -81,7 +81,7 @@ func (s *Set) State(p Poll) {
 type stateCache struct {
 	poll Poll
 
-	mu    sync.Mutex // held while it is asked: scrapes at once share one answer
+	mu    sync.Mutex // locked during a reading: concurrent scrapes share one result
 	at    time.Time
 	took  time.Duration
 	state *State // nil: no answer
@@ -139,7 +139,7 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 
 func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
 	if len(s.Shards) == 0 {
-		return // no shard told
+		return // no shard answered
 	}
 	add(Workers, float64(s.Workers), s.Sink)
 	add(SinkPaused, truth(s.Paused), s.Sink)

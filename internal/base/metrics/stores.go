@@ -15,7 +15,8 @@ func (s *Set) Remembered(read func() (bytes, forgotten int64)) {
 	}, Remembered, Forgotten))
 }
 
-// Ledger makes what a ledger tells of its transactions; again says that one lost against another and runs again.
+// Ledger returns the function that a ledger calls for its transactions. again says that one lost against another and
+// runs again.
 func (s *Set) Ledger() func(kind string, took time.Duration, again bool, err error) {
 	seconds, errors := s.histogram(LedgerSeconds), s.counter(LedgerErrors)
 	for _, kind := range []string{"read", "write"} {
@@ -34,7 +35,7 @@ func (s *Set) Ledger() func(kind string, took time.Duration, again bool, err err
 	}
 }
 
-// Kafka makes what a client of Kafka tells of its requests.
+// Kafka returns the function that a client of Kafka calls for its requests.
 func (s *Set) Kafka() func(request string, took time.Duration, err error) {
 	seconds, errors := s.histogram(KafkaSeconds), s.counter(KafkaErrors)
 	return func(request string, took time.Duration, err error) {

@@ -16,13 +16,13 @@ type Metric struct {
 	Kind   Kind
 	Labels []string
 	Help   string
-	// Normal is what an operator sees on a good day.
+	// Normal is the value on a normal day, for an operator.
 	Normal string
 	// Buckets of a histogram.
 	Buckets []float64
 }
 
-// Group is a part of the table: what one kind of process, or each of them, exports.
+// Group is a part of the table: the metrics that one kind of process, or every process, exports.
 type Group struct {
 	Title, About string
 	Metrics      []*Metric
@@ -53,7 +53,7 @@ func All() (all []*Metric) {
 }
 
 var (
-	// seconds are the buckets of all times: from what one call to Redis takes to what every timeout has ended.
+	// seconds are the buckets of all times: from the time of one call to Redis up to the end of every timeout.
 	seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	// grants are the buckets of a batch.
 	grants = []float64{1, 5, 10, 50, 100, 500, 1000, 2000, 5000, 10000}

@@ -16,7 +16,7 @@ type Bin struct {
 	Packets int            `json:"packets"`
 }
 
-// Histogram is the spread of amounts in at most ten bins of equal width.
+// Histogram returns the distribution of amounts in at most ten bins of equal width.
 func Histogram(amounts []hongbao.Amount) []Bin {
 	if len(amounts) == 0 {
 		return []Bin{}
@@ -34,7 +34,7 @@ func Histogram(amounts []hongbao.Amount) []Bin {
 	return bins
 }
 
-// WriteHistogram draws it.
+// WriteHistogram writes the histogram as text.
 func WriteHistogram(w io.Writer, bins []Bin, currency string) error {
 	most := 0
 	for _, b := range bins {

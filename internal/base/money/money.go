@@ -15,8 +15,8 @@ const (
 	thousandth = " BHD IQD JOD KWD LYD OMR TND "
 )
 
-// Text is an amount in its currency's units, as "1000.00 CNY" or "1000 JPY". Without a currency, as in a coupon's
-// campaign, it is a plain number.
+// Text returns an amount in its currency's units, such as "1000.00 CNY" or "1000 JPY". Without a currency, as in a
+// coupon's campaign, it is a plain number.
 func Text(a hongbao.Amount, currency string) string {
 	if currency == "" {
 		return strconv.FormatInt(int64(a), 10)

@@ -7,46 +7,46 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Credit is what a balance system is asked to do: move an amount from a client's fund to an account, once.
+// Credit is a request to a balance system: move an amount from a client's fund to an account, once.
 type Credit struct {
-	// Client is who asks. Each client has its own keys and references.
+	// Client is the sender of the request. Each client has its own keys and references.
 	Client string
-	// Key is the idempotency key; a repeat with the same key is the same credit. Reference names the credit for ever.
-	// Both are ids, see hongbao.CheckID.
+	// Key is the idempotency key; a repeat with the same key is the same credit. Reference names the credit
+	// permanently. Both are ids, see hongbao.CheckID.
 	Key, Reference string
-	// Account is whose balance grows, in Currency: an id, and three capital letters.
+	// Account is the account whose balance grows, in Currency: an id, and three capital letters.
 	Account, Currency string
 	// Amount is 1 to hongbao.MaxAmount.
 	Amount hongbao.Amount
-	// Created is when it was booked, whole milliseconds; the balance system sets it.
+	// Created is the time of the booking in whole milliseconds; the balance system sets it.
 	Created time.Time
 }
 
-// Credited is the answer to one credit: it was booked, now or before, or Err says why not.
+// Credited is the result of one credit: it was booked, now or before, or Err says why not.
 type Credited struct {
 	Credit Credit
-	// Repeated tells that it was booked before.
+	// Repeated says that it was booked before.
 	Repeated bool
 	Err      error
 }
 
-// Why a balance system refuses a credit. The first two are contradictions, their errors are Conflicts. The third is
-// Transient: nothing was booked, and the same credit can be booked once the client's fund is filled.
+// Reasons why a balance system refuses a credit. The first two are contradictions; their errors are Conflicts. The
+// third is Transient: nothing was booked, and the same credit can be booked once the client's fund is filled.
 var (
 	ErrKeyReused       = errors.New("the idempotency key was used for another credit")
 	ErrReferenceReused = errors.New("the reference was used for another credit")
 	ErrFundExhausted   = errors.New("the client's fund does not cover it")
 )
 
-// AccountBalance is what an account holds in one currency.
+// AccountBalance is the balance of an account in one currency.
 type AccountBalance struct {
 	Currency string         `json:"currency" doc:"ISO 4217."`
 	Balance  hongbao.Amount `json:"balance" doc:"All credits together, in minor units."`
 	Credits  int64          `json:"credits" doc:"How many credits make up the balance."`
 }
 
-// StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the
-// order in which the credits were booked, without a gap; Client tells whose Reference it is.
+// StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the order
+// in which the credits were booked, without a gap. Client is the owner of the Reference.
 type StatementLine struct {
 	Number int64
 	Credit
@@ -64,13 +64,13 @@ type StatementPage struct {
 // CreditPage asks for credits of a client, in the order of their references.
 type CreditPage struct {
 	Client string
-	// After is the last reference that was read, or any text to begin behind; empty to begin.
+	// After is the last reference that was read, or any text after which to begin; empty to begin.
 	After string
 	// Limit bounds the page.
 	Limit int
 }
 
-// Scope is what a token of the balance API is good for.
+// Scope is a right of a token of the balance API.
 type Scope string
 
 // The scopes.
@@ -86,7 +86,7 @@ const (
 // ClientToken is a token of a client of the balance API, as it is stored.
 type ClientToken struct {
 	Client string
-	// Hash is the SHA-256 of the token, 64 digits of 0-9 and a-f. The token itself is nowhere.
+	// Hash is the SHA-256 of the token, 64 digits of 0-9 and a-f. The token itself is stored nowhere.
 	Hash    string
 	Scopes  []Scope
 	Created time.Time

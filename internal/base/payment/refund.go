@@ -7,15 +7,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Refund is the transfer of what nobody got, from a campaign's pool back to its sponsor. A campaign has one.
+// Refund is the transfer of the money that was not granted, from a campaign's pool back to its sponsor. A campaign has
+// one.
 type Refund struct {
 	Campaign, Currency, Sponsor string
 	Amount                      hongbao.Amount
-	Packets                     int64 // that nobody got
-	// Closes are what it is based on: one of each of the campaign's places, in their order.
+	Packets                     int64 // that were not granted
+	// Closes are its basis: one for each of the campaign's places, in their order.
 	Closes []Close
-	// By and Why are set if Redis had lost something of the campaign, so that some closes are missing: who decided it,
-	// and why.
+	// By and Why are set if Redis had lost data of the campaign, so that some closes are missing: the person who
+	// decided it, and the reason.
 	By, Why string
 	Created time.Time
 }
@@ -23,12 +24,12 @@ type Refund struct {
 // Close names the close of a campaign on one shard.
 type Close struct {
 	Shard int
-	// Seq is 0 if there was none: Redis had lost something of the campaign there.
+	// Seq is 0 if there was none: Redis had lost data of the campaign there.
 	Seq int64
-	// Epoch is that in which Redis had the close. A refund that is posted does not say.
+	// Epoch is that in which Redis had the close. A posted refund does not have it.
 	Epoch int64
 }
 
-// ErrSettling says that the ledger does not hold every grant up to a campaign's close yet: the refund has to wait. Its
-// error is Transient, nothing was moved.
+// ErrSettling says that the ledger does not have every grant up to a campaign's close yet: the refund must wait. Its
+// error is Transient; nothing was moved.
 var ErrSettling = errors.New("settling")

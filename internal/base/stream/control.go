@@ -9,16 +9,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ControlKind is what a Control is about.
+// ControlKind is the kind of thing that a Control is about.
 type ControlKind string
 
 // The kinds of Control.
 const (
 	// ControlCampaign pauses a campaign: its Value is a state, paused or open.
 	ControlCampaign ControlKind = "campaign"
-	// ControlSink pauses a sink for all workers: its Value is 1, or 0 for a sink that goes on.
+	// ControlSink pauses a sink for all workers: its Value is 1, or 0 for a sink that runs.
 	ControlSink ControlKind = "sink"
-	// ControlRate bounds the rate of a sink: its Value is grants a second, 0 for no bound, "" for the knob of each worker.
+	// ControlRate bounds the rate of a sink: its Value is grants per second, 0 for no bound, "" for the knob of each
+	// worker.
 	ControlRate ControlKind = "rate"
 	// ControlSinkCampaign pauses one campaign for one sink. Its Value is that of ControlSink.
 	ControlSinkCampaign ControlKind = "sink_campaign"
@@ -35,7 +36,7 @@ type Control struct {
 	Rev int64
 }
 
-// Name names what the decision is about, in Redis.
+// Name returns the name in Redis of what the decision is about.
 func (c *Control) Name() string { return string(c.Kind) + " " + c.Sink + " " + c.Campaign }
 
 // ParseControl reads a decision as lua/control.lua writes it.
@@ -63,7 +64,7 @@ func ParseControl(name, text string) (c Control, err error) {
 	return c, nil
 }
 
-// String names what the decision is about, for a person.
+// String returns the name of what the decision is about, for a person.
 func (c *Control) String() string {
 	switch c.Kind {
 	case ControlCampaign:

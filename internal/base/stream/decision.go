@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Decision is who decided something, and why. Both are kept with what was decided.
+// Decision is a person's decision: the person and the reason. Both are kept with the decided thing.
 type Decision struct {
 	By  string `json:"by"`
 	Why string `json:"why"`

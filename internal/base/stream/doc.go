@@ -1,3 +1,3 @@
-// Package stream has the words of a shard's stream, which the stages share: its entries, runs of its events, the
-// claims on them, and what people decide.
+// Package stream has the types of a shard's stream, which the stages share: its entries, runs of its events, the claims
+// on them, and people's decisions.
 package stream

@@ -12,25 +12,26 @@ import (
 )
 
 // EntryVersion is the newest version of stream entries that this build reads. Version 1 is a close, or grants without
-// their currency, as earlier builds wrote them; version 2 is the begin of an epoch; version 3 is grants.
+// their currency, as earlier builds wrote them; version 2 is the beginning of an epoch; version 3 is grants.
 const EntryVersion = 3
 
-// MaxEntryGrants is how many grants one entry can hold: what one call decides.
+// MaxEntryGrants is the maximum of grants in one entry: those that one call decides.
 const MaxEntryGrants = 128
 
-// EntryKind is what an entry tells.
+// EntryKind is the kind of an entry.
 type EntryKind string
 
 // The kinds of entries.
 const (
 	EntryGrant EntryKind = "grant"
 	EntryClose EntryKind = "close"
-	// EntryEpoch owns the seqs that were skipped when a shard was opened anew. It has version 2; older builds stop at it.
+	// EntryEpoch owns the seqs that were skipped when a shard was opened again. It has version 2; older builds stop at
+	// it.
 	EntryEpoch EntryKind = "epoch"
 )
 
-// Entry is one stream entry: the grants that one call decided, the close of a campaign on this shard, or the begin of
-// an epoch.
+// Entry is one stream entry: the grants that one call decided, the close of a campaign on this shard, or the beginning
+// of an epoch.
 type Entry struct {
 	ID       string
 	Shard    int
@@ -44,11 +45,11 @@ type Entry struct {
 	Skipped  Skipped         // EntryEpoch only
 }
 
-// Skipped is what the begin of an epoch says: no event has the entry's seq or one behind it, up to Last. Somebody may
-// know of events up to Known that Redis has lost.
+// Skipped is the content of the beginning of an epoch: no event has the entry's seq or a later one, up to Last. Events
+// up to Known may be known elsewhere although Redis has lost them.
 type Skipped struct{ Last, Known int64 }
 
-// Closing is what a shard had given and had left when a campaign was closed on it.
+// Closing is what a shard had granted and had left when a campaign was closed on it.
 type Closing struct {
 	Granted       int64
 	GrantedAmount hongbao.Amount
@@ -56,12 +57,12 @@ type Closing struct {
 	LeftAmount    hongbao.Amount
 }
 
-// Plus adds up what two shards have granted and have left.
+// Plus returns the sum of what two shards have granted and have left.
 func (c Closing) Plus(d Closing) Closing {
 	return Closing{c.Granted + d.Granted, c.GrantedAmount + d.GrantedAmount, c.Left + d.Left, c.LeftAmount + d.LeftAmount}
 }
 
-// Events is how many events the entry holds: seqs Seq to Seq+Events-1.
+// Events returns how many events the entry contains: seqs Seq to Seq+Events-1.
 func (e *Entry) Events() int64 {
 	switch e.Kind {
 	case EntryClose:
@@ -77,15 +78,15 @@ func (e *Entry) Events() int64 {
 // skipped.
 var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
 
-// Last is the seq of its last event.
+// Last returns the seq of its last event.
 func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 
-// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE gives them. It has one field.
-// The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for a
-// grant a line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
-// Version 3 has the currency behind the time, where builds that look for the seq only pass over it.
+// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE returns them. It has one
+// field. The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for
+// a grant a line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
+// Version 3 has the currency after the time, where builds that look only for the seq skip it.
 //
-// An entry that breaks any of this gives a Permanent error, one with a newer version a Broken one.
+// An invalid entry returns a Permanent error, one with a newer version a Broken one.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
 	e, err := parseEntry(shard, id, values)
 	if err != nil && !errors.Is(err, ErrNewerEntry) {
@@ -145,7 +146,7 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	return e, err
 }
 
-// parseHead reads what stands in the first line behind the kind.
+// parseHead reads the first line after the kind.
 func (e *Entry) parseHead(words []string) error {
 	if e.Kind == EntryEpoch && e.Campaign == "-" {
 		e.Campaign = ""
@@ -167,7 +168,7 @@ func (e *Entry) parseHead(words []string) error {
 	return nil
 }
 
-// CampaignOf is the campaign that an entry names, be the rest of it readable or not; empty if it names none.
+// CampaignOf returns the campaign that an entry names, whether or not the rest is readable; empty if it names none.
 func CampaignOf(values []string) string {
 	if len(values) < 2 {
 		return ""
@@ -280,7 +281,7 @@ func optionalID(s string) (string, error) {
 	return s, hongbao.CheckID(s)
 }
 
-// parseNumber reads digits only, up to MaxAmount: no sign, no space, no exponent, no leading zero.
+// parseNumber accepts digits only, up to MaxAmount: no sign, no space, no exponent, no leading zero.
 func parseNumber(s string) (int64, error) {
 	if s == "" || len(s) > 1 && s[0] == '0' || s[0] < '0' || s[0] > '9' {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// call is one call that did something for many grabs, of which some are traced.
+// call is one call for many grabs, of which some are traced.
 type call struct {
 	name       string
 	kind       trace.SpanKind
@@ -21,14 +21,14 @@ type call struct {
 	parts      []part
 }
 
-// part is what a call did for one traced grab.
+// part is the part of a call for one traced grab.
 type part struct {
 	of         trace.SpanContext
 	err        error
 	attributes []attribute.KeyValue
 }
 
-// sampled adds a part if its trace is one that is shown.
+// sampled adds a part if its trace is sampled.
 func sampled(parts []part, p part) []part {
 	if !p.of.IsSampled() {
 		return parts
@@ -36,7 +36,7 @@ func sampled(parts []part, p part) []part {
 	return append(parts, p)
 }
 
-// show makes the spans of a call: one of its own, in a trace of its own, with a link to each traced grab; and one in each
+// show creates the spans of a call: one of its own, in its own trace, with a link to each traced grab; and one in each
 // grab's trace, with a link back.
 func (t *Tracer) show(c *call) {
 	links := make([]trace.Link, len(c.parts))
@@ -56,8 +56,8 @@ func (t *Tracer) show(c *call) {
 	}
 }
 
-// work is what the spans of a sink's calls say of it. A sink takes its grants from a stream of Redis; the one that
-// writes to a topic is a producer.
+// work returns the kind and the attributes of the spans of a sink's calls. A sink takes its grants from a stream of
+// Redis; the one that writes to a topic is a producer.
 func work(sink, topic string) (trace.SpanKind, []attribute.KeyValue) {
 	if topic != "" {
 		return trace.SpanKindProducer, []attribute.KeyValue{attribute.String("hongbao.sink", sink),
@@ -69,8 +69,8 @@ func work(sink, topic string) (trace.SpanKind, []attribute.KeyValue) {
 		semconv.MessagingOperationTypeProcess}
 }
 
-// Sink makes the spans of the calls of a sink's handler, for those of their grants that are traced. topic is where the
-// sink writes to; empty for one that writes to none.
+// Sink creates the spans of the calls of a sink's handler, for their traced grants. topic is the topic that the sink
+// writes to; empty for none.
 func (t *Tracer) Sink(sink, topic string, h hongbao.Handler) hongbao.Handler {
 	kind, attributes := work(sink, topic)
 	return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Requests opens a span for each POST that is traced. It must stand outside of whatever changes the request, so that it
-// sees the pattern that the mux sets.
+// Requests opens a span for each POST that is traced. It must be outside of every handler that changes the request, so
+// that it sees the pattern that the mux sets.
 func (t *Tracer) Requests(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, traced := r.Context(), false
@@ -58,7 +58,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap lets http.ResponseController reach the writer below.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Grab decides a grab by do. If its request is traced, it has a span, and the grant carries its context.
+// Grab decides a grab by do. If its request is traced, it has a span, and the grant has its context.
 func (t *Tracer) Grab(ctx context.Context, g *hongbao.Grab,
 	do func(context.Context, *hongbao.Grab) (hongbao.Answer, error),
 ) (hongbao.Answer, error) {
@@ -81,7 +81,7 @@ func (t *Tracer) Grab(ctx context.Context, g *hongbao.Grab,
 	return answer, nil
 }
 
-// Called makes the spans of a call to Redis that has ended, for those of its grabs that are traced.
+// Called creates the spans of a call to Redis that has ended, for its traced grabs.
 func (t *Tracer) Called(campaign string, grabs int, traces []string, took time.Duration, err error) {
 	if len(traces) == 0 {
 		return

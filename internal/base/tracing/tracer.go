@@ -26,18 +26,18 @@ import (
 
 // Options of a Tracer.
 type Options struct {
-	// Endpoint is the collector's, as http://127.0.0.1:4318; /v1/traces is put behind it.
+	// Endpoint is the collector's, such as http://127.0.0.1:4318; /v1/traces is appended to it.
 	Endpoint string
-	// OneIn: one request of so many starts a trace, if its caller has not decided; 0 for none.
+	// OneIn says that one request of this many starts a trace, if its caller has not decided; 0 for none.
 	OneIn int
-	// PerSecond bounds the traces that this process starts, and by itself those that callers ask for.
+	// PerSecond bounds the traces that this process starts, and separately those that callers ask for.
 	PerSecond int
 	// Service and Instance name this process.
 	Service, Version, Instance, Deployment string
 	Log                                    *zap.Logger
 }
 
-// Tracer makes spans and sends them. Its methods may be called at once; none waits for the collector but Close.
+// Tracer creates spans and sends them. Its methods are safe for concurrent use; only Close waits for the collector.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -46,7 +46,7 @@ type Tracer struct {
 	own, asked *rate.Limiter
 }
 
-// New makes a Tracer. It talks to nobody yet: a collector that is away costs its spans and nothing else.
+// New returns a Tracer. It connects to no server yet: an unreachable collector costs its spans and nothing else.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(strings.TrimRight(o.Endpoint, "/")+"/v1/traces"))
@@ -56,7 +56,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	log := o.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Minute, 1, 0)
 	}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // else the library writes to standard error by itself
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // otherwise it writes to standard error
 		log.Warn("spans are lost, tracing goes on", zap.Error(err))
 	}))
 	of, err := resource.New(ctx,
@@ -70,7 +70,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return with(sdktrace.NewBatchSpanProcessor(exporter), of, o), nil
 }
 
-// with makes a Tracer whose spans go to p. Whoever begins a span has decided that it is sampled.
+// with returns a Tracer whose spans go to p. A caller that begins a span has decided that it is sampled.
 func with(p sdktrace.SpanProcessor, of *resource.Resource, o Options) *Tracer {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithResource(of),
 		sdktrace.WithSpanProcessor(p))
@@ -87,8 +87,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// begins says whether a request is traced, and what its span is a child of. A caller who sends a traceparent has
-// decided; one that can't be read is none. Callers together get no more traces than the bound.
+// begins reports whether a request is traced, and returns the context with the parent of its span. A caller who sends a
+// traceparent has decided; an unreadable one counts as none. All callers together get no more traces than the bound.
 func (t *Tracer) begins(ctx context.Context, traceparents []string) (context.Context, bool) {
 	if len(traceparents) == 1 {
 		if of := spanOf(traceparents[0]); of.IsValid() {
@@ -113,7 +113,7 @@ func spanOf(text string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// maxTraceparent is more than version 00 has: a later one may be longer.
+// maxTraceparent is more than version 00 needs: a later version may be longer.
 const maxTraceparent = 128
 
 // textOf writes a traceparent.

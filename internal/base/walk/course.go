@@ -1,24 +1,24 @@
 package walk
 
-// Version of the order of a campaign's places and of its users' permutations. It stands in the campaign in Redis: users
-// whose first place changed while it is open could get more than their limit.
+// Version is the version of the order of a campaign's places and of its users' permutations. It is stored with the
+// campaign in Redis. Users whose first place changed while the campaign is open could get more than their limit.
 const Version = "1"
 
-// Course is what all walks of a campaign have in common.
+// Course is the common part of all walks of a campaign.
 type Course struct {
 	places int
 	hold   int64 // packets that a user may have
 	key    uint64
 }
 
-// NewCourse is the course of a campaign over 1 to hongbao.MaxCampaignShards places, of which a user may hold so many
+// NewCourse returns the course of a campaign over 1 to hongbao.MaxCampaignShards places, where a user may have hold
 // packets.
 func NewCourse(campaign string, places int, hold int64) *Course {
 	key := hash(hash(fnvOffset, campaign), "/") // no id of a campaign has a slash
 	return &Course{places: places, hold: hold, key: key}
 }
 
-// Places is on how many shards the campaign lies.
+// Places returns the number of shards on which the campaign is.
 func (c *Course) Places() int { return c.places }
 
 const (
@@ -34,7 +34,7 @@ func hash(h uint64, text string) uint64 {
 	return h
 }
 
-// draws are the numbers by which a user's permutation is drawn: SplitMix64, seeded by the hash of "campaign/user".
+// draws are the numbers that determine a user's permutation: SplitMix64, seeded by the hash of "campaign/user".
 type draws uint64
 
 func (c *Course) draws(user string) draws { return draws(hash(c.key, user)) }
@@ -47,7 +47,7 @@ func (d *draws) next() uint64 {
 	return z ^ z>>31
 }
 
-// home is the user's first place, without the rest of his order.
+// home returns the user's first place, without the rest of their order.
 func (c *Course) home(user string) int {
 	if c.places == 1 {
 		return 0
@@ -56,7 +56,7 @@ func (c *Course) home(user string) int {
 	return int(d.next() % uint64(c.places))
 }
 
-// order appends the user's order of all places: each time one of those that are left is drawn (Fisher and Yates).
+// order appends the user's order of all places: each step draws one of the remaining places (Fisher and Yates).
 func (c *Course) order(order []uint8, user string) []uint8 {
 	for p := range c.places {
 		order = append(order, uint8(p))

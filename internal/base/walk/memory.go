@@ -2,9 +2,8 @@ package walk
 
 import "time"
 
-// Lease is for how long it is known that no newer generation is dealt, after a shard's revision was read and counted
-// from before it was asked. A top-up announces its generation on every shard, and waits for longer than that before it
-// deals.
+// Lease is how long a shard's revision proves that no newer generation is dealt, counted from before it was asked. A
+// top-up announces its generation on every shard, and waits for longer than that before it deals.
 const Lease = 250 * time.Millisecond
 
 // Memory is what a producer remembers of a campaign's places. Its owner locks it.
@@ -14,21 +13,21 @@ type Memory struct {
 }
 
 type remembered struct {
-	read     time.Time // before the question that was answered last
-	revision int64     // newest generation that was announced there then
-	empty    int64     // newest generation of which nothing is left there
+	read     time.Time // before the last answered question
+	revision int64     // the newest generation that was announced there then
+	empty    int64     // the newest generation of which nothing is left there
 }
 
-// NewMemory remembers nothing yet of so many places.
+// NewMemory returns an empty Memory of so many places.
 func NewMemory(places int) *Memory {
 	return &Memory{newest: 1, places: make([]remembered, places)}
 }
 
-// Newest is the newest generation that any place has told of.
+// Newest returns the newest generation that any place has reported.
 func (m *Memory) Newest() int64 { return m.newest }
 
 // Emptied notes that the script at a place, asked at an instant, had nothing left of a generation, and had announced
-// generation revision. Then nothing is left there of older ones either: nobody comes to a generation before all places
+// generation revision. Then nothing is left there of older ones either: no walk reaches a generation before all places
 // of the older ones are empty.
 func (m *Memory) Emptied(place int, generation int64, asked time.Time, revision int64) {
 	p := &m.places[place]
@@ -39,14 +38,14 @@ func (m *Memory) Emptied(place int, generation int64, asked time.Time, revision 
 	m.newest = max(m.newest, revision)
 }
 
-// Empty tells whether a place need not be asked for packets of a generation.
+// Empty reports whether a place need not be asked for packets of a generation.
 func (m *Memory) Empty(place int, generation int64, now time.Time) bool {
 	p := &m.places[place]
 	return p.empty >= generation && now.Before(p.read.Add(Lease))
 }
 
-// Current tells whether it is certain that nothing newer than the newest generation is dealt: the revision of any one
-// place is enough, since every place is told of a generation before it is dealt.
+// Current reports whether it is certain that nothing newer than the newest generation is dealt. The revision of any one
+// place is enough, since a generation is announced on every place before it is dealt.
 func (m *Memory) Current(now time.Time) bool {
 	for i := range m.places {
 		if p := &m.places[i]; p.revision == m.newest && now.Before(p.read.Add(Lease)) {
@@ -56,8 +55,8 @@ func (m *Memory) Current(now time.Time) bool {
 	return false
 }
 
-// Final tells whether nothing is left on any place of the newest generation, and each place said within the lease, asked
-// after an instant, that nothing newer was announced there.
+// Final reports whether nothing is left on any place of the newest generation. Each place, asked after an instant, must
+// also have said within the lease that nothing newer was announced there.
 func (m *Memory) Final(now, after time.Time) bool {
 	for place := range m.places {
 		if !m.Empty(place, m.newest, now) || !m.places[place].read.After(after) {

@@ -7,40 +7,39 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Verdict says what becomes of a grab after an answer.
+// Verdict says how a grab continues after an answer.
 type Verdict int
 
-// The verdicts. Told: the answer is the grab's. Undecided: the same place is to be asked again. Onward: Ask names what
-// is to be asked next.
+// The verdicts. Told: the answer is the grab's. Undecided: ask the same place again. Onward: ask what Ask returns next.
 const (
 	Told Verdict = iota
 	Undecided
 	Onward
 )
 
-// Walk is the way of one grab. Begin it before use; its room is used again by the next one.
+// Walk is the way of one grab. Call Begin before use; the next grab reuses its memory.
 type Walk struct {
 	course        *Course
 	user, request string
 	generation    int64
-	at            int  // which place of his order
-	asked         bool // a script has answered: a generation that it did not know of was not dealt then
+	at            int  // index of the place in the user's order
+	asked         bool // a script has answered: a generation unknown to it was not dealt then
 	script        bool // receipts are not enough at the present place
 
-	order   []uint8 // empty until he leaves his first place
+	order   []uint8 // empty until the user leaves their first place
 	held    []held
 	looked  int // places whose receipts were read after a refusal
 	refused int // the place that refused
 	refusal *hongbao.Answer
 }
 
-// held are the times of what a user had on a place when he left it.
+// held are the times of a user's packets on a place when the walk left it.
 type held struct {
 	place int
 	times []time.Time
 }
 
-// Begin sets out at the user's first place.
+// Begin starts at the user's first place.
 func (w *Walk) Begin(course *Course, user, request string) {
 	*w = Walk{
 		course: course, user: user, request: request, generation: 1,
@@ -48,19 +47,19 @@ func (w *Walk) Begin(course *Course, user, request string) {
 	}
 }
 
-// Renew makes the walk ask the script of its first place, also where that place is remembered as empty: the answer
-// renews what is known.
+// Renew makes the walk ask the script of its first place, even if that place is remembered as empty: the answer renews
+// the memory.
 func (w *Walk) Renew() { w.script = true }
 
-// Ask is what a walk wants to know next.
+// Ask is the next question of a walk.
 type Ask struct {
 	Place      int
 	Generation int64
-	// Receipts: only the user's receipts on the place, not its packets.
+	// Receipts asks only for the user's receipts on the place, not for its packets.
 	Receipts bool
 }
 
-// Ask names the next place. What the producer remembers may make the user's receipts there enough; m may be nil.
+// Ask returns the next question. What the producer remembers may make the user's receipts there enough; m may be nil.
 func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 	if w.refusal != nil {
 		return Ask{Place: w.place(w.looked), Receipts: true}
@@ -72,10 +71,10 @@ func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 	}
 }
 
-// Place is where the walk stands.
+// Place returns the present place of the walk.
 func (w *Walk) Place() int { return w.Ask(nil, time.Time{}).Place }
 
-// Held are the times of what the user holds on other places, as each said when he left it.
+// Held returns the times of the user's packets on other places, as each reported when the walk left it.
 func (w *Walk) Held() []time.Time {
 	var times []time.Time
 	for _, h := range w.held {
@@ -90,11 +89,11 @@ func (w *Walk) place(at int) int {
 	if len(w.order) > 0 {
 		return int(w.order[at])
 	}
-	return w.course.home(w.user) // nobody has gone further without an order
+	return w.course.home(w.user) // no walk has continued without an order
 }
 
-// Decided takes what the script of the place said; Emptied has told m before that. The answer may be changed, and is
-// the grab's if the verdict is Told.
+// Decided processes the answer of the place's script; Emptied has updated m before that. The answer may be changed, and
+// is the grab's if the verdict is Told.
 func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	w.script = false
 	switch a.Outcome {
@@ -113,13 +112,13 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	case hongbao.OutcomeLimitReached, hongbao.OutcomePaused, hongbao.OutcomeEnded:
 		return w.refuse(a)
 	case hongbao.OutcomeNotStarted:
-		if w.begun() { // other places are open: this one's clock is behind, or it is not loaded yet
+		if w.begun() { // other places are open: this one's clock is slow, or it is not loaded yet
 			a.Outcome, a.Starts = hongbao.OutcomeRefilling, time.Time{}
 			return Undecided
 		}
 		return Told
 	case hongbao.OutcomeUnknownCampaign:
-		if w.begun() || w.place(w.at) > 0 { // the home alone says that a campaign is not there
+		if w.begun() || w.place(w.at) > 0 { // only the home can say that a campaign does not exist
 			a.Outcome = hongbao.OutcomeFrozen
 			return Undecided
 		}
@@ -130,13 +129,13 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	return Told
 }
 
-// begun tells whether the user has left his first place.
+// begun reports whether the walk has left the user's first place.
 func (w *Walk) begun() bool { return w.at > 0 || w.generation > 1 }
 
 // hold notes what the user has on the present place.
 func (w *Walk) hold(receipts []hongbao.Receipt) {
 	if len(receipts) == 0 {
-		return // and had nothing when he was there before: receipts do not leave
+		return // and had nothing at the earlier visit: receipts do not leave
 	}
 	h := held{place: w.place(w.at), times: make([]time.Time, len(receipts))}
 	for i := range receipts {
@@ -146,8 +145,8 @@ func (w *Walk) hold(receipts []hongbao.Receipt) {
 	w.held = append(w.held, h)
 }
 
-// pass leaves an empty place. Behind the last one of the newest generation nothing is left, if it is certain that it is
-// the newest.
+// pass leaves an empty place. After the last place of the newest generation nothing is left, if that generation is
+// certainly the newest.
 func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	last := w.at == w.course.places-1
 	if last && w.generation >= m.newest {
@@ -155,7 +154,7 @@ func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 			*a = hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: a.Time}
 			return Told
 		}
-		w.script = true // ask this place once more, so that it tells of a newer generation
+		w.script = true // ask this place once more, so that it reports a newer generation
 		return Onward
 	}
 	w.lay()
@@ -202,7 +201,7 @@ func (w *Walk) next(a *hongbao.Answer) Verdict {
 	return Told
 }
 
-// Read takes the receipts of the user on the place, where Ask asked for no more. They stand in an answer without an
+// Read processes the receipts of the user on the place, where Ask asked only for them. They are in an answer without an
 // outcome, which becomes the grab's if the verdict is Told.
 func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	if a.Outcome == hongbao.OutcomeFrozen {
@@ -227,6 +226,6 @@ func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 		a.Outcome, a.Receipts = hongbao.OutcomeAlreadyGranted, receipts
 		return Told
 	}
-	w.script = true // which knows whether he has come to a limit
+	w.script = true // which knows whether the user has reached a limit
 	return Onward
 }

@@ -20,11 +20,11 @@ import (
 
 const (
 	callers   = 256
-	twice     = 5  // every so-many-th user grabs a second time
-	loseEvery = 40 // every so-many-th answer of Redis is lost
+	twice     = 5  // one in so many users grabs a second time
+	loseEvery = 40 // one in so many answers of Redis is lost
 )
 
-// crowd are the demo's users. What it counts may be read when run has returned.
+// crowd simulates the demo's users. Its counts may be read after run has returned.
 type crowd struct {
 	d        *Demo
 	rdb      *redis.Client
@@ -36,7 +36,7 @@ type crowd struct {
 	amounts  []hongbao.Amount
 	latency  *hdrhistogram.Histogram // microseconds
 	grabs    int64
-	again    int64 // second grabs, and of these how many got the first one's packet
+	again    int64 // second grabs, and how many of these got the first one's packet
 	same     int64
 	took     time.Duration
 }
@@ -70,7 +70,7 @@ func (c *crowd) run(ctx context.Context) error {
 	return errors.Join(errors.Join(errs...), c.producer.Close(context.WithoutCancel(ctx)), c.rdb.Close())
 }
 
-// user grabs, and some users grab once more: under another request id, so it is no repeat.
+// user grabs, and some users grab once more under another request id, so that the second grab is no repeat.
 func (c *crowd) user(ctx context.Context, u int) error {
 	first, err := c.grab(ctx, u)
 	if err != nil || u%twice != 0 {
@@ -114,7 +114,7 @@ func (c *crowd) grab(ctx context.Context, u int) (hongbao.Answer, error) {
 	return a, nil
 }
 
-// lossyRedis is a client to the same server, of which every so-many-th answer is lost after the server has acted.
+// lossyRedis returns a client to the same server. One in every answers is lost after the server has acted.
 func lossyRedis(cfg *configs.Config, every int64, lost func()) (*redis.Client, error) {
 	base, ok := cfg.RedisClient().(*redis.Client)
 	if !ok {
@@ -135,7 +135,7 @@ func lossyRedis(cfg *configs.Config, every int64, lost func()) (*redis.Client, e
 	return redis.NewClient(&opts), nil
 }
 
-// every counts, and says yes each so-many-th time.
+// every counts; its next is true for each kth count.
 type every struct {
 	n atomic.Int64
 	k int64
@@ -145,8 +145,8 @@ func newEvery(k int64) *every { return &every{k: k} }
 
 func (e *every) next() bool { return e.n.Add(1)%e.k == 0 }
 
-// lossyConn is a connection that loses an answer now and then: it waits for it, so the server has acted, and then
-// closes. The first answers, of the handshake, are spared.
+// lossyConn is a connection that loses some answers: it reads the answer, so the server has acted, and then closes. It
+// never loses the first three answers, which belong to the handshake.
 type lossyConn struct {
 	net.Conn
 	loses *every

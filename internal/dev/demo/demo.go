@@ -1,5 +1,5 @@
 // Package demo shows all of Hongbao on servers of its own: simulated users grab, answers of Redis are lost, a worker is
-// killed, and an audit ends it.
+// killed, and an audit ends the demo.
 package demo
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Demo is one run. Nothing of it is left afterwards.
+// Demo is one run. It leaves nothing behind.
 type Demo struct {
 	*app.App
 	Packets int64 // of the campaign
-	Users   int   // who grab
+	Users   int   // number of users who grab
 	Total   int64 // sum of the packets, in minor units
 	// Out gets the progress.
 	Out io.Writer
-	// Done is told how it ended, with an audit that found differences, too.
+	// Done is called with the result, also if the audit found differences.
 	Done func(*Result) error
-	// Stay, if not nil, goes on with the deployment after an audit that agrees; Knobs are what that needs.
+	// Stay, if not nil, continues with the deployment after an audit that agrees; Knobs are the knobs that Stay needs.
 	Stay  func(ctx context.Context, d *local.Deployment, tell *local.Teller) error
 	Knobs map[string]string
 
@@ -44,11 +44,11 @@ type Demo struct {
 const (
 	campaignID = "demo"
 	workers    = 2
-	// rest is how long the worker that is killed stays away: longer than a lease, so that the other one takes over.
+	// rest is how long the killed worker stays down: longer than a lease, so that the other worker takes over.
 	rest = 4 * time.Second
 )
 
-// Run is all of the demo. Its error says so if the audit found differences.
+// Run runs the whole demo. Its error says so if the audit found differences.
 func (d *Demo) Run(ctx context.Context) (err error) {
 	d.started, d.screen = time.Now(), newScreen(d.Out)
 	tell := local.NewTeller(d.screen)
@@ -86,7 +86,7 @@ func (d *Demo) open(ctx context.Context) error {
 	return err
 }
 
-// show lets it rain, audits, and tells the result.
+// show lets the crowd grab, audits, and reports the result.
 func (d *Demo) show(ctx context.Context, tell *local.Teller) (err error) {
 	direct := d.local.DirectRedis()
 	defer direct.Close()
@@ -108,7 +108,7 @@ func (d *Demo) show(ctx context.Context, tell *local.Teller) (err error) {
 	return errors.Join(d.Done(d.result(report)), err)
 }
 
-// spec is a campaign that opened a moment ago.
+// spec returns a campaign that opened a moment ago.
 func (d *Demo) spec() hongbao.Campaign {
 	now := time.Now().Truncate(time.Second)
 	return campaign.Complete(hongbao.Campaign{
@@ -167,10 +167,10 @@ func (d *Demo) rain(ctx context.Context) error {
 	}
 }
 
-// standing is how far the demo is, in grants.
+// standing is the progress of the demo, in grants.
 type standing struct{ granted, settled, published int64 }
 
-// standing asks Redis how far each consumer group is.
+// standing reads the progress of each consumer group from Redis.
 func (d *Demo) standing(ctx context.Context) (standing, error) {
 	s, err := d.Status(ctx)
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// progressed shows how far it is, as bars.
+// progressed shows the progress, as bars.
 func (d *Demo) progressed(at standing) {
 	all := min(d.Packets, int64(d.Users))
 	line := fmt.Sprintf("%5.1fs    granted %s %d  settled %s %d  published %s %d", time.Since(d.started).Seconds(),
@@ -19,7 +19,7 @@ func (d *Demo) progressed(at standing) {
 	d.screen.show(line, 1+(at.granted+at.settled+at.published)*10/(3*all))
 }
 
-// Result is what a demo showed.
+// Result is the result of a demo.
 type Result struct {
 	Grabs       int64                     `json:"grabs"`
 	Users       int                       `json:"users"`
@@ -39,7 +39,7 @@ func (d *Demo) result(r *audit.Report) *Result {
 		time.Since(d.started).Seconds(), r, d}
 }
 
-// Write tells a person what happened.
+// Write writes the result for a person.
 func (result *Result) Write(w io.Writer) error {
 	d, r := result.demo, result.Audit
 	c := d.crowd

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is where the demo writes: lines, and below them on a terminal one line that changes. Elsewhere that line is
-// written when it says something new, and once a second, so that nobody thinks the demo has stopped. Its methods may be
-// called at once.
+// screen is the demo's output: lines, and below them on a terminal one line that changes. Elsewhere that line is
+// written when it has news, and once a second, so that the demo does not seem to have stopped. It is safe for
+// concurrent use.
 type screen struct {
 	out      io.Writer
 	terminal bool
 
 	mu     sync.Mutex
 	status string    // the line that changes; on a terminal only
-	mark   int64     // what the last status line told
+	mark   int64     // the mark of the last status line
 	at     time.Time // of that line
 }
 
@@ -28,10 +28,10 @@ func newScreen(out io.Writer) *screen {
 	return &screen{out: out, terminal: ok && term.IsTerminal(int(f.Fd()))}
 }
 
-// eraseLine goes to the begin of a terminal's line and empties it.
+// eraseLine goes to the beginning of a terminal's line and empties it.
 const eraseLine = "\r\x1b[K"
 
-// Write writes whole lines above the one that changes.
+// Write writes whole lines above the changing line.
 func (s *screen) Write(lines []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,13 +43,13 @@ func (s *screen) Write(lines []byte) (int, error) {
 	return len(lines), err
 }
 
-// show changes the line. mark is another one if the line tells something new.
+// show changes the line. mark is different if the line has news.
 func (s *screen) show(line string, mark int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.terminal {
 		s.status = line
-		_, _ = io.WriteString(s.out, eraseLine+line) // a line of progress that is lost matters to nobody
+		_, _ = io.WriteString(s.out, eraseLine+line) // a lost line of progress does not matter
 		return
 	}
 	if mark == s.mark && time.Since(s.at) < time.Second {
@@ -59,7 +59,7 @@ func (s *screen) show(line string, mark int64) {
 	_, _ = io.WriteString(s.out, line+"\n")
 }
 
-// leave lets the line that changed stand as it is.
+// leave keeps the changing line as it is.
 func (s *screen) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package faults breaks a development server on purpose: six verbs, each of which returns once something is broken or whole
-// again. The console and `hongbao status` show what becomes of the grants.
+// Package faults breaks a development server on purpose: six verbs, each of which returns once something is broken or
+// restored. The console and `hongbao status` show the effect on the grants.
 package faults
 
 import (
@@ -34,32 +34,32 @@ const (
 	LoseAnswers  = "lose-answers"
 )
 
-// Workers are the processes that bring grants to the sinks. *local.Workers is one.
+// Workers are the processes that deliver grants to the sinks. *local.Workers is one.
 type Workers interface {
 	// List returns the state of each.
 	List() []local.Worker
-	// Kill ends a worker as a crash does, by SIGKILL. It is started again later, by itself.
+	// Kill ends a worker as a crash does, by SIGKILL. The worker is started again later, by itself.
 	Kill(number int) error
 }
 
-// Config of Faults. All is required.
+// Config configures Faults. All fields are required.
 type Config struct {
-	// Store is by a client that does not go by Redis.
+	// Store uses a client that does not go through the proxy of Redis.
 	Store   *store.Store
 	Workers Workers
-	// Redis is the way of grabs and workers to Redis, Kafka that of workers to Kafka.
+	// Redis is the proxy between Redis and its clients, grabs and workers; Kafka is that between workers and Kafka.
 	Redis, Kafka *proxy.Proxy
 	// Say gets a sentence about each fault. It must not block.
 	Say func(sentence string)
 }
 
-// Faults are the buttons, and what they did. Its methods may be called at once.
+// Faults causes faults and remembers them. It is safe for concurrent use.
 type Faults struct {
 	cfg Config
 
 	mu       sync.Mutex
 	told     []model.Told
-	cutSince map[*proxy.Proxy]time.Time // those that are cut off
+	cutSince map[*proxy.Proxy]time.Time // the proxies that are cut off
 }
 
 // Of makes the faults of a deployment on this machine. direct is its DirectRedis.
@@ -80,13 +80,13 @@ func New(cfg Config) (*Faults, error) {
 	return &Faults{cfg: cfg, cutSince: map[*proxy.Proxy]time.Time{}}, nil
 }
 
-// Close lets connections in again.
+// Close allows connections again.
 func (f *Faults) Close() {
 	f.cfg.Redis.Refuse(false)
 	f.cfg.Kafka.Refuse(false)
 }
 
-// Cause breaks something or restores it, and returns once that is done.
+// Cause causes a fault or restores a server, and returns once that is done.
 func (f *Faults) Cause(ctx context.Context, fault string) error {
 	switch fault {
 	case KillWorker:
@@ -106,7 +106,7 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 	return fmt.Errorf("fault %.40q: %w", fault, model.ErrNotFound)
 }
 
-// Buttons are the faults that can be caused now.
+// Buttons returns the faults that can be caused now.
 func (f *Faults) Buttons() []model.Fault {
 	all := []model.Fault{{Name: KillWorker, Label: "Kill a worker",
 		What: "SIGKILL for the worker that holds most. When its lease ends another worker takes what it held."}}
@@ -143,7 +143,7 @@ func (f *Faults) IsCut(cut string) bool {
 // keptTold bounds the story.
 const keptTold = 200
 
-// Story is what was broken, the newest first.
+// Story returns the faults, the newest first.
 func (f *Faults) Story() []model.Told {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +160,7 @@ func (f *Faults) tell(format string, args ...any) {
 	f.cfg.Say(sentence)
 }
 
-// cut closes every connection to a server and lets nobody connect.
+// cut closes every connection to a server and refuses new ones.
 func (f *Faults) cut(name string, p *proxy.Proxy) error {
 	f.mu.Lock()
 	already := !f.cutSince[p].IsZero()
@@ -178,7 +178,7 @@ func (f *Faults) cut(name string, p *proxy.Proxy) error {
 	return nil
 }
 
-// restore lets connections in again.
+// restore allows connections again.
 func (f *Faults) restore(name string, p *proxy.Proxy) error {
 	f.mu.Lock()
 	since := f.cutSince[p]
@@ -192,7 +192,7 @@ func (f *Faults) restore(name string, p *proxy.Proxy) error {
 	return nil
 }
 
-// How many answers are lost at a time. A lost answer of Kafka costs its worker a search in the topic.
+// The number of answers that are lost at a time. A lost answer of Kafka costs its worker a search in the topic.
 const redisAnswers, kafkaAnswers = 20, 2
 
 // loseAnswers lets Redis and Kafka act, and drops their next answers.
@@ -205,11 +205,11 @@ func (f *Faults) loseAnswers() {
 		redisAnswers, kafkaAnswers)
 }
 
-// huntEvery and huntFor: how often, and for how long, killWorker looks for a worker that holds something. Workers are
-// quick, and a kill in the middle of work shows more.
+// huntEvery and huntFor are how often, and for how long, killWorker looks for a worker that has entries in hand.
+// Workers are quick, and a kill in the middle of work shows more.
 const huntEvery, huntFor = 2 * time.Millisecond, 2 * time.Second
 
-// killWorker kills the worker that holds most.
+// killWorker kills the worker that has the most entries in hand.
 func (f *Faults) killWorker(ctx context.Context) error {
 	var victim local.Worker
 	var held int64
@@ -238,7 +238,7 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	return nil
 }
 
-// holds counts the entries that processes hold, for both sinks. A group that does not exist yet holds none.
+// holds counts the entries in each process's hands, for both sinks. A group that does not exist yet has none.
 func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	holds := map[int]int64{}
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
@@ -255,7 +255,8 @@ func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	return holds, nil
 }
 
-// processOf is the PID in a worker's name: host, PID and something random, separated by "-". 0 if there is none.
+// processOf returns the PID in a worker's name: host, PID and a random part, separated by "-". It returns 0 without
+// PID.
 func processOf(consumer string) int {
 	parts := strings.Split(consumer, "-")
 	if len(parts) < 3 {

@@ -1,7 +1,7 @@
 // Package local runs a deployment of its own on this machine: Redis, Kafka, the ledger, and workers that are children
-// of this process. `hongbao dev` and `hongbao demo` stand on it. Nothing needs to be installed, and nothing is left
-// behind but a folder that the caller named.
+// of this process. `hongbao dev` and `hongbao demo` use it. Nothing needs to be installed, and nothing is left behind
+// except a folder that the caller named.
 //
-// What can go wrong on purpose is reached by two parts: Workers.Kill ends a worker as a crash does, and Servers are what
-// stands between the workers and their stores. Whoever makes a fault tells of it with Teller.Say.
+// Two parts cause deliberate faults: Workers.Kill ends a worker as a crash does, and Servers.Proxies are between the
+// workers and their stores. The code that causes a fault reports it with Teller.Say.
 package local

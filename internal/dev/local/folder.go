@@ -17,8 +17,8 @@ import (
 
 const folderPrefix = "hongbao-local-"
 
-// Sweep removes a temporary folder when life ends. Who makes the folder starts `hongbao local-sweep`, so that it goes
-// however that process ends, also by SIGKILL: life is the standard input of `hongbao local-sweep`.
+// Sweep removes a temporary folder when life ends. The process that makes the folder starts `hongbao local-sweep`, so
+// the folder is removed however that process ends, also by SIGKILL. life is the sweeper's standard input.
 func Sweep(folder string, life io.Reader) error {
 	if !strings.HasPrefix(filepath.Base(folder), folderPrefix) {
 		return app.Usage("%.200q is no folder of `hongbao dev` or `hongbao demo`", folder)
@@ -26,7 +26,7 @@ func Sweep(folder string, life io.Reader) error {
 	if _, err := io.Copy(io.Discard, life); err != nil {
 		return fmt.Errorf("wait for the end of the folder's owner: %w", err)
 	}
-	// What the owner had started ends with it, but maybe a moment later, and may write until then.
+	// The owner's children end with it, but maybe a moment later, and may write until then.
 	again := backoff.WithMaxRetries(backoff.NewConstantBackOff(100*time.Millisecond), 50)
 	if err := backoff.Retry(func() error { return os.RemoveAll(folder) }, again); err != nil {
 		return fmt.Errorf("remove the folder: %w", err)
@@ -34,7 +34,7 @@ func Sweep(folder string, life io.Reader) error {
 	return nil
 }
 
-// folder is where a deployment has its files. A temporary one has a process that removes it; a kept one has a lock.
+// folder has a deployment's files. A process removes a temporary folder; a kept one has a lock.
 type folder struct {
 	path  string
 	kept  bool
@@ -61,17 +61,17 @@ func openFolder(path string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It may have been there before, open to everybody.
+	// The folder may have existed before, open to everyone.
 	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a folder needs its x
 		return nil, errors.Join(fmt.Errorf("close the folder of --data-dir to other users: %w", err), life.Close())
 	}
 	return &folder{path: path, kept: true, life: life}, nil
 }
 
-// lockName is the file that tells that a folder is ours.
+// lockName is the file that marks a folder as ours.
 const lockName = "hongbao-dev.lock"
 
-// checkOurs refuses a folder that has files of somebody else.
+// checkOurs refuses a folder that has other files.
 func checkOurs(path string) error {
 	files, err := os.ReadDir(path)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *folder) close() error {
 	return nil
 }
 
-// ForeignEnv is the environment without what configures Hongbao.
+// ForeignEnv returns the environment without the variables that configure Hongbao.
 func ForeignEnv() []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -21,25 +21,25 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Options of a Deployment.
+// Options configure a Deployment.
 type Options struct {
-	// DataDir is the folder that keeps what was done; empty: a temporary one, which Close removes.
+	// DataDir is the folder that keeps the data; empty: a temporary folder, which Close removes.
 	DataDir string
-	// Workers is how many run; Rest is how long one stays away that has ended.
+	// Workers is the number of workers; Rest is how long a worker that has ended stays down.
 	Workers int
 	Rest    time.Duration
-	// Knobs are set by the caller, by name; over those that this package sets by itself.
+	// Knobs are set by the caller, by name. They override those that this package sets.
 	Knobs map[string]string
-	// Flags and Env may set more, but where the servers are; Flags may be nil. The workers get both.
+	// Flags and Env may set more knobs, but not the servers' addresses; Flags may be nil. The workers get both.
 	Flags *pflag.FlagSet
 	Env   []string
-	// Tell tells what happens.
+	// Tell reports what happens.
 	Tell *Teller
 }
 
-// Deployment is one that is founded and runs, but for its workers: Workers.Run is the caller's.
+// Deployment is founded and running, except for its workers: the caller runs Workers.Run.
 type Deployment struct {
-	// Dir has all files. ConfigFile is among them: every command takes it as --config.
+	// Dir has all files. ConfigFile is one of them: every command takes it as --config.
 	Dir, ConfigFile string
 	Config          *configs.Config
 	Servers         *Servers
@@ -47,11 +47,11 @@ type Deployment struct {
 
 	folder *folder
 	tell   *Teller
-	before bool  // it was founded by an earlier start
+	before bool  // an earlier start founded it
 	epoch  int64 // of the shard then
 }
 
-// Open starts the servers and founds the deployment, or finds it founded. Close ends all of it.
+// Open starts the servers and founds the deployment, or finds it founded. Close ends everything.
 func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	redisPath, err := findRedis(o.DataDir != "")
 	if err != nil {
@@ -67,7 +67,7 @@ func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	return own, nil
 }
 
-// open starts what Close ends.
+// open starts the parts that Close ends.
 func (d *Deployment) open(ctx context.Context, redisPath string, o *Options) (err error) {
 	d.Dir = d.folder.path
 	d.ConfigFile = filepath.Join(d.Dir, "hongbao.yaml")
@@ -98,7 +98,7 @@ func (d *Deployment) found(ctx context.Context) error {
 	return err
 }
 
-// Kept tells whether the folder stays after Close.
+// Kept reports whether the folder is kept after Close.
 func (d *Deployment) Kept() bool { return d.folder.kept }
 
 // Close stops the servers. Workers must have ended.
@@ -109,7 +109,7 @@ func (d *Deployment) With(ctx context.Context, do func(a *app.App) error) error 
 	return app.With(ctx, d.Config, app.Needs{Redis: true, Ledger: true}, do)
 }
 
-// AwaitOpen waits until the workers have opened the shard. They have to when Redis was started anew over what it had.
+// AwaitOpen waits until the workers have opened the shard. They have to when Redis was restarted with its old data.
 func (d *Deployment) AwaitOpen(ctx context.Context) error {
 	if !d.before {
 		return nil
@@ -119,7 +119,7 @@ func (d *Deployment) AwaitOpen(ctx context.Context) error {
 	return d.awaitOpen(ctx, d.state)
 }
 
-// awaitOpen asks for the state until the shard is open. What hinders, and another attempt may help, it tells once.
+// awaitOpen reads the state until the shard is open. It reports once a problem that another attempt may solve.
 func (d *Deployment) awaitOpen(ctx context.Context, state func(context.Context) (int64, bool, error)) error {
 	const lost, unknown = "lost", "unknown"
 	var told string
@@ -147,7 +147,7 @@ func (d *Deployment) awaitOpen(ctx context.Context, state func(context.Context) 
 	})
 }
 
-// state tells which epoch the shard is in, and whether it is frozen. Each opening begins another epoch.
+// state returns the epoch of the shard, and whether it is frozen. Each opening begins another epoch.
 func (d *Deployment) state(ctx context.Context) (epoch int64, frozen bool, err error) {
 	err = app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
 		r, err := a.Recover(ctx, app.RecoverOptions{})
@@ -178,7 +178,7 @@ func (d *Deployment) Working(ctx context.Context, do func(context.Context) error
 	return errors.Join(err, <-ended)
 }
 
-// Describe writes which servers there are, and where.
+// Describe writes which servers there are, and their addresses.
 func (d *Deployment) Describe(w io.Writer) {
 	if path := d.Servers.RedisPath; path != "" {
 		fmt.Fprintf(w, "redis     %s at %s, appendonly yes\n", path, d.Servers.Redis)
@@ -189,12 +189,12 @@ func (d *Deployment) Describe(w io.Writer) {
 	fmt.Fprintf(w, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.Dir)
 }
 
-// own is what the names of knobs begin with that a deployment sets by itself, for its servers are its own.
+// own are the prefixes of the knobs that a deployment sets by itself, because its servers are its own.
 var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka.", "serve.listen",
 	"serve.control_listen", "serve.ops_listen", "work.ops_listen"}
 
-// configure writes the configuration file and reads it. Times are short, so that a killed worker's grants are taken over
-// within seconds.
+// configure writes the configuration file and reads it. Times are short, so that other workers take over a killed
+// worker's grants within seconds.
 func (d *Deployment) configure(o *Options) error {
 	set := map[string]string{
 		"redis.addrs": d.Servers.Redis, "redis.read_timeout": "900ms", "redis.pool_timeout": "900ms",
@@ -225,7 +225,7 @@ func (d *Deployment) configure(o *Options) error {
 	return d.checkEnv()
 }
 
-// addFlags sets the knobs that are given as flags, so that the workers have them, too.
+// addFlags sets the knobs that are given as flags, so that the workers also have them.
 func addFlags(set map[string]string, flags *pflag.FlagSet) error {
 	if flags == nil {
 		return nil
@@ -265,8 +265,8 @@ func (d *Deployment) write(knobs map[string]string) error {
 	return nil
 }
 
-// checkEnv refuses an environment that names other servers: the commands that people run beside this one would go
-// there. What unsafe.allow has here comes from flags, since miniredis needs more.
+// checkEnv refuses an environment that names other servers: commands that people run beside this one would use those
+// servers. unsafe.allow comes from flags here, since miniredis needs more.
 func (d *Deployment) checkEnv() error {
 	var found []string
 	for _, s := range d.Config.Settings() {

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// lock can't be had here, and without it two processes could write into one folder.
+// lock fails on this system, because without a lock two processes could write into one folder.
 func lock(string) (io.Closer, error) {
 	return nil, app.Usage("--data-dir needs a system with flock, such as Linux or macOS: leave it out")
 }

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel end the child when this process is killed. A terminal's SIGINT is for the parent only,
-// which ends the child when it is time.
+// dieWithParent makes the kernel end the child when this process is killed. A terminal's SIGINT goes only to the
+// parent, which ends the child at the right time.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
-// Proxies stand between every client and the servers, and do harm when told.
+// Proxies are between every client and the servers, and cause faults on request.
 type Proxies struct{ Redis, Kafka *proxy.Proxy }
 
 // redisBehind puts a proxy in front of Redis.
@@ -22,8 +22,8 @@ func (s *Servers) redisBehind(addr string) (err error) {
 	return err
 }
 
-// kafkaBehind listens for the broker, with a proxy in front. The broker tells its clients where it listens, so it gets to
-// know the proxy's address.
+// kafkaBehind listens for the broker, with a proxy in front. The broker announces its address to its clients, so it
+// gets the proxy's address.
 func (s *Servers) kafkaBehind(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -43,7 +43,7 @@ type behind struct {
 	front netip.AddrPort
 }
 
-// Addr is where clients connect to.
+// Addr returns the address to which clients connect.
 func (b behind) Addr() net.Addr { return net.TCPAddrFromAddrPort(b.front) }
 
 // close ends the proxies that were started.
@@ -59,7 +59,7 @@ func (p *Proxies) close() error {
 	return nil
 }
 
-// DirectRedis is a client that no proxy can harm, for who watches what harm does. The caller closes it.
+// DirectRedis returns a client without a proxy, for watching the effect of faults. The caller closes it.
 func (d *Deployment) DirectRedis() redis.UniversalClient {
 	cfg := *d.Config
 	cfg.Redis.Addrs = []string{d.Servers.direct}

@@ -24,7 +24,7 @@ const (
 	redisEnd = 10 * time.Second
 )
 
-// redisServer is a redis-server of ours.
+// redisServer is a redis-server that this process started.
 type redisServer struct {
 	addr, log string
 	cmd       *exec.Cmd
@@ -32,7 +32,7 @@ type redisServer struct {
 	err       error         // how it ended
 }
 
-// startRedis starts a redis-server that has its files and its log in the folder.
+// startRedis starts a redis-server with its files and its log in the folder.
 func startRedis(ctx context.Context, path, folder string) (*redisServer, error) {
 	addr, err := freeAddress(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *redisServer) await(ctx context.Context, addr string) error {
 	return nil
 }
 
-// why tells how the server ended, and the last line of its log, which says the reason.
+// why returns how the server ended, with the last line of its log, which has the reason.
 func (r *redisServer) why() error {
 	said, err := os.ReadFile(r.log)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *redisServer) close(patience time.Duration) error {
 		return fmt.Errorf("stop %s: %w", r.cmd.Path, err)
 	}
 	select {
-	case <-r.ended: // what it had to tell is in its log
+	case <-r.ended: // its log has any messages
 		return nil
 	case <-time.After(patience):
 	}
@@ -113,7 +113,7 @@ func (r *redisServer) close(patience time.Duration) error {
 	return err
 }
 
-// freeAddress finds a port of loopback that nobody has.
+// freeAddress finds a free port of loopback.
 func freeAddress(ctx context.Context) (string, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")

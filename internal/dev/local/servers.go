@@ -22,12 +22,12 @@ const (
 	topicName  = "hongbao.grants"
 )
 
-// Servers are what the deployment talks to. The ledger is a file, and needs none.
+// Servers are the servers of the deployment. The ledger is a file, and needs none.
 type Servers struct {
 	// Redis and Kafka are the addresses that the configuration names: those of the proxies.
 	Redis, Kafka string
 	Proxies      Proxies
-	// RedisPath is the redis-server that runs; empty: it is miniredis, in this process.
+	// RedisPath is the path of the running redis-server; empty: Redis is miniredis, in this process.
 	RedisPath string
 	// Cluster is Kafka, in this process.
 	Cluster *kfake.Cluster
@@ -38,7 +38,7 @@ type Servers struct {
 	aging  func() // ends the passing of mini's time, and waits for it
 }
 
-// findRedis gives the path of redis-server, or of none. What is to be kept needs one: miniredis forgets.
+// findRedis returns the path of redis-server, or "" if there is none. Kept data needs one: miniredis forgets.
 func findRedis(kept bool) (string, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil && kept {
@@ -48,7 +48,7 @@ func findRedis(kept bool) (string, error) {
 	return path, nil
 }
 
-// startServers starts them. What was started is in the answer even after an error.
+// startServers starts the servers. It returns those that it started even after an error.
 func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers, err error) {
 	s = &Servers{RedisPath: redisPath}
 	if redisPath != "" {
@@ -71,8 +71,8 @@ func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers,
 	return s, nil
 }
 
-// answerInfo has miniredis answer INFO about any sections with what little it can tell, where it would refuse; in a
-// transaction, too.
+// answerInfo makes miniredis answer INFO for any sections with the little that it knows, where it would refuse; also
+// in a transaction.
 func answerInfo(mini *miniredis.Miniredis) server.Hook {
 	const known = "clients"
 	return func(c *server.Peer, cmd string, args ...string) bool {
@@ -84,7 +84,7 @@ func answerInfo(mini *miniredis.Miniredis) server.Hook {
 	}
 }
 
-// age lets keys expire, which miniredis does not by itself: else a worker that was killed would lead for ever.
+// age lets keys expire, which miniredis does not do by itself: otherwise a killed worker would lead permanently.
 func age(mini *miniredis.Miniredis) (end func()) {
 	const step = 50 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// Teller tells people what happens: one sentence a line, with the time of day in front. Its methods may be called at
-// once.
+// Teller reports what happens: one sentence a line, with the time of day in front. It is safe for concurrent use.
 type Teller struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// NewTeller tells on out.
+// NewTeller returns a Teller that writes to out.
 func NewTeller(out io.Writer) *Teller { return &Teller{out: out} }
 
-// Say tells a sentence.
+// Say writes a sentence.
 func (t *Teller) Say(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

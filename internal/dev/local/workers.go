@@ -16,9 +16,9 @@ import (
 )
 
 // Workers are processes of `hongbao work`, children of this one: number 1, 2, 3 and so on. A worker that ends by itself
-// or is killed is started again after Rest. The methods may be called at once; Run is called once.
+// or is killed is started again after Rest. The methods are safe for concurrent use; Run is called once.
 type Workers struct {
-	// Rest is how long a worker that has ended stays away.
+	// Rest is how long a worker that has ended stays down.
 	Rest time.Duration
 
 	tell   *Teller
@@ -30,23 +30,23 @@ type Workers struct {
 	all []*worker
 }
 
-// worker is one of them. cmd is nil while it is away.
+// worker is one of them. cmd is nil while it is down.
 type worker struct {
 	cmd    *exec.Cmd
 	killed bool
 	starts int
 }
 
-// Worker is how a worker stands.
+// Worker is the state of a worker.
 type Worker struct {
 	Number int
-	// PID is 0 while it is away. The names that Redis knows of the process have it.
+	// PID is 0 while the worker is down. The names that Redis has for the process contain it.
 	PID int
 	// Starts counts how often it was started.
 	Starts int
 }
 
-// List tells how every worker stands, by number.
+// List returns the state of every worker, by number.
 func (w *Workers) List() []Worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *Workers) List() []Worker {
 	return out
 }
 
-// Kill ends a worker as a crash does, by SIGKILL. It comes back after Rest.
+// Kill ends a worker as a crash does, by SIGKILL. It is started again after Rest.
 func (w *Workers) Kill(number int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *Workers) log(number int) string {
 	return filepath.Join(w.folder, fmt.Sprintf("worker-%d.log", number))
 }
 
-// start starts a worker; ended gets how it has ended.
+// start starts a worker; ended gets the result of its end.
 func (w *Workers) start(number int, one *worker) (ended <-chan error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -145,7 +145,7 @@ func (w *Workers) start(number int, one *worker) (ended <-chan error, err error)
 	return done, nil
 }
 
-// drain has a worker finish what it has in hand, and waits for its end.
+// drain makes a worker finish the work in hand, and waits for its end.
 func (w *Workers) drain(number int, one *worker, ended <-chan error) error {
 	if err := one.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop worker %d: %w", number, err)
@@ -157,7 +157,7 @@ func (w *Workers) drain(number int, one *worker, ended <-chan error) error {
 	one.cmd = nil
 	w.mu.Unlock()
 	if killed || errors.As(err, &exit) && exit.Sys() == syscall.WaitStatus(syscall.SIGINT) {
-		return nil // it was asked to stop before it could listen: it had nothing in hand
+		return nil // stopped before it could listen: it had no work in hand
 	}
 	if err != nil {
 		return fmt.Errorf("worker %d: %w; its log: %s", number, err, w.log(number))
@@ -165,7 +165,7 @@ func (w *Workers) drain(number int, one *worker, ended <-chan error) error {
 	return nil
 }
 
-// newWorkers makes them; none runs yet.
+// newWorkers returns the workers; none is running yet.
 func newWorkers(d *Deployment, o *Options) *Workers {
 	w := &Workers{Rest: o.Rest, tell: o.Tell, env: o.Env, config: d.ConfigFile, folder: d.Dir}
 	for range o.Workers {

@@ -1,5 +1,5 @@
-// Package proxy passes TCP connections on and does them harm when told: for tests, and for the faults that `hongbao dev`
-// shows.
+// Package proxy forwards TCP connections and causes faults in them on request: for tests, and for the faults of
+// `hongbao dev`.
 package proxy
 
 import (
@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Faults counts what a Proxy really did to its connections.
+// Faults counts the faults that a Proxy has caused in its connections.
 type Faults struct {
 	Cut       int // connections closed by CutAll
 	Refused   int // connections closed at once
-	Swallowed int // answers that the server gave and the client did not get
+	Swallowed int // answers that the server sent and the client did not get
 	Delayed   int // pieces of answers that waited
 }
 
-// Proxy passes TCP connections on to a server and does them harm when told. Its methods are safe for concurrent use.
+// Proxy forwards TCP connections to a server and causes faults on request. It is safe for concurrent use.
 type Proxy struct {
-	// Addr is host:port, where clients connect to.
+	// Addr is host:port, to which clients connect.
 	Addr string
 
 	listener net.Listener
@@ -34,18 +34,18 @@ type Proxy struct {
 	links  map[*link]struct{}
 	refuse bool
 	delay  time.Duration
-	order  *order // nil: every answer is passed on
+	order  *order // nil: every answer is forwarded
 	faults Faults
 }
 
 // order says how many answers are dropped, and which.
 type order struct {
-	left  int // requests that are still to be marked
+	left  int // requests that are not yet marked
 	match func(request []byte) bool
 	whole func(answer []byte) bool // nil: the first piece is all of it
 }
 
-// take marks a request, if the order is for it.
+// take marks a request, if the order matches it.
 func (o *order) take(request []byte) bool {
 	if o.left == 0 || o.match != nil && !o.match(request) {
 		return false
@@ -54,7 +54,7 @@ func (o *order) take(request []byte) bool {
 	return true
 }
 
-// link is one client's connection and the one to the server that belongs to it.
+// link is one client's connection and its connection to the server.
 type link struct {
 	client, server net.Conn
 	target         string
@@ -66,11 +66,11 @@ type link struct {
 }
 
 func (l *link) close() {
-	_ = l.client.Close() // closing twice is an error, and no harm
+	_ = l.client.Close() // closing twice is a harmless error
 	_ = l.server.Close()
 }
 
-// Start puts a proxy in front of target (host:port), which need not run yet. The caller closes it.
+// Start starts a proxy for target (host:port), which need not be running yet. The caller closes it.
 func Start(target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,7 +83,7 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy and its connections and returns when they are gone.
+// Close ends the proxy and its connections and returns when they are closed.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.listener.Close()
@@ -95,14 +95,14 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// Dial connects to the proxy whatever the address is: for clients, like Kafka's, that are told their servers'
-// addresses.
+// Dial connects to the proxy whatever the address is: for clients, like Kafka's, that get their servers' addresses
+// from the servers.
 func (p *Proxy) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", p.Addr)
 }
 
-// CutAll closes every connection, in the middle of whatever it does.
+// CutAll closes every connection, in the middle of any work.
 func (p *Proxy) CutAll() {
 	n := p.closeLinks()
 	p.mu.Lock()
@@ -121,7 +121,7 @@ func (p *Proxy) closeLinks() int {
 	return n
 }
 
-// Point has new connections go to another server, and closes those that there are: an address moves.
+// Point sends new connections to another server, and closes the existing ones: an address moves.
 func (p *Proxy) Point(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -135,7 +135,7 @@ func (p *Proxy) pointsTo() string {
 	return p.target
 }
 
-// Refuse has new connections reset as soon as they are made, until it is turned off. Those that exist go on, until CutAll.
+// Refuse resets new connections immediately, until it is turned off. Existing connections continue, until CutAll.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,16 +143,16 @@ func (p *Proxy) Refuse(on bool) {
 }
 
 // SwallowAnswers lets the next n requests that match reach the server, waits for the server's answer, drops it and
-// closes the connection: the work is done and the client does not know. match sees a piece of what a client sent, which
-// is a whole request unless it is long; nil matches every piece. n = 0 takes the order back. It is exact for clients
-// with one request at a time on a connection, as those of kafka-go, go-redis and pgx are. A request whose connection ends
-// before the server answers does not count: the order goes on to the next one.
+// closes the connection: the work is done and the client does not know. match gets a piece of a client's bytes, which
+// is a whole request unless the request is long; nil matches every piece. n = 0 cancels the order. It is exact for
+// clients with one request at a time on a connection, such as those of kafka-go, go-redis and pgx. A request whose
+// connection ends before the server answers does not count: the order applies to the next one.
 func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
 	p.swallow(&order{left: n, match: match})
 }
 
-// SwallowWholeAnswers is SwallowAnswers for answers that come in several pieces, while the server still works: it drops
-// pieces until whole, which sees all of them, says that nothing is missing.
+// SwallowWholeAnswers is SwallowAnswers for answers that come in several pieces, while the server still works. It
+// drops pieces until whole, which gets all of them so far, reports that nothing is missing.
 func (p *Proxy) SwallowWholeAnswers(n int, match, whole func([]byte) bool) {
 	p.swallow(&order{left: n, match: match, whole: whole})
 }
@@ -163,14 +163,14 @@ func (p *Proxy) swallow(o *order) {
 	p.order = o
 }
 
-// Delay holds every piece of an answer back for d; 0 ends it.
+// Delay delays every piece of an answer by d; 0 ends it.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Fired tells how many faults were injected so far.
+// Fired returns the faults that were caused so far.
 func (p *Proxy) Fired() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +189,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve connects a client to the server and passes bytes on until either side ends.
+// serve connects a client to the server and forwards bytes until either side ends.
 func (p *Proxy) serve(c net.Conn) {
 	defer p.wg.Done()
 	if p.refused() {
@@ -200,13 +200,13 @@ func (p *Proxy) serve(c net.Conn) {
 	target := p.pointsTo()
 	s, err := d.DialContext(p.ctx, "tcp", target)
 	if err != nil {
-		reset(c) // nobody is there: the client sees the connection fail
+		reset(c) // no server answers: the client sees the connection fail
 		return
 	}
 	l := &link{client: c, server: s, target: target}
 	if !p.add(l) {
 		reset(c)
-		_ = s.Close() // it has said nothing yet
+		_ = s.Close() // it has sent nothing yet
 		return
 	}
 	defer p.remove(l)
@@ -224,7 +224,7 @@ func (p *Proxy) refused() bool {
 	return p.refuse
 }
 
-// reset closes a connection the hard way.
+// reset closes a connection with a TCP reset.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // it is closed next anyway
@@ -232,7 +232,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// add notes a link, unless all were cut off, or the address has moved, while it was made.
+// add keeps a link, unless all links were cut, or the address has moved, while it was made.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +259,7 @@ func (p *Proxy) remove(l *link) {
 
 const proxyBuffer = 64 << 10
 
-// requests passes on what the client sends.
+// requests forwards the client's bytes.
 func (p *Proxy) requests(l *link) {
 	buf := make([]byte, proxyBuffer)
 	for {
@@ -276,7 +276,7 @@ func (p *Proxy) requests(l *link) {
 	}
 }
 
-// mark notes, before the server sees it, that a request's answer is to be dropped.
+// mark records, before the server sees a request, that its answer is to be dropped.
 func (p *Proxy) mark(l *link, request []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +288,7 @@ func (p *Proxy) mark(l *link, request []byte) {
 	}
 }
 
-// answers passes on what the server sends, or drops it.
+// answers forwards the server's bytes, or drops them.
 func (p *Proxy) answers(l *link) {
 	defer p.wg.Done()
 	defer p.remove(l)
@@ -313,7 +313,7 @@ func (p *Proxy) answers(l *link) {
 	}
 }
 
-// drop tells whether the piece is of an answer to drop, and whether more of it will come.
+// drop reports whether the piece belongs to a dropped answer, and whether more of that answer will come.
 func (p *Proxy) drop(l *link, piece []byte) (swallowed, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -328,7 +328,7 @@ func (p *Proxy) drop(l *link, piece []byte) (swallowed, more bool) {
 	return true, false
 }
 
-// wait holds an answer back as Delay says; false: the proxy was closed meanwhile.
+// wait delays an answer as Delay says. It returns false if the proxy was closed meanwhile.
 func (p *Proxy) wait() bool {
 	p.mu.Lock()
 	d := p.delay

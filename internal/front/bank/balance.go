@@ -14,14 +14,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Book is where credits are booked. ledger.Ledger is one. A repeat of a credit changes nothing.
+// Book is the ledger of the credits; ledger.Ledger is one. A repeat of a credit changes nothing.
 type Book interface {
-	// Credit books credits and answers each at its place: Conflict for a used key or reference, Permanent for one
-	// that can't be booked. The error of the call concerns all of them.
+	// Credit books credits and returns a result for each, in order: Conflict for a used key or reference, Permanent
+	// for a credit that can't be booked. The error of the call concerns all of them.
 	Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error)
 }
 
-// Reader tells what was booked. ledger.Ledger is one.
+// Reader reads the booked credits; ledger.Ledger is one.
 type Reader interface {
 	CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error)
 	Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error)
@@ -30,22 +30,22 @@ type Reader interface {
 	Tokens(ctx context.Context) ([]payment.ClientToken, error)
 }
 
-// Deps is what a Balance works with. All but Wrap are required.
+// Deps are the dependencies of a Balance. All but Wrap are required.
 type Deps struct {
 	Book   Book
 	Reader Reader
-	// Wrap, if not nil, makes what is served of the server's own handler.
+	// Wrap, if not nil, wraps the server's own handler.
 	Wrap func(http.Handler) http.Handler
 	Log  *zap.Logger
 }
 
-// Balance is the balance server. Its methods may be called at once; Run is called once.
+// Balance is the balance server. Its methods are safe for concurrent use; Run is called once.
 type Balance struct {
 	cfg    Config
 	book   Book
 	reader Reader
 	log    *zap.Logger
-	// strangers is the log of requests without a valid token. It is bounded, for anybody may send them.
+	// strangers is the log of requests without a valid token. It is bounded, because anyone may send them.
 	strangers *zap.Logger
 	tokens    tokens
 	slots     chan struct{}
@@ -53,7 +53,7 @@ type Balance struct {
 	handler http.Handler
 
 	mu      sync.Mutex
-	running map[clientKey]bool // keys of credits under way
+	running map[clientKey]bool // keys of running credits
 }
 
 // NewBalance checks the configuration. It opens nothing.
@@ -76,8 +76,8 @@ func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 	return b, err
 }
 
-// Run serves until ctx ends, then takes no more, and returns when the requests under way are answered or the drain
-// time is over. ready, if not nil, is called with the address once it listens.
+// Run serves until ctx ends. Then it takes no more requests, and returns when the running ones are answered or the
+// drain time is over. ready, if not nil, is called with the address once the server listens.
 func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	l, err := web.Listen(ctx, b.cfg.Listen, "balance.listen")
 	if err != nil {

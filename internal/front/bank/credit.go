@@ -23,7 +23,7 @@ type newBatch struct {
 	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"Each with its own key."`
 }
 
-// batchCredit is one credit of a batch. One that breaks this gets a problem as its result; the others are booked.
+// batchCredit is one credit of a batch. An invalid credit gets a problem as its result; the others are booked.
 type batchCredit struct {
 	Key       string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
 	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
@@ -32,7 +32,7 @@ type batchCredit struct {
 	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
 }
 
-// Credit is a booked credit as it is answered.
+// Credit is a booked credit in an answer.
 type Credit struct {
 	Reference string         `json:"reference" doc:"The client's name for the credit."`
 	Account   string         `json:"account" doc:"Who is credited."`
@@ -45,7 +45,7 @@ func creditOf(c *payment.Credit) Credit {
 	return Credit{c.Reference, c.Account, c.Currency, c.Amount, c.Created}
 }
 
-// credit is POST /v1/credits: 201 when it was booked now, 200 when it was before, with the same body.
+// credit answers POST /v1/credits: 201 when it booked the credit now, 200 with the same body for a repeat.
 func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, b.cfg.BodyBytes, "", 0)
 	if err == nil {
@@ -85,11 +85,11 @@ func statusOf(a *payment.Credited) int {
 	return http.StatusCreated
 }
 
-// clientKey is an idempotency key, which is its client's own.
+// clientKey is an idempotency key, which is unique for its client.
 type clientKey struct{ client, key string }
 
-// begin refuses a key with which another request is under way in this process. Between processes the book's own lock
-// lets the second one wait for the first.
+// begin refuses a key for which another request is running in this process. Between processes the book's own lock lets
+// the second request wait for the first.
 func (b *Balance) begin(c *payment.Credit) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *Balance) finish(c *payment.Credit) {
 	delete(b.running, clientKey{c.Client, c.Key})
 }
 
-// result is what a batch says of one credit: its status, and the credit or what refuses it.
+// result is a batch's result for one credit: its status, and the credit or its problem.
 type result struct {
 	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
 	Reference string         `json:"reference,omitempty" doc:"Of one that is booked: as that of a Credit."`
@@ -134,7 +134,7 @@ func booked(a *payment.Credited) result {
 		Created: c.Created}
 }
 
-// batch is POST /v1/credits:batch: 200 with a result for each credit, in their order.
+// batch answers POST /v1/credits:batch: 200 with a result for each credit, in order.
 func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, b.cfg.BatchBytes, "credits", b.cfg.BatchCredits)
 	if err == nil {
@@ -177,7 +177,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 	return nil
 }
 
-// part reads one credit of a client's batch and marks its key as under way.
+// part reads one credit of a client's batch and marks its key as running.
 func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error) {
 	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
 		return payment.Credit{}, err
@@ -199,7 +199,7 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 	return c, b.begin(&c)
 }
 
-// byReference is GET /v1/credits/{reference}.
+// byReference answers GET /v1/credits/{reference}.
 func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client string) error {
 	reference := r.PathValue("reference")
 	if checkReference(reference) != nil {
@@ -222,7 +222,7 @@ type accountAnswer struct {
 	Balances []payment.AccountBalance `json:"balances" nullable:"false" doc:"One for each currency, or none."`
 }
 
-// account is GET /v1/accounts/{id}. An account that was never credited has no balances.
+// account answers GET /v1/accounts/{id}. An account that was never credited has no balances.
 func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) error {
 	id, err := accountID(r)
 	if err != nil {

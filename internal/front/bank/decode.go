@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// read gives the body as one JSON object, or tells what is wrong with it, without its content.
+// read returns the body as one JSON object, or an error that does not repeat its content.
 func read(w http.ResponseWriter, r *http.Request, most int64, list string, items int) (flatjson.Object, error) {
 	return web.ReadObject(w, r, web.Body{Bytes: most, List: list, Items: items, TooMany: "too_many_credits",
 		Incomplete: "nothing was booked; send it again"})
 }
 
-// only refuses names that are not known, in exactly these letters.
+// only refuses unknown names. Upper and lower case matter.
 func only(o flatjson.Object, names ...string) error {
 	for name := range o {
 		if !slices.Contains(names, name) {
@@ -30,7 +30,7 @@ func only(o flatjson.Object, names ...string) error {
 	return nil
 }
 
-// readKey reads the Idempotency-Key: a quoted string as the draft has it, or the bare text that many clients send.
+// readKey reads the Idempotency-Key: a quoted string, as in the draft, or the bare text that many clients send.
 func readKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 || values[0] == "" {
@@ -48,8 +48,8 @@ func readKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// checkReference refuses, besides what is no id, the two texts that are no name in a path: clients and proxies
-// resolve them.
+// checkReference refuses a text that is no id. It also refuses "." and "..", which clients and proxies resolve in a
+// path.
 func checkReference(text string) error {
 	if text == "." || text == ".." {
 		return errors.New("it is no name in a path")
@@ -57,7 +57,7 @@ func checkReference(text string) error {
 	return hongbao.CheckID(text)
 }
 
-// readCredit reads the fields of one credit but its key.
+// readCredit reads the fields of one credit except its key.
 func readCredit(o flatjson.Object) (payment.Credit, error) {
 	var c payment.Credit
 	for _, f := range []struct {

@@ -1,5 +1,5 @@
-// Package bank is an HTTP balance system over the ledger, and the other end of package remote.
-// docs/openapi-balance.yaml is made of its endpoints:
+// Package bank is an HTTP balance system over the ledger, and the other end of package remote. Its endpoints are the
+// source of docs/openapi-balance.yaml:
 //
 //	POST /v1/credits                   book one credit; Idempotency-Key in the header
 //	POST /v1/credits:batch             book many; each with its key, each with its own result
@@ -10,16 +10,22 @@
 //	GET  /livez                        200 while the process serves; without a token
 //	GET  /readyz                       200 while the ledger answers; without a token
 //
-// A token belongs to a client and has scopes. Keys and references are the client's own. The tokens are the ledger's,
-// read again every second.
+// A token belongs to a client and has scopes. Keys and references are the client's own. The tokens come from the
+// ledger and are read again every second.
 //
-// It keeps the codes of the IETF's Idempotency-Key draft: 400 without a key, 409 while the first request with the key
-// is under way, 422 when the key comes with another payload. Keys are kept for ever.
+// The package uses the codes of the IETF's Idempotency-Key draft. It answers 400 without a key, 409 while the first
+// request with the key is running, and 422 when the key comes with another payload. Keys are kept permanently.
 //
-// What it refuses, in this order: a method that does not exist (405); a missing or wrong token (401), one without the
-// scope (403); too many requests at once (503); a path that does not exist (404), also one that a client or a proxy
-// would rewrite: nothing is redirected; another content type or an encoding (415); a body above its bound (413); what
-// is not one flat JSON object with exactly the known names, each once (400); ids, currencies and amounts out of range
-// (400). An error is a problem of package web; it repeats nothing of the request. Slow senders are cut off by
-// timeouts.
+// It checks a request in this order, and refuses:
+//
+//   - a method that does not exist (405);
+//   - a missing or wrong token (401), and a token without the scope (403);
+//   - too many concurrent requests (503);
+//   - a path that does not exist, or that a client or a proxy would rewrite (404): nothing is redirected;
+//   - another content type or an encoding (415);
+//   - a body above its bound (413);
+//   - a body that is not one flat JSON object with exactly the known names, each once (400);
+//   - ids, currencies and amounts out of range (400).
+//
+// An error is a problem of package web; it repeats nothing of the request. Timeouts cut off slow senders.
 package bank

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// codes are those that only this package answers.
+// codes are the codes that only this package answers.
 var codes = web.AddCodes(map[string]web.Code{
 	"reference_invalid":       {Status: http.StatusBadRequest, Title: "This can't be a reference"},
 	"account_invalid":         {Status: http.StatusBadRequest, Title: "This can't be an account"},
@@ -36,7 +36,7 @@ var codes = web.AddCodes(map[string]web.Code{
 	"credit_unknown": {Status: http.StatusInternalServerError, Title: "The credit may or may not have been booked"},
 })
 
-// API is what the server answers.
+// API returns the description of the server's endpoints.
 func (b *Balance) API() *web.API {
 	return &web.API{
 		Title: "Hongbao balance API",
@@ -54,7 +54,7 @@ func (b *Balance) API() *web.API {
 	}
 }
 
-// creditCodes are those of what can be wrong with a credit.
+// creditCodes are the codes of problems with a credit.
 var creditCodes = []string{"reference_invalid", "account_invalid", "currency_invalid", "amount_not_integer_minor_units",
 	"amount_out_of_range", "idempotency_key_required", "idempotency_key_invalid", "idempotency_key_reused", "in_progress",
 	"reference_reused", "credit_refused", "fund_exhausted", "credit_unknown"}
@@ -112,7 +112,7 @@ func (b *Balance) endpoints() []web.Endpoint {
 	}
 }
 
-// forClients is an endpoint for tokens with the scope. do gets the client whose token came.
+// forClients returns an endpoint for tokens with the scope. do gets the client of the request's token.
 func (b *Balance) forClients(
 	scope payment.Scope, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
 ) web.Endpoint {
@@ -158,7 +158,7 @@ func (b *Balance) authenticate(r *http.Request) (*payment.ClientToken, error) {
 	}
 	token := web.Bearer(r)
 	sum := sha256.Sum256([]byte(token))
-	// What a look-up by the hash takes tells nothing of the token.
+	// The time of a look-up by the hash reveals nothing about the token.
 	known := valid.byHash[hex.EncodeToString(sum[:])]
 	if known == nil || token == "" {
 		return nil, web.Refuse("unauthorized", "send a token that is valid here as Authorization: Bearer ...")
@@ -166,18 +166,19 @@ func (b *Balance) authenticate(r *http.Request) (*payment.ClientToken, error) {
 	return known, nil
 }
 
-// How long a caller waits who may try again, and one whose fund a person has to fill.
+// The waiting times of a caller who may try again, and of a caller whose fund a person has to fill.
 const (
 	retryAfter = time.Second
 	fundWait   = 10 * time.Second
 )
 
-// unread is the answer to a question that the book could not be asked.
+// unread returns the answer to a request for which the book could not be read.
 func unread(err error) error {
 	return &web.Refusal{Code: "unavailable", Detail: "the ledger did not answer; ask again", Wait: retryAfter, Cause: err}
 }
 
-// refusalOf gives what an error says to the caller. The class of one that comes from the book says what he has to do.
+// refusalOf returns the refusal that the caller gets for an error. The class of the book's errors decides what the
+// caller has to do.
 func refusalOf(err error) *web.Refusal {
 	var refused *web.Refusal
 	switch {

@@ -19,7 +19,7 @@ const (
 	maxPage     = 1_000
 )
 
-// line is one of a statement.
+// line is one line of a statement.
 type line struct {
 	Number int64  `json:"number" minimum:"1" doc:"Counts the credits of this account and currency."`
 	Client string `json:"client" doc:"Whose reference it is."`
@@ -34,8 +34,8 @@ type statement struct {
 	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
 }
 
-// statement is GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after: of the last page it
-// is where later credits will be found.
+// statement answers GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after. On the last page
+// it is the place where later credits will be found.
 func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) error {
 	page := payment.StatementPage{}
 	var err error
@@ -75,8 +75,8 @@ type creditList struct {
 	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
 }
 
-// credits is GET /v1/credits?limit=&after=: the client's own, in the order of their references. "next" is there when
-// there may be more; it goes into after, which may be any reference, booked or not.
+// credits answers GET /v1/credits?limit=&after=: the client's own credits, in the order of their references. "next" is
+// present when there may be more. It goes into after, which may be any reference, booked or not.
 func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string) error {
 	query, limit, err := readPage(r, "limit", "after")
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	return nil
 }
 
-// readPage reads the parameters, each of which may come once, and the limit.
+// readPage reads the limit and the named parameters, each of which may occur once.
 func readPage(r *http.Request, names ...string) (query url.Values, limit int, err error) {
 	query, err = url.ParseQuery(r.URL.RawQuery)
 	for name, values := range query {

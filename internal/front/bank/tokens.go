@@ -15,24 +15,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// How old the list of valid tokens may be: before it is read again, and, while the ledger does not answer, for the
-// server to count as ready.
+// tokensAge is how old the list of valid tokens may be before it is read again. While the ledger does not answer, it
+// is also how old the list may be for the server to count as ready.
 const (
 	tokensAge = time.Second
 	readyAge  = 5 * time.Second
-	// awayAge is how long the list counts while the ledger does not answer: as long as that of API keys. readTime bounds
-	// one reading.
+	// awayAge is how long the list is valid while the ledger does not answer: as long as that of API keys. readTime
+	// bounds one reading.
 	awayAge  = 15 * time.Minute
 	readTime = 3 * time.Second
 )
 
-// tokens are the valid tokens of all clients, as the ledger had them a moment ago. A request costs the ledger
-// nothing, whatever token it brings.
+// tokens are the valid tokens of all clients, as the ledger recently had them. A request costs the ledger nothing,
+// whatever its token.
 type tokens struct {
 	source func(context.Context) ([]payment.ClientToken, error)
 	list   atomic.Pointer[tokenList]
 	first  singleflight.Group
-	mu     sync.Mutex // held while the list is read again
+	mu     sync.Mutex // locked while the list is read again
 }
 
 type tokenList struct {
@@ -40,8 +40,8 @@ type tokenList struct {
 	read   time.Time
 }
 
-// current returns the list. While another request reads it, and for awayAge while it can't be read, the last one counts:
-// a ledger that is down books nothing for a revoked token either.
+// current returns the list. While another request reads it, and for awayAge while it can't be read, the last list is
+// valid: a ledger that is down also books nothing for a revoked token.
 func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	have := t.list.Load()
 	switch {
@@ -63,7 +63,7 @@ func (t *tokens) current(ctx context.Context) (*tokenList, error) {
 	return list, nil
 }
 
-// wait reads the first list, once for all who want it now. Each waits no longer than for one reading.
+// wait reads the first list, once for all waiting callers. Each waits no longer than for one reading.
 func (t *tokens) wait(ctx context.Context) (*tokenList, error) {
 	select {
 	case first := <-t.first.DoChan("", func() (any, error) { return t.read(ctx) }):
@@ -74,7 +74,7 @@ func (t *tokens) wait(ctx context.Context) (*tokenList, error) {
 	}
 }
 
-// read reads the list for all callers: it does not end with the one who began it.
+// read reads the list for all callers: it continues when the caller that began it is gone.
 func (t *tokens) read(ctx context.Context) (*tokenList, error) {
 	now := time.Now() // before it is read: a token that is revoked meanwhile may be in it
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime)
@@ -91,7 +91,7 @@ func (t *tokens) read(ctx context.Context) (*tokenList, error) {
 	return list, nil
 }
 
-// unlessOld returns the list, or an error if it is too old to count.
+// unlessOld returns the list, or an error if it is too old.
 func (l *tokenList) unlessOld(why error) (*tokenList, error) {
 	if time.Since(l.read) > awayAge {
 		return nil, errors.Join(fmt.Errorf("the list of tokens was read more than %s ago", awayAge), why)
@@ -108,7 +108,7 @@ func (b *Balance) alive(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready is GET /readyz: whether the ledger answers. However often it is asked, the ledger is asked once a second.
+// ready answers GET /readyz: whether the ledger answers. Many requests cost the ledger at most one reading a second.
 func (b *Balance) ready(w http.ResponseWriter, r *http.Request) error {
 	list, err := b.tokens.current(r.Context())
 	if err == nil && time.Since(list.read) > readyAge {

@@ -18,13 +18,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// fromConsole is the reason that is kept where a button asks for none.
+// fromConsole is the recorded reason for buttons that ask for none.
 const fromConsole = "by a button of the console"
 
-// requeuePatience is how long a sink that is down is tried again: somebody waits at the screen.
+// requeuePatience is how long a sink that is down is tried again, while a person waits at the screen.
 const requeuePatience = 10 * time.Second
 
-// changeRoutes are what the buttons do.
+// changeRoutes adds the routes of the buttons.
 func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("POST /campaigns/{id}/load", c.allow(access.LoadCampaign, c.load))
@@ -46,7 +46,7 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
 }
 
-// turned is where a page goes on after a campaign or a sink was paused or resumed.
+// turned returns the page to show after a campaign or a sink was paused or resumed.
 func turned(to string, pause bool) string {
 	if pause {
 		return to + "?done=paused"
@@ -61,12 +61,12 @@ func turnAction(pause bool) access.Action {
 	return access.ResumeCampaign
 }
 
-// hidden records that somebody asked for what is of a campaign that is none of his.
+// hidden records that the caller asked for data of a campaign outside of their scope.
 func (c *Console) hidden(r *http.Request, a access.Action, campaign string) {
 	c.actions.Denied(r.Context(), a, campaign, access.ErrNotInScope)
 }
 
-// campaignOf gives the campaign of the path, if the caller may see it.
+// campaignOf returns the campaign of the path, if the caller may see it.
 func (c *Console) campaignOf(
 	w http.ResponseWriter, r *http.Request, who *access.Caller, a access.Action,
 ) (string, bool) {
@@ -100,7 +100,7 @@ func (c *Console) turnCampaign(pause bool) handler {
 	}
 }
 
-// topUp adds packets to a campaign. Amounts are minor units, as everywhere else where somebody gives one.
+// topUp adds packets to a campaign. Amounts are in minor units, as in all other inputs.
 func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	id, ok := c.campaignOf(w, r, who, access.TopUpCampaign)
 	if !ok {
@@ -139,7 +139,7 @@ func (c *Console) turnSink(pause bool) handler {
 	}
 }
 
-// startJob begins a job, and goes to its page when it has ended or takes long.
+// startJob begins a job, and shows its page when it has ended or takes long.
 func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) {
 	if err := c.beginJob(w, r, who, want, do); err != nil {
@@ -147,7 +147,7 @@ func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.C
 	}
 }
 
-// beginJob is startJob, but answers nothing when it gives an error: no job has begun.
+// beginJob is startJob, but writes no answer when it returns an error: no job has begun.
 func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) error {
 	want.By = who.Key
@@ -162,7 +162,7 @@ func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.C
 	return nil
 }
 
-// job shows one.
+// job shows one job.
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	if _, ok := c.viewOf(r.URL.Path, who); !ok {
 		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
@@ -198,7 +198,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 	})
 }
 
-// audit compares Redis, ledger and topic, or goes to the audit that runs.
+// audit compares Redis, ledger and topic, or shows the audit that is running.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.actions.Audit(ctx, who)

@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// Authority says who calls. access.Authority is one; its errors are access.ErrUnauthorized, or those of the ledger.
+// Authority identifies callers. access.Authority is one; its errors are access.ErrUnauthorized, or those of the
+// ledger.
 type Authority interface {
 	Identify(ctx context.Context, key string) (access.Caller, error)
 	StartSession(ctx context.Context, key string, lasts time.Duration) (session string, err error)
@@ -20,19 +21,19 @@ type Authority interface {
 	EndSession(ctx context.Context, session string) error
 }
 
-// Deps are what a Console works with.
+// Deps are the dependencies of a Console.
 type Deps struct {
 	Source  Source
 	Actions Actions
-	// Operations are those that a caller may do.
+	// Operations returns the operations that a caller may do.
 	Operations func(who *access.Caller) ops.Operations
 	Authority  Authority
 	Log        *zap.Logger
-	// Faults are those of a development server; nil everywhere else.
+	// Faults are those of a development server; nil for every other server.
 	Faults Faults
 	// Deployment is the deployment's id.
 	Deployment string
-	// TLS: the listener is reached by TLS, so the cookie is for TLS only.
+	// TLS: the listener uses TLS, so the cookie is for TLS only.
 	TLS bool
 }
 

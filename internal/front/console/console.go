@@ -28,7 +28,7 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-// Console is the pages. Its methods may be called at once; Run is called once.
+// Console serves the pages. Its methods are safe for concurrent use; Run is called once.
 type Console struct {
 	cfg        configs.Console
 	source     Source
@@ -61,7 +61,7 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	return c, nil
 }
 
-// Run reads what is watched until ctx ends. Then it ends every stream and every job, and returns.
+// Run reads the watched pages until ctx ends. Then it ends every stream and every job, and returns.
 func (c *Console) Run(ctx context.Context) error {
 	defer c.jobs.close()
 	c.poller.run(ctx)
@@ -71,14 +71,14 @@ func (c *Console) Run(ctx context.Context) error {
 // ServeHTTP answers a request for a page.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
-// policy lets a page load what this server has, and nothing else from anywhere.
+// policy lets a page load resources of this server only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // maxForm bounds the body of a form.
 const maxForm = 64 << 10
 
-// routes are all pages. Those that change something come from this site only: http.CrossOriginProtection.
+// routes returns the handler of all pages. http.CrossOriginProtection lets changes come from this site only.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	static, err := fs.Sub(staticFiles, "static")
@@ -118,7 +118,8 @@ func (c *Console) routes() http.Handler {
 	})
 }
 
-// cached lets a browser keep what never changes in this build for as long as an operator may wait for a new one.
+// cached lets a browser keep files that never change in this build, for a time that an operator can wait for a new
+// build.
 func cached(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=300")
@@ -126,25 +127,25 @@ func cached(h http.Handler) http.Handler {
 	})
 }
 
-// page is what every template gets.
+// page is the data of every template.
 type page struct {
 	Title, Path string
 	Caller      *access.Caller
 	ReadOnly    bool
-	Faults      bool // there is a page of them
+	Faults      bool // the server has a page of faults
 	Error, Done string
 	View        any
 }
 
-// May tells a template whether to show a button.
+// May reports whether a template shows a button.
 func (p page) May(a access.Action) bool {
 	return p.Caller != nil && !p.ReadOnly && p.Caller.May(a) == nil
 }
 
-// Sees tells a template whether to link a page.
+// Sees reports whether a template links a page.
 func (p page) Sees(a access.Action) bool { return p.Caller != nil && p.Caller.May(a) == nil }
 
-// render makes a template's text.
+// render returns a template's text.
 func (c *Console) render(name string, p page) (string, error) {
 	var b bytes.Buffer
 	if err := c.pages.ExecuteTemplate(&b, name, p); err != nil {
@@ -167,10 +168,10 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // who has gone does not read it
+	_, _ = w.Write([]byte(text)) // a caller that is gone needs no answer
 }
 
-// fail answers with a page that says what is wrong.
+// fail answers with a page that shows an error.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
 	p := page{Title: http.StatusText(status), Error: text}
 	if who, err := c.callerOf(r); err == nil {
@@ -199,7 +200,7 @@ func statusOf(err error) int {
 // maxExplained bounds an error on a page, in bytes.
 const maxExplained = 1000
 
-// explain is an error as a person reads it. The log has it too, since the page goes.
+// explain returns an error's text for a person. It also logs the error, since the page disappears.
 func (c *Console) explain(err error) string {
 	c.log.Info("a page of the console met an error", zap.Error(err))
 	text := err.Error()

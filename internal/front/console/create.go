@@ -12,19 +12,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// newCampaign is the form of a campaign that is to be created.
+// newCampaign is the form of a new campaign.
 type newCampaign struct {
 	Text, Wrong string
-	// Checked is what would be created; nil if it was not checked, or something is wrong. There: the ledger has it.
+	// Checked is the checked campaign; nil if it was not checked, or has a problem. There: the ledger has it already.
 	Checked *hongbao.Campaign
 	There   bool
 }
 
-// errCodesFile refuses what the API refuses too.
+// errCodesFile refuses codes from a file, as the API does.
 var errCodesFile = hongbao.Errorf(hongbao.ClassPermanent,
 	"codes.file names a file, which only `hongbao campaign create` can read: give codes.pattern")
 
-// create shows the form, checks what it has, or creates that and goes to the campaign.
+// create shows the form, checks its content, or creates the campaign and shows it.
 func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	unread := r.ParseForm()
 	v := newCampaign{Text: r.PostForm.Get("spec")}
@@ -67,7 +67,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 }
 
-// storeCodes stores the codes of a campaign of coupons as a job, or goes on with that.
+// storeCodes stores the codes of a campaign of coupons as a job, or continues to do so.
 func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, spec *hongbao.Campaign) error {
 	return c.beginJob(w, r, who, Job{What: "Codes of " + spec.ID, Campaign: spec.ID, joins: true},
 		func(ctx context.Context, _ *Job) error {
@@ -78,7 +78,7 @@ func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access
 		})
 }
 
-// explainSpec says all that is wrong with a specification, or why the campaign may not be created.
+// explainSpec returns every problem of a specification, or why the campaign may not be created.
 func (c *Console) explainSpec(err error) string {
 	var spec *campaign.SpecError
 	switch {
@@ -114,7 +114,7 @@ func createStatus(err error) int {
 	return statusOf(err)
 }
 
-// load loads a campaign, or goes on with that. Who asks meanwhile watches the first one's job.
+// load loads a campaign, or continues to do so. Another caller meanwhile watches the same job.
 func (c *Console) load(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	id, ok := c.campaignOf(w, r, who, access.LoadCampaign)
 	if !ok {

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// checkAgain is how often it is checked that who watches may still do so.
+	// checkAgain is how often the server checks that a watcher may still watch.
 	checkAgain = 4 * time.Second
 	// writeTime bounds the writing of one event.
 	writeTime = 10 * time.Second
 )
 
-// events streams what changes on the page that the query names.
+// events streams the changes of the page that the query names.
 func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	if r.Method == http.MethodHead { // the mux takes it for a GET, and a stream has no end
 		w.Header().Set("Allow", http.MethodGet)
@@ -72,7 +72,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				_ = out.send("over", "")
 				return
 			}
-			if unsure = lost != nil; unsure { // nobody can say whether he may still watch: he gets nothing till then
+			if unsure = lost != nil; unsure { // unknown whether the caller may still watch: nothing is sent
 				err = out.send("trouble", c.explain(lost))
 				continue
 			}
@@ -80,14 +80,14 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 			if view, ok = c.viewOf(page, who); !ok {
 				return
 			}
-			err = out.send("still", "") // the page knows by it that the server works
+			err = out.send("still", "") // shows the page that the server works
 		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
-// tell sends the live part of a page, and the points of its chart: all of them first, then the last one.
+// tell sends the live part of a page, and the points of its chart: first all of them, later the newest one.
 func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
 	if now.err != nil {
 		return out.send("trouble", c.explain(now.err))
@@ -111,7 +111,7 @@ func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, f
 	return out.sendJSON("rates", rates)
 }
 
-// partial reports whether a part of what a page shows could not be read. The page says which, and why.
+// partial reports whether a part of a page's data could not be read. The page says which, and why.
 func partial(data any) bool {
 	unread := func(c model.Campaign) bool { return c.State == model.Unread }
 	switch x := data.(type) {

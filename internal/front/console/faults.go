@@ -11,13 +11,13 @@ import (
 
 const faultsPath = "/faults"
 
-// faultRoutes are the page of faults, for a development server only. Who may pause a sink may break it there.
+// faultRoutes adds the page of faults, for a development server only. A caller who may pause a sink may cause faults.
 func (c *Console) faultRoutes(mux *http.ServeMux) {
 	mux.Handle("GET "+faultsPath, c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("POST "+faultsPath+"/{fault}", c.allow(access.PauseSink, c.cause))
 }
 
-// Broken is what the page of faults shows.
+// Broken is the data of the page of faults.
 type Broken struct {
 	Buttons []model.Fault
 	Story   []model.Told
@@ -29,7 +29,7 @@ func (c *Console) broken(ctx context.Context) (any, error) {
 	return Broken{c.faults.Buttons(), c.faults.Story(), sinks}, nil
 }
 
-// cause breaks something.
+// cause causes a fault.
 func (c *Console) cause(w http.ResponseWriter, r *http.Request, _ *access.Caller) {
 	if err := c.faults.Cause(r.Context(), r.PathValue("fault")); err != nil {
 		c.failed(w, r, err)

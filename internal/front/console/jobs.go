@@ -15,42 +15,42 @@ import (
 )
 
 const (
-	// patience is how long a page waits for the end of a job; later it shows how far the job is.
+	// patience is how long a page waits for the end of a job; after that it shows the progress.
 	patience = 3 * time.Second
-	// maxJobs bounds the jobs that run at once, keptJobs those that are shown.
+	// maxJobs bounds the running jobs, keptJobs the shown ones.
 	maxJobs, keptJobs = 4, 50
 )
 
-// Job is work that a page has begun. It goes on when the page is left, and ends with the server.
+// Job is work that a page has begun. It continues when the user leaves the page, and ends with the server.
 type Job struct {
 	ID       int
 	What, By string
-	Campaign string // what it is about; empty for others
+	Campaign string // the campaign of the job; empty for other jobs
 	Began    time.Time
 	Took     time.Duration // 0 while it runs
-	// Text says what came of it, Error what went wrong. Both may be set: some is done.
+	// Text is the result, Error the failure. Both may be set: a part of the work is done.
 	Text, Error string
 	Letters     *deadletter.Report
 	Audit       *audit.Report
-	// Again is how work on letters that were counted begins, or goes on if it has ended too early; nil for another job.
+	// Again begins work on counted letters, or continues it if it has ended too early; nil for another job.
 	Again *Again
 
-	// joins: while one of this name runs, who wants a second gets the first. Audits run beside maxJobs others.
+	// joins: while a job of this name is running, a second request gets that job. An audit runs beside maxJobs others.
 	joins, auditing bool
 	ended           chan struct{}
 }
 
-// Again is the form that goes on with letters: it decides those that were counted, or the rest.
+// Again is the form that continues with letters: it decides the counted letters, or the rest of them.
 type Again struct {
 	Action access.Action
 	Path   string
 	Order  ops.Letters
 }
 
-// Running tells a template whether it still runs.
+// Running reports whether the job is still running, for a template.
 func (j *Job) Running() bool { return j.Took == 0 }
 
-// jobs are those of this process, the newest first.
+// jobs are the jobs of this process, the newest first.
 type jobs struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -69,7 +69,7 @@ func newJobs() *jobs {
 	return &jobs{ctx: ctx, cancel: cancel}
 }
 
-// start begins a job, or gives the one that want joins.
+// start begins a job, or returns the running job that want joins.
 func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job
 	return j, nil
 }
 
-// run does the work on a copy, so that pages read a job that is whole.
+// run does the work on a copy, so that pages read a consistent job.
 func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	work := *j
 	err := do(s.ctx, &work)
@@ -113,7 +113,7 @@ func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	close(j.ended)
 }
 
-// wait waits a little for the end of a job, and gives it as it is then.
+// wait waits a little for the end of a job, and returns its state then.
 func (s *jobs) wait(ctx context.Context, j *Job) Job {
 	wait := time.NewTimer(patience)
 	defer wait.Stop()
@@ -127,7 +127,7 @@ func (s *jobs) wait(ctx context.Context, j *Job) Job {
 	return *j
 }
 
-// all gives the jobs as they are now.
+// all returns the present state of the jobs.
 func (s *jobs) all() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,8 @@ func (s *jobs) all() []Job {
 	return list
 }
 
-// find gives a job as it is now; nil for none. A caller with a scope sees their own, and those about campaigns in it.
+// find returns the present state of a job; nil for none. A caller with a scope sees their own jobs, and those about
+// campaigns in the scope.
 func (s *jobs) find(id string, who *access.Caller) *Job {
 	for _, j := range s.all() {
 		if strconv.Itoa(j.ID) == id && (!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {
@@ -148,7 +149,7 @@ func (s *jobs) find(id string, who *access.Caller) *Job {
 	return nil
 }
 
-// lastAudit is the last one that this process ran; nil for none.
+// lastAudit returns the last audit that this process ran; nil for none.
 func (s *jobs) lastAudit() *audit.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *jobs) lastAudit() *audit.Report {
 
 // close ends every job and waits for it.
 func (s *jobs) close() {
-	s.mu.Lock() // nothing begins behind wg.Wait
+	s.mu.Lock() // no job begins after wg.Wait
 	s.cancel()
 	s.mu.Unlock()
 	s.wg.Wait()

@@ -51,7 +51,7 @@ func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Ca
 	c.show(w, r, http.StatusOK, "journal", answer)
 }
 
-// journalSince reads the day of the form; zero for none.
+// journalSince returns the day of the form; zero for none.
 func journalSince(day string) (time.Time, error) {
 	if day == "" {
 		return time.Time{}, nil
@@ -59,7 +59,7 @@ func journalSince(day string) (time.Time, error) {
 	return time.Parse(time.DateOnly, day)
 }
 
-// outcomeClass is how the outcome of an entry is coloured. The word stands beside it.
+// outcomeClass returns the style class of an entry's outcome. The page also shows the outcome as a word.
 func outcomeClass(o access.Outcome) string {
 	switch o {
 	case access.OutcomeDone:
@@ -72,7 +72,7 @@ func outcomeClass(o access.Outcome) string {
 	return "calm"
 }
 
-// details writes the details of an entry, one a line.
+// details returns the details of an entry, one a line.
 func details(all map[string]any) []string {
 	lines := make([]string, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -33,12 +33,12 @@ func filterOf(v url.Values) deadletter.Filter {
 	return f
 }
 
-// inScope tells whether a caller may work with what a filter picks: one whose key is for some campaigns names one.
+// inScope reports whether a caller may work with a filter's letters. A caller with a scope must name a campaign in it.
 func inScope(who *access.Caller, campaign string) bool {
 	return !who.Scoped() || campaign != "" && who.Sees(campaign)
 }
 
-// What a person is told about the campaign of a form.
+// The messages for a person about the campaign of a form.
 const (
 	badCampaign = "This is no campaign's id: it has 1 to 64 of a-z, 0-9, - and _, and begins with a letter."
 	nameOne     = "Your key is for some campaigns only: name one of them."
@@ -82,8 +82,8 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 	c.show(w, r, http.StatusOK, "letter", page{Title: "Dead letter", Caller: who, View: l})
 }
 
-// workLetters requeues or drops letters: those whose boxes are ticked, or all that the filter picks. The latter are
-// counted first, and the answer has the button that decides that many.
+// workLetters requeues or drops letters: those with a ticked box, or all that match the filter. The latter are counted
+// first, and the answer has a button that decides the counted ones.
 func (c *Console) workLetters(a access.Action, what string,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
@@ -117,7 +117,7 @@ func (c *Console) workLetters(a access.Action, what string,
 	}
 }
 
-// lettersOf reads a form about letters. Boxes that are ticked come before the filter.
+// lettersOf reads a form about letters. Ticked boxes take precedence over the filter.
 func lettersOf(form url.Values) ops.Letters {
 	in := ops.Letters{Letter: strings.Join(form["id"], ","), Why: strings.TrimSpace(form.Get("why"))}
 	if in.Letter != "" {
@@ -133,7 +133,7 @@ func lettersOf(form url.Values) ops.Letters {
 	return in
 }
 
-// refuseLetters says what is wrong with a form; empty for nothing.
+// refuseLetters returns what is wrong with a form; empty for nothing.
 func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) string {
 	if in.Letter == "" && r.PostFormValue("all") == "" {
 		return "Tick the letters that you mean, or say that you mean all that the filter picks."
@@ -222,7 +222,7 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Cal
 	http.Redirect(w, r, fmt.Sprintf("/quarantine/%d?done=decided", q.ID), http.StatusSeeOther)
 }
 
-// trailPage is a question and its answer.
+// trailPage is a request for a trail and its answer.
 type trailPage struct {
 	Campaign, User, Packet string
 	Asked                  bool

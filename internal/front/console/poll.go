@@ -10,29 +10,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// loader reads what a page shows.
+// loader reads the data of a page.
 type loader func(ctx context.Context) (any, error)
 
-// reading is what one look at a page's data found.
+// reading is the result of one look at a page's data.
 type reading struct {
 	data any
 	err  error
-	// rates are what the looks of the last minutes found, for the chart.
+	// rates are the results of the looks of the last minutes, for the chart.
 	rates []rate
 }
 
-// rate is how much came a second, at a time: grants by Redis and by the ledger, and answers of this process.
+// rate has the counts a second, at a time: grants by Redis and by the ledger, and answers of this process.
 type rate struct {
 	At                         time.Time `json:"at"`
 	Granted, Settled, Answered float64
 }
 
-// poller reads every page that somebody watches, once for all who watch it. It is one goroutine: Run.
+// poller reads every watched page, once for all its watchers. It is one goroutine: run.
 type poller struct {
 	every time.Duration
 	most  int // watchers
 	now   func() time.Time
-	wake  chan struct{} // holds one
+	wake  chan struct{} // has room for one
 
 	mu       sync.Mutex
 	rooms    map[string]*room
@@ -41,7 +41,7 @@ type poller struct {
 	ended    bool
 }
 
-// room is one page that is watched.
+// room is one watched page.
 type room struct {
 	load     loader
 	watchers map[*watcher]bool
@@ -52,7 +52,7 @@ type room struct {
 	due      time.Time
 }
 
-// watcher is one who watches. c has the newest reading that he did not take yet, and is closed at the end.
+// watcher is one viewer of a page. c has the newest reading that the viewer has not taken, and is closed at the end.
 type watcher struct {
 	c    chan *reading
 	room string
@@ -60,13 +60,13 @@ type watcher struct {
 }
 
 const (
-	// loadTime bounds one look; keptRates what the chart of rates begins with.
+	// loadTime bounds one look; keptRates bounds the points with which the chart of rates begins.
 	loadTime  = 5 * time.Second
 	keptRates = 300
-	// restFactor: after a look that took long the next one waits so many times as long, so that looking at a deployment
-	// never becomes its load.
+	// restFactor: after a long look the next one waits this many times as long, so that watching a deployment never
+	// becomes its load.
 	restFactor = 4
-	// keyWatchers is how many pages one key watches at once. It may have as many sessions.
+	// keyWatchers is how many pages one key may watch at once. It may have as many sessions.
 	keyWatchers = 50
 )
 
@@ -112,7 +112,7 @@ func (p *poller) watch(page, key string, load loader) (*watcher, error) {
 	return w, nil
 }
 
-// leave ends to watch. A page that nobody watches is read no more.
+// leave ends a watch. The poller no longer reads a page without watchers.
 func (p *poller) leave(w *watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *poller) run(ctx context.Context) {
 				return
 			}
 		}
-		select { // nobody watches
+		select { // there are no watchers
 		case <-p.wake:
 		case <-ctx.Done():
 			return
@@ -150,7 +150,7 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// look reads each page that is due, one after the other, and tells whether anybody watches.
+// look reads each page that is due, one after the other, and reports whether there are any watched pages.
 func (p *poller) look(ctx context.Context) bool {
 	p.mu.Lock()
 	rooms := make([]*room, 0, len(p.rooms))
@@ -176,7 +176,7 @@ func (p *poller) look(ctx context.Context) bool {
 	return len(rooms) > 0
 }
 
-// tell gives a reading to all who watch. Who has not taken the one before gets the new one in its place.
+// tell sends a reading to all watchers. A slow watcher gets only the newest reading.
 func (p *poller) tell(r *room, data any, err error, at time.Time) {
 	if live, ok := data.(*model.Live); ok && err == nil {
 		r.note(live, at)
@@ -190,11 +190,11 @@ func (p *poller) tell(r *room, data any, err error, at time.Time) {
 		case <-w.c:
 		default:
 		}
-		w.c <- now // only tell sends, and nobody else can have filled it meanwhile
+		w.c <- now // only tell sends, so the channel is still empty
 	}
 }
 
-// note adds to the rates of a campaign. A look that found only a part of the numbers is not compared with any.
+// note adds a point to the rates of a campaign. It skips a look that found only a part of the numbers.
 func (r *room) note(live *model.Live, at time.Time) {
 	if live.LedgerUnread || live.State == model.Unread || live.State == "frozen" {
 		r.before = nil
@@ -210,7 +210,7 @@ func (r *room) note(live *model.Live, at time.Time) {
 	r.before, r.beforeAt = live, at
 }
 
-// end ends every stream, and lets nobody begin one.
+// end ends every stream, and refuses new ones.
 func (p *poller) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ func (c *Console) cookieName() string {
 	return "hongbao-" + c.deployment
 }
 
-// callerOf says who calls: by a header, else by the cookie. A key in a URL is never looked at.
+// callerOf identifies the caller: by a header, else by the cookie. It ignores a key in a URL.
 func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return c.authority.Identify(r.Context(), strings.TrimSpace(key))
@@ -38,7 +38,8 @@ type handler func(w http.ResponseWriter, r *http.Request, who *access.Caller)
 // reads reports whether a request changes nothing. net/http leaves out the body of an answer to HEAD.
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// allow lets in only those who may do an action; nobody, if it changes something and the console is read-only.
+// allow admits only callers who may do the action. It admits no one if the action is a change and the console is
+// read-only.
 func (c *Console) allow(a access.Action, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
@@ -66,7 +67,7 @@ func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "login", page{Title: "Log in", View: local(r.URL.Query().Get("to"))})
 }
 
-// login takes an API key and gives a cookie.
+// login takes an API key and sets a cookie.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	to := local(r.PostFormValue("to"))
 	key := strings.TrimSpace(r.PostFormValue("key"))
@@ -100,7 +101,7 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// endSession ends the session that the browser has.
+// endSession ends the session of the browser.
 func (c *Console) endSession(r *http.Request) {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {
@@ -111,8 +112,8 @@ func (c *Console) endSession(r *http.Request) {
 	}
 }
 
-// cookie is a session cookie: the browser drops it when it ends, the server long before. Without a session it takes the
-// cookie away.
+// cookie returns a session cookie: the browser drops it when it closes, the server long before. Without a session the
+// cookie removes the browser's one.
 func (c *Console) cookie(session string) *http.Cookie {
 	age := 0
 	if session == "" {
@@ -123,7 +124,7 @@ func (c *Console) cookie(session string) *http.Cookie {
 		SameSite: http.SameSiteStrictMode}
 }
 
-// local is a path of this site, to go to after the login.
+// local returns a path of this site, to open after the login.
 func local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||

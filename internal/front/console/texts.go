@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// texts are what the templates write with.
+// texts are the functions of the templates.
 var texts = template.FuncMap{
 	"money": money.Text, "count": count, "ago": ago, "clock": clock, "lasts": lasts, "seconds": seconds, "state": state,
 	"percent": percent, "bars": bars, "line": line, "class": stateClass,
@@ -53,7 +53,7 @@ func ago(t time.Time) string { return lasts(time.Since(t)) + " ago" }
 
 func seconds(s float64) string { return lasts(time.Duration(s * float64(time.Second))) }
 
-// states are the words of the states.
+// states are the words for the states.
 var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
 	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
@@ -69,7 +69,7 @@ func state(s string) string {
 	return s
 }
 
-// stateClass is how a state is coloured. The word stands beside it.
+// stateClass returns the style class of a state. The page also shows the state as a word.
 func stateClass(s string) string {
 	switch s {
 	case "open", "working":
@@ -89,7 +89,7 @@ func percent(part, whole int64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64)
 }
 
-// The size of a drawing. It grows with its page.
+// The size of a drawing. It scales with its page.
 const width, height, foot = 600, 160, 18
 
 // bar is one bar of a drawing, in its units.
@@ -98,7 +98,7 @@ type bar struct {
 	Title      string
 }
 
-// drawing is bars, beside a line of outlines to compare with.
+// drawing has bars, and a line of outlines to compare with.
 type drawing struct {
 	Bars, Plan     []bar
 	Low, High, Max string

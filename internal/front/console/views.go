@@ -18,7 +18,7 @@ import (
 type view struct {
 	title, name, live string // name and live are templates
 	load              loader
-	// filter leaves what the caller may see.
+	// filter returns the part of the data that the caller may see.
 	filter func(data any, who *access.Caller) any
 }
 
@@ -65,7 +65,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	}, c.withAudit}, true
 }
 
-// Work is what runs or ran: the jobs of this process, and the replays of everybody.
+// Work has the running and finished work: the jobs of this process, and all replays.
 type Work struct {
 	Jobs    []Job
 	Replays []app.ReplayState
@@ -76,7 +76,7 @@ func (c *Console) work(ctx context.Context) (any, error) {
 	return Work{c.jobs.all(), replays}, err
 }
 
-// visible leaves the campaigns that the caller may see.
+// visible returns the campaigns that the caller may see.
 func visible(data any, who *access.Caller) any {
 	all, ok := data.(model.Campaigns)
 	if ok && who.Scoped() {
@@ -85,7 +85,7 @@ func visible(data any, who *access.Caller) any {
 	return all
 }
 
-// Audited is a campaign with what the last audit said about it.
+// Audited is a campaign with the result of the last audit.
 type Audited struct {
 	*model.Live
 	// Listed: this process ran that audit, so Differences are those of the campaign, and Elsewhere counts the others.
@@ -94,7 +94,7 @@ type Audited struct {
 	Elsewhere   int
 }
 
-// withAudit adds the differences, if this process knows them.
+// withAudit adds the differences, if this process has them.
 func (c *Console) withAudit(data any, _ *access.Caller) any {
 	live, ok := data.(*model.Live)
 	if !ok {
@@ -137,8 +137,8 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		Done: done(r.URL)})
 }
 
-// said are what a page may say that it did. The text stands here and not in the URL: nobody can make a link that says
-// something else.
+// said are the texts that a page may show after an action. The text is here and not in the URL, so no one can make a
+// link that says something else.
 var said = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
 	"created": "The ledger has the campaign and its money. Load it, so that it can rain.",
@@ -147,7 +147,7 @@ var said = map[string]string{
 
 func done(u *url.URL) string { return said[u.Query().Get("done")] }
 
-// pageRoutes are the pages that only show.
+// pageRoutes adds the routes of the pages that only show data.
 func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
 	mux.Handle("GET /campaigns/{id}", c.allow(access.ReadCampaigns, c.watchable))

@@ -68,7 +68,7 @@ func campaignReads() []operation {
 	}
 }
 
-// plain is for what takes no fields, in its query or in its body.
+// plain wraps an operation that takes no fields, neither in its query nor in its body.
 func plain(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
 	return func(ctx context.Context, c *call) (any, error) {
 		if err := c.fields.done(); err != nil {
@@ -90,7 +90,7 @@ func trail(ctx context.Context, c *call) (any, error) {
 	return c.app.Trail(ctx, q)
 }
 
-// empty is the body of a change that needs nothing but its path.
+// empty is the body of a change that needs only its path.
 type empty struct{}
 
 // loadAnswer is the answer of a load.
@@ -167,7 +167,7 @@ func campaignChanges() []operation {
 	}
 }
 
-// stateChange is pause or resume. It needs no ledger: who pauses must not wait for a database.
+// stateChange returns pause or resume. It needs no ledger: a pause must not wait for a database.
 func stateChange(name, summary string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
@@ -201,7 +201,7 @@ func create(ctx context.Context, c *call) (any, error) {
 	return c.app.CreateFunded(ctx, spec)
 }
 
-// storeCodes goes on by itself when there are many.
+// storeCodes continues by itself after the answer when there are many codes.
 func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 	spec, err := campaign.Read(bytes.NewReader(c.body))
 	if err != nil || spec.Codes == nil {
@@ -211,7 +211,7 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 		do: func(ctx context.Context) (any, error) { return answer, c.app.StoreCodes(ctx, spec, nil) }})
 }
 
-// load goes on by itself when it takes longer than the caller waits.
+// load continues by itself when it takes longer than the caller waits.
 func load(ctx context.Context, c *call) (any, error) {
 	shown, err := c.app.Show(ctx, c.campaign) // an unknown one is refused at once
 	if err != nil {
@@ -224,7 +224,7 @@ func load(ctx context.Context, c *call) (any, error) {
 		}})
 }
 
-// long does work that goes on after the request was answered, if that comes first: with 202 and what is known by then.
+// long does work that may continue after the answer. Then the answer is 202 with the result so far.
 func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 	x, err := c.tasks.start(j, func(ctx context.Context) (any, error) { return j.do(access.As(ctx, c.actor)) })
 	if err != nil {

@@ -33,7 +33,7 @@ func idempotencyKey() *huma.Param {
 	}
 }
 
-// kept is an answer as it stands beside its Idempotency-Key.
+// kept is an answer as it is stored with its Idempotency-Key.
 type kept struct {
 	Status int             `json:"status"`
 	Answer json.RawMessage `json:"answer"`
@@ -78,7 +78,7 @@ func (c *call) readBody(w http.ResponseWriter, o *operation) (err error) {
 		return err
 	}
 	if o.raw && len(bytes.TrimSpace(c.body)) > 0 {
-		if !json.Valid(c.body) { // campaign.Read takes YAML too
+		if !json.Valid(c.body) { // campaign.Read also takes YAML
 			err = web.Refuse("invalid_json", "the body is one JSON object")
 		}
 		return err
@@ -91,7 +91,7 @@ func (c *call) readBody(w http.ResponseWriter, o *operation) (err error) {
 // ledgerWait is how long a change that needs no ledger waits for it.
 const ledgerWait = 2 * time.Second
 
-// once does the operation, or gives the answer that it had.
+// once does the operation, or returns the stored answer.
 func (c *call) once(ctx context.Context, o *operation, req access.Request) (answer kept, err error) {
 	if o.alone {
 		return c.onceAlone(ctx, o, req)
@@ -105,7 +105,7 @@ func (c *call) once(ctx context.Context, o *operation, req access.Request) (answ
 	return answerOf(text, err)
 }
 
-// onceAlone does the operation also when the ledger is away, or does not answer in time.
+// onceAlone also does the operation when the ledger is down, or does not answer in time.
 func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) (kept, error) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,13 +130,13 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 	return answerOf(kept, err)
 }
 
-// unfinished is an answer with status 202. It is none to keep: a repeat goes on, also when the server that did the work
-// has died.
+// unfinished is an answer with status 202. It is not stored: a repeat continues the work, also when the server that
+// did it has died.
 type unfinished struct{ text []byte }
 
 func (*unfinished) Error() string { return "the work goes on" }
 
-// answerOf reads an answer, whether it is kept or not.
+// answerOf reads an answer, whether it is stored or not.
 func answerOf(text []byte, err error) (answer kept, _ error) {
 	var goesOn *unfinished
 	if errors.As(err, &goesOn) {
@@ -148,7 +148,7 @@ func answerOf(text []byte, err error) (answer kept, _ error) {
 	return answer, problemOf(err)
 }
 
-// effect does the operation, and writes its answer.
+// effect does the operation, and returns its answer.
 func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
 	answer, err := o.do(ctx, c)
 	if err != nil {

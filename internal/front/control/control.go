@@ -13,20 +13,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Authority says who a caller is. access.Authority is one.
+// Authority identifies callers. access.Authority is one.
 type Authority interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
-// Config of a Control.
+// Config configures a Control.
 type Config struct {
 	// AnswerTime is how long a request may take.
 	AnswerTime time.Duration
-	// Patience is how long a change waits for work that goes on by itself, before it answers 202.
+	// Patience is how long a change waits for long work before it answers 202 and the work continues by itself.
 	Patience time.Duration
 }
 
-// Control answers the administration API. Its methods may be called at once.
+// Control answers the administration API. It is safe for concurrent use.
 type Control struct {
 	cfg       Config
 	app       *app.App
@@ -43,11 +43,11 @@ func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control
 	return &Control{cfg: cfg, app: a, authority: authority, log: log, tasks: newTasks(log)}, nil
 }
 
-// Close ends the work that goes on after its request, and waits for it. Loads and replays go on where they were when
-// they are asked for again.
+// Close ends the work that continues after its request, and waits for it. A later request for the same load or replay
+// continues where it was.
 func (c *Control) Close() { c.tasks.close() }
 
-// API is what the control listener answers under /v1/.
+// API returns the endpoints of the control listener under /v1/.
 func (c *Control) API() *web.API {
 	api := &web.API{
 		Title: "Hongbao administration", Description: "What the commands of hongbao do. docs/administration.md tells more.",

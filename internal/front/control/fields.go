@@ -19,8 +19,8 @@ import (
 // maxText bounds a text field, in bytes.
 const maxText = 500
 
-// fields reads what a request brings by name: the fields of its body, or the parameters of its query, which are all
-// texts. It remembers the first that is wrong, so that the caller asks once, at the end.
+// fields reads a request's values by name: the fields of its body, or the parameters of its query, which are all
+// texts. It remembers the first wrong one, so that the code checks once, at the end.
 type fields struct {
 	o     flatjson.Object
 	query bool
@@ -28,7 +28,7 @@ type fields struct {
 	err   error
 }
 
-// readQuery reads a query. No parameter may stand twice.
+// readQuery reads a query. No parameter may occur twice.
 func readQuery(raw string) (*fields, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -59,17 +59,17 @@ func (f *fields) failWith(code, format string, args ...any) {
 	}
 }
 
-// has tells whether a field is there; from now on it is known.
+// has reports whether a field is present, and marks it as known.
 func (f *fields) has(name string) bool {
 	f.known = append(f.known, name)
 	_, there := f.o[name]
 	return there
 }
 
-// text gives an optional text.
+// text returns an optional text.
 func (f *fields) text(name string) string { return f.upTo(name, maxText) }
 
-// list gives an optional text with commas between its parts.
+// list returns an optional text with commas between its parts.
 func (f *fields) list(name string) string { return f.upTo(name, 100*maxText) }
 
 func (f *fields) upTo(name string, most int) string {
@@ -85,7 +85,7 @@ func (f *fields) upTo(name string, most int) string {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// why gives the reason, which is required.
+// why returns the reason, which is required.
 func (f *fields) why() string {
 	why := f.text("why")
 	if strings.TrimSpace(why) == "" {
@@ -94,7 +94,7 @@ func (f *fields) why() string {
 	return why
 }
 
-// flag gives an optional flag.
+// flag returns an optional flag.
 func (f *fields) flag(name string) bool {
 	if !f.has(name) {
 		return false
@@ -109,7 +109,7 @@ func (f *fields) flag(name string) bool {
 	return v
 }
 
-// campaign gives an optional id of a campaign.
+// campaign returns an optional id of a campaign.
 func (f *fields) campaign(name string) string {
 	s := f.text(name)
 	if s != "" && hongbao.CheckCampaignID(s) != nil {
@@ -118,7 +118,7 @@ func (f *fields) campaign(name string) string {
 	return s
 }
 
-// user gives an optional id of a user.
+// user returns an optional id of a user.
 func (f *fields) user() string {
 	s := f.text("user")
 	if s != "" && hongbao.CheckID(s) != nil {
@@ -127,7 +127,7 @@ func (f *fields) user() string {
 	return s
 }
 
-// number gives an optional integer within bounds; 0 if it is absent.
+// number returns an optional integer within bounds; 0 if it is absent.
 func (f *fields) number(name string, least, most int64) int64 {
 	if !f.has(name) {
 		return 0
@@ -143,7 +143,7 @@ func (f *fields) number(name string, least, most int64) int64 {
 	return n
 }
 
-// limit gives how many items a page is to have.
+// limit returns how many items a page has at most.
 func (f *fields) limit() int {
 	if n := f.number("limit", 1, maxPage); n != 0 {
 		return int(n)
@@ -151,7 +151,7 @@ func (f *fields) limit() int {
 	return defaultPage
 }
 
-// amount gives a required amount of money in minor units; 0 is one.
+// amount returns a required amount of money in minor units, which may be 0.
 func (f *fields) amount(name string) hongbao.Amount {
 	if f.has(name) && f.o[name] == json.Number("0") {
 		return 0
@@ -166,7 +166,7 @@ func (f *fields) amount(name string) hongbao.Amount {
 	return hongbao.Amount(n)
 }
 
-// time gives an optional time; zero if it is absent.
+// time returns an optional time; zero if it is absent.
 func (f *fields) time(name string) time.Time {
 	text := f.text(name)
 	if text == "" {
@@ -179,7 +179,7 @@ func (f *fields) time(name string) time.Time {
 	return t.UTC()
 }
 
-// done gives the first error. A field that nobody asked for is one: a mistyped filter would pick everything.
+// done returns the first error. A field that no code asked for is an error: a mistyped filter would select everything.
 func (f *fields) done() error {
 	for name := range f.o {
 		if slices.Contains(f.known, name) {

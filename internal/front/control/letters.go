@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// lettersAnswer is what came of a decision. It is deadletter.Report, and whether there may be more.
+// lettersAnswer is the result of a decision: a deadletter.Report, and whether there may be more.
 type lettersAnswer struct {
 	*deadletter.Report
 	// More: the time was over before all letters were decided.
@@ -86,7 +86,7 @@ func listLetters(ctx context.Context, c *call) (any, error) {
 	return c.ops().ListLetters(ctx, in)
 }
 
-// letterChange is requeue or drop.
+// letterChange returns requeue or drop.
 func letterChange(name, summary, description string, action access.Action,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) operation {
 	return operation{

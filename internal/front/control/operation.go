@@ -21,27 +21,27 @@ type operation struct {
 	method, path, id, summary, description string
 	action                                 access.Action
 	params                                 []*huma.Param
-	// body is a value of the type of the request's body, nil for one that reads only. answer is that of the answer, and
-	// accepted that of the answer 202, nil for none.
+	// body is a value of the type of the request's body, nil for an operation that only reads. answer is a value of
+	// the answer's type, and accepted one of the type of the answer 202, nil for none.
 	body, answer, accepted any
-	// codes are those of the problems besides those that all can answer.
+	// codes are the codes of its problems, besides those that all operations can answer.
 	codes []string
 	do    func(ctx context.Context, c *call) (any, error)
 
-	// What follows is of those that change something.
+	// The following fields are for operations that change something.
 
-	// raw: the body is read by do.
+	// raw: do reads the body.
 	raw bool
-	// together: all that do changes is in the ledger, in one transaction with the answer and the journal. Else what do
-	// changes stands before the answer does, and do may come twice.
+	// together: all changes of do are in the ledger, in one transaction with the answer and the journal. Otherwise do
+	// makes its changes before the answer is stored, and do may run twice.
 	together bool
-	// alone: it needs nothing but Redis. It is done with the ledger away, too, and recorded later.
+	// alone: it needs only Redis. It also runs while the ledger is down, and is recorded later.
 	alone bool
-	// after is done behind the transaction, after a repeat as well. It may make the answer a later one.
+	// after runs after the transaction, also after a repeat. It may turn the answer into a later one.
 	after func(ctx context.Context, c *call, answer any) (any, error)
 }
 
-// operations lists all endpoints.
+// operations returns all endpoints.
 func operations() []operation {
 	var all []operation
 	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
@@ -59,14 +59,14 @@ type call struct {
 	actor    access.Actor
 	action   access.Action
 	campaign string  // that of the path; empty if the path has none
-	fields   *fields // those of the query of one that reads, and of the body of one that changes something
-	body     []byte  // of one that changes something, as it came
+	fields   *fields // those of the query of a reading operation, and of the body of a changing one
+	body     []byte  // of a changing operation, as it came
 }
 
-// ops are the operations that the caller may do.
+// ops returns the operations that the caller may do.
 func (c *call) ops() ops.Operations { return &ops.Local{App: c.app, Caller: &c.who} }
 
-// The names that the document gives to inputs and answers of operations.
+// The names that the document has for inputs and answers of operations.
 type (
 	lettersBody ops.Letters
 	sinkBody    ops.SinkPause
@@ -79,17 +79,17 @@ type (
 	sinksAnswer app.Status
 )
 
-// later is an answer with status 202: the work goes on.
+// later is an answer with status 202: the work continues.
 type later struct{ answer any }
 
-// The codes that each endpoint can answer, and those of each that has a body.
+// The codes that each endpoint can answer, and those of each endpoint with a body.
 var (
 	commonCodes = []string{"forbidden", "invalid_parameter", "unavailable", "outcome_unknown", "frozen"}
 	changeCodes = slices.Concat([]string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use"},
 		web.BodyCodes, []string{"invalid_value", "refused"})
 )
 
-// endpoint is the operation for the listener.
+// endpoint returns the operation as an endpoint of the listener.
 func (c *Control) endpoint(o *operation) web.Endpoint {
 	e := web.Endpoint{
 		Method: o.method, Path: o.path, ID: o.id, Summary: o.summary, Description: o.description,
@@ -118,7 +118,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 	return e
 }
 
-// admit checks who asks, and whether he may, before anything of the request but its path is looked at.
+// admit identifies the caller and checks that they may do this, before it reads anything of the request but its path.
 func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call, error) {
 	who, err := c.authority.Identify(access.For(r.Context(), o.action), web.Bearer(r))
 	if err == nil {
@@ -139,7 +139,7 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 	return nil, x.denied(problemOf(err))
 }
 
-// denied writes into the journal that the caller may not do what he asked for, if that is what the error says.
+// denied writes into the journal that the caller may not do the action, if the error says so.
 func (c *call) denied(err error) error {
 	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
 		c.app.Denied(c.r.Context(), c.action, c.campaign, err)
@@ -147,7 +147,7 @@ func (c *call) denied(err error) error {
 	return err
 }
 
-// hidden records that the caller asked for something of a campaign that is none of his.
+// hidden records that the caller asked for data of a campaign outside of their scope.
 func (c *call) hidden(campaign string) {
 	c.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
 }
@@ -170,7 +170,7 @@ func (c *call) read(w http.ResponseWriter, o *operation) error {
 	return nil
 }
 
-// sees is nil for a caller who may see all campaigns.
+// sees returns the filter of the campaigns that the caller may see; nil for a caller who may see all.
 func (c *call) sees() func(campaign string) bool {
 	if !c.who.Scoped() {
 		return nil
@@ -178,7 +178,7 @@ func (c *call) sees() func(campaign string) bool {
 	return c.who.Sees
 }
 
-// Parameters of queries.
+// The parameters of queries.
 
 func param(name, in, description string, schema *huma.Schema) *huma.Param {
 	return &huma.Param{Name: name, In: in, Description: description, Schema: schema, Required: in == "path"}

@@ -50,7 +50,7 @@ var _ = web.AddCodes(map[string]web.Code{
 	"refused":                  {Status: http.StatusConflict, Title: "What is there does not allow it"},
 })
 
-// told are the errors that have a code of their own. The first that fits counts.
+// told are the errors that have a code of their own. The first match applies.
 var told = []struct {
 	err  error
 	code string
@@ -73,8 +73,8 @@ var told = []struct {
 // shortly is how long a caller waits after 503.
 const shortly = time.Second
 
-// problemOf gives an error its code. Its text says what was wrong and what to do: who operates a deployment may read
-// it. Of a server that does not answer, web says enough.
+// problemOf returns the problem with the error's code. Its text says what was wrong and what to do: an operator may
+// read it. For a server that does not answer, web says enough.
 func problemOf(err error) error {
 	var refused *web.Refusal
 	var spec *campaign.SpecError
@@ -114,7 +114,7 @@ func problemOf(err error) error {
 		Wait: shortly, Cause: err}
 }
 
-// impossible are the problems of a specification whose fields are right each by itself.
+// impossible are the problems of a specification whose fields are each right by themselves.
 var impossible = map[string]bool{
 	"budget_too_small": true, "budget_too_large": true, "min_above_max": true, "tiers_packets_mismatch": true,
 	"tiers_total_mismatch": true, "code_space_too_small": true, "currency_required": true, "not_allowed_here": true,

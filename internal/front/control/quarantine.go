@@ -59,7 +59,7 @@ func quarantineOperations() []operation {
 	}
 }
 
-// number reads the number of the path.
+// number returns the number in the path.
 func (c *call) number() (int64, error) {
 	text := c.r.PathValue("number")
 	id, err := strconv.ParseInt(text, 10, 64)

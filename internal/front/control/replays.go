@@ -23,7 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// replayBody says what is to be replayed. A shard is a text: 0 is one.
+// replayBody describes a replay. A shard is a text, because 0 is a shard.
 type replayBody struct {
 	To       string    `json:"to" doc:"balance, kafka, or topic:OTHER."`
 	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
@@ -44,13 +44,13 @@ type replaysAnswer struct {
 	Replays []replayState `json:"replays" nullable:"false" doc:"In the order of their names."`
 }
 
-// replayState is how far a replay is, whoever runs it, and whether this server does.
+// replayState is the progress of a replay, whoever runs it, and whether this server runs it.
 type replayState struct {
 	app.ReplayState
 	RunsHere bool `json:"runs_here" doc:"This server runs it. Another one, or hongbao replay, may run it too."`
 }
 
-// replayAnswer is what came of a run, or how far it is.
+// replayAnswer is the result of a run, or its progress.
 type replayAnswer struct {
 	State  *replayState   `json:"state,omitempty" doc:"With 202: how far it is; GET the replay to see it go on."`
 	Report *replay.Report `json:"report,omitempty" doc:"With 200: what came of it."`
@@ -98,7 +98,7 @@ func replayOperations() []operation {
 	}
 }
 
-// taskOf names the task of a replay.
+// taskOf returns the name of a replay's task.
 func taskOf(name string) string { return "replay " + name }
 
 func (c *call) stateOf(s *app.ReplayState) replayState {
@@ -123,14 +123,14 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 	return c.stateOf(&s), err
 }
 
-// unnoted is the state of a replay of which Redis has noted nothing yet: with missing, it reads the topic first.
+// unnoted returns the state of a replay that Redis has not recorded yet: with missing, it reads the topic first.
 func (x *task) unnoted() replayState {
 	o := x.replay
 	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter, Begun: x.begun.UTC()},
 		!o.DryRun}
 }
 
-// withUnnoted adds the replays that run here and of which Redis has noted nothing yet.
+// withUnnoted adds the replays that run here and that Redis has not recorded yet.
 func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 	for _, x := range c.tasks.replays("") {
 		noted := slices.ContainsFunc(list.Replays, func(s replayState) bool { return s.Name == x.replay.Name })
@@ -172,7 +172,7 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	return o, errors.Join(err, c.who.Check(access.Replay, o.Filter.Campaign))
 }
 
-// readSeqs reads of which shard, and which of its events.
+// readSeqs reads the shard, and the range of its events.
 func (c *call) readSeqs(w *replay.Filter) {
 	f, shards := c.fields, c.app.Config.Deployment.Shards
 	if text := f.text("shard"); text != "" {
@@ -205,7 +205,7 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
 	}
 	j := job{name: taskOf(o.Name), order: string(order), replay: &o}
-	if o.DryRun { // beside one that runs, and beside those of other orders and callers
+	if o.DryRun { // beside a running one, and beside those of other orders and callers
 		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
 		j.name += " dry run " + hex.EncodeToString(sum[:])
 	}
@@ -229,7 +229,7 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	return later{replayAnswer{State: &state}}, err
 }
 
-// owns reports whether the caller's scope has all that a replay is about. What it has not is recorded.
+// owns reports whether the caller's scope has everything that a replay is about. It records what is outside.
 func (c *call) owns(f *replay.Filter) bool {
 	if c.who.Check(access.Replay, f.Campaign) == nil {
 		return true
@@ -238,7 +238,7 @@ func (c *call) owns(f *replay.Filter) bool {
 	return false
 }
 
-// checkName refuses the name of a replay outside of the caller's scope, without a word about that replay.
+// checkName refuses the name of a replay outside of the caller's scope, and reveals nothing about that replay.
 func (c *call) checkName(ctx context.Context, name string) error {
 	s, found, err := c.app.ReplayState(ctx, name)
 	if err == nil && found && !c.owns(&s.Filter) {
@@ -247,8 +247,8 @@ func (c *call) checkName(ctx context.Context, name string) error {
 	return err
 }
 
-// stopReplay stops the replay of a name and its dry runs, as far as they run here and the caller may. A replay outside
-// of the caller's scope is as unknown as one that does not exist.
+// stopReplay stops the named replay and its dry runs that run here, if the caller may. It answers for a replay outside
+// of the caller's scope as for one that does not exist.
 func stopReplay(ctx context.Context, c *call) (any, error) {
 	name := c.r.PathValue("name")
 	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !c.owns(&x.replay.Filter) })

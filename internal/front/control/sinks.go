@@ -95,7 +95,7 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 	return c.ops().LimitSink(ctx, in)
 }
 
-// sinkChange is pause or resume. As of campaigns, it needs no ledger.
+// sinkChange returns pause or resume. As for campaigns, it needs no ledger.
 func sinkChange(name, summary, description string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
 	return operation{

@@ -16,8 +16,8 @@ import (
 // maxTasks bounds how many tasks a server runs at once.
 const maxTasks = 64
 
-// tasks are long calls that go on after their request was answered. A task has a name: while it runs, whoever asks for
-// the same again waits for the same task.
+// tasks are long calls that continue after their request was answered. A task has a name. While the task is running,
+// other callers with the same request wait for the same task.
 type tasks struct {
 	ctx  context.Context //nolint:containedctx // of all tasks: they outlive their requests
 	stop context.CancelFunc
@@ -28,12 +28,12 @@ type tasks struct {
 	named map[string]*task
 }
 
-// job is what a task is to do.
+// job is the work of a task.
 type job struct {
 	name string
-	// order says what the name does not: while a task runs, another order under its name is refused.
+	// order tells apart jobs with the same name: while a task is running, another order under its name is refused.
 	order string
-	// replay is the replay that it runs; nil for another job.
+	// replay is the replay that the job runs; nil for another job.
 	replay *app.Replay
 	do     func(ctx context.Context) (any, error)
 }
@@ -45,7 +45,7 @@ type task struct {
 	all    *tasks
 	begun  time.Time
 	stop   context.CancelFunc
-	left   bool // somebody was answered that it goes on; under the lock of all
+	left   bool // a caller got the answer that it continues; under the lock of all
 	done   chan struct{}
 	answer any
 	err    error
@@ -64,7 +64,7 @@ func (t *tasks) close() {
 	t.wg.Wait()
 }
 
-// start begins a task, or gives the one that does the same already.
+// start begins a task, or returns the running task that does the same.
 func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,14 +96,14 @@ func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task,
 	return x, nil
 }
 
-// running gives the task of that name; nil if it does not run here.
+// running returns the task of that name; nil if it does not run here.
 func (t *tasks) running(name string) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.named[name]
 }
 
-// replays gives the tasks that run a replay of that name, or of any name if it is empty.
+// replays returns the tasks that run a replay of that name, or of any name if it is empty.
 func (t *tasks) replays(name string) (all []*task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,10 +115,10 @@ func (t *tasks) replays(name string) (all []*task) {
 	return all
 }
 
-// errStillRuns says that a task goes on.
+// errStillRuns says that a task continues.
 var errStillRuns = errors.New("it goes on")
 
-// wait waits for a task's answer for a while; errStillRuns if it has none by then.
+// wait waits at most this long for a task's answer; errStillRuns if it has none by then.
 func (x *task) wait(ctx context.Context, most time.Duration) (any, error) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()

@@ -59,7 +59,7 @@ func topUp(ctx context.Context, c *call) (any, error) {
 	return c.app.OrderTopUp(ctx, o)
 }
 
-// dealTopUp goes on by itself when there are many packets. Those of a campaign that is not loaded come with its load.
+// dealTopUp continues by itself when there are many packets. A campaign's load deals the packets ordered before it.
 func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	id := c.campaign
 	var ordered app.TopUp

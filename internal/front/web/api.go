@@ -16,49 +16,49 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// RequestID is the header of an answer that tells answers apart in the server's log. What a crowd is told has none unless
-// it is a problem: nothing else is logged of it.
+// RequestID is the header that identifies an answer in the server's log. An answer to a crowd has it only if it is a
+// problem: the log has nothing else of it.
 const RequestID = "X-Request-Id"
 
-// Values of headers that most answers have, made once. Header.Set and Add leave them as they are.
+// Values of headers that most answers have, made once. Header.Set and Add do not change them.
 var (
 	noStore, noSniff   = []string{"no-store"}, []string{"nosniff"}
 	plainJSON, closeIt = []string{"application/json"}, []string{"close"}
 )
 
-// newRequestID is 64 random bits in hex.
+// newRequestID returns 64 random bits in hex.
 func newRequestID() string {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], rand.Uint64())
 	return hex.EncodeToString(bits[:])
 }
 
-// Endpoint is what a path does for a method, and what the OpenAPI document says of it.
+// Endpoint is the handling of a method of a path, and its description in the OpenAPI document.
 type Endpoint struct {
 	Method, Path, ID, Summary, Description string
-	// Params are those in the path, in the query and in headers.
+	// Params are the parameters in the path, in the query and in headers.
 	Params []*huma.Param
-	// Security names the schemes of API.Schemes of which a request passes one; none: everybody may ask.
+	// Security names the schemes of API.Schemes, one of which a request must pass; none: anyone may ask.
 	Security []string
-	// Roles are those of which the credentials have one, or their scope; none: any credentials do. Beside another scheme they
-	// are those of API keys.
+	// Roles are the roles or scopes of which the credentials have one; none accepts any credentials. Beside another scheme
+	// they are the roles of API keys.
 	Roles []string
 	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
 	Body, Answer any
-	// Created: the answer comes with status 201 if what it tells of was made now, else with 200.
+	// Created: the answer has status 201 if its subject was made now, otherwise 200.
 	Created bool
 	// Accepted is a value of the type of the answer with status 202; nil if there is none.
 	Accepted any
-	// Crowd: a crowd calls it within a second, so it goes without what costs each request something: a timer of its own,
+	// Crowd: a crowd calls the endpoint within a second, so it avoids costs per request. These are a timer of its own,
 	// headers that change nothing for the answer of a POST, and, unless it refuses, an id. It has to be a POST.
 	Crowd bool
-	// Codes are those of the problems that it can answer, besides those that every endpoint can.
+	// Codes are the codes of its problems, besides those that every endpoint can answer.
 	Codes []string
-	// Do checks who asks, then answers. What it returns becomes a problem.
+	// Do identifies the caller, then answers. Its error becomes a problem.
 	Do func(w http.ResponseWriter, r *http.Request) error
 }
 
-// API is what one listener answers.
+// API describes one listener.
 type API struct {
 	// Listener names the configuration of its address.
 	Title, Description, Listener string
@@ -66,18 +66,18 @@ type API struct {
 	Pages     string
 	Schemes   map[string]*huma.SecurityScheme
 	Endpoints []Endpoint
-	// Codes are those of the problems that all endpoints can answer, besides not_found and method_not_allowed.
+	// Codes are the codes of problems that all endpoints can answer, besides not_found and method_not_allowed.
 	Codes []string
 	// AnswerTime is how long a request may take.
 	AnswerTime time.Duration
-	// Admit refuses a request before anything else does; nil admits all.
+	// Admit refuses a request before anything else happens; nil admits all.
 	Admit func(r *http.Request) error
-	// Unknown refuses who may not learn that there is no such path; nil: everybody may.
+	// Unknown refuses a caller who may not learn that a path does not exist; nil: anyone may.
 	Unknown func(r *http.Request) error
 	Log     *zap.Logger
 }
 
-// CampaignID is the parameter that names a campaign in a path.
+// CampaignID returns the parameter that names a campaign in a path.
 func CampaignID() *huma.Param {
 	return &huma.Param{
 		Name: "id", In: "path", Required: true, Description: "The campaign's id.",
@@ -85,7 +85,7 @@ func CampaignID() *huma.Param {
 	}
 }
 
-// CampaignOf gives the campaign that the request's path names.
+// CampaignOf returns the campaign that the request's path names.
 func CampaignOf(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if hongbao.CheckCampaignID(id) != nil {
@@ -94,10 +94,11 @@ func CampaignOf(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// IDSchema is that of the id of a user or an account, and of a reference.
+// IDSchema returns the schema of the id of a user or an account, and of a reference.
 func IDSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"} }
 
-// Credentials gives the scheme of the request's Authorization in small letters, and what follows it. There must be one.
+// Credentials returns the scheme of the request's Authorization in lower case, and the text after it. There must be
+// one Authorization header.
 func Credentials(r *http.Request) (scheme, text string) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -107,7 +108,7 @@ func Credentials(r *http.Request) (scheme, text string) {
 	return strings.ToLower(scheme), text
 }
 
-// Bearer gives the token or the API key that the request brings; empty if it brings none.
+// Bearer returns the token or the API key of the request; empty if it has none.
 func Bearer(r *http.Request) string {
 	scheme, text := Credentials(r)
 	if scheme != "bearer" {
@@ -116,8 +117,8 @@ func Bearer(r *http.Request) string {
 	return text
 }
 
-// Handler answers the endpoints, and /openapi.json. An odd path is unknown like any other: a redirect would answer
-// before anybody has checked who asks.
+// Handler answers the endpoints, and /openapi.json. It treats an odd path as an unknown one: a redirect would answer
+// before the caller is identified.
 func (a *API) Handler() (http.Handler, error) {
 	document, err := a.Document().MarshalJSON()
 	if err != nil {
@@ -180,12 +181,12 @@ func (a *API) path(list []Endpoint) http.Handler {
 }
 
 // checked gives the request its id and its deadline, has it answered, and writes the error. No cache keeps the answer of
-// a POST without a lifetime (RFC 9110, 9.3.3), and no page loads it as a script or a style: a crowd's goes without the
-// headers that forbid that.
+// a POST without a lifetime (RFC 9110, 9.3.3), and no page loads it as a script or a style. So a crowd's answer has no
+// headers that forbid these.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
 	patience := patienceOf(r)
-	if patience != nil && patience.over() { // the request before it was overdue, and was answered all the same
+	if patience != nil && patience.over() { // the request before it was overdue, and was answered nevertheless
 		h["Connection"] = closeIt
 		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
 	}

@@ -11,22 +11,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// BodyCodes are those of what can be wrong with a body. The fields that it may have are checked by who reads it.
+// BodyCodes are the codes of problems with a body. The reader of the body checks which fields it may have.
 var BodyCodes = []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
 	"invalid_json", "duplicate_field", "nested_value", "unknown_field"}
 
-// Body is what a request's body may be.
+// Body describes the allowed body of a request.
 type Body struct {
 	Bytes int64
-	// List is the one field that may hold objects, up to Items; empty for none. A longer list gets the code TooMany.
+	// List is the one field that may have objects, up to Items; empty for none. A longer list gets the code TooMany.
 	List    string
 	Items   int
 	TooMany string
-	// Incomplete is what a caller is told whose body came too slowly or not whole.
+	// Incomplete is the text for a caller whose body came too slowly or not whole.
 	Incomplete string
 }
 
-// ReadObject gives the body as one JSON object. Its error is a *Refusal.
+// ReadObject returns the body as one JSON object. Its error is a *Refusal.
 func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Object, error) {
 	data, err := ReadBody(w, r, body)
 	if err != nil {
@@ -35,7 +35,7 @@ func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Obj
 	return ParseObject(data, body)
 }
 
-// ReadBody gives the body, whatever it is, if its head says that it is plain JSON. Its error is a *Refusal.
+// ReadBody returns the body, whatever it is, if its head says that it is plain JSON. Its error is a *Refusal.
 func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error) {
 	if err := checkHead(r); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error)
 // shortBody is the longest body whose memory is allocated before it arrives.
 const shortBody = 4 << 10
 
-// readAll reads a body of at most so many bytes. The memory of a long one grows as bytes arrive: a caller that announces
-// a body and sends none takes no memory.
+// readAll reads a body of at most this many bytes. The memory of a long body grows as bytes arrive: a caller that
+// announces a body and sends none takes no memory.
 func readAll(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength < 0 || r.ContentLength > min(most, shortBody) {
 		return io.ReadAll(http.MaxBytesReader(w, r.Body, most))
@@ -74,7 +74,7 @@ func ParseObject(data []byte, body Body) (flatjson.Object, error) {
 	return o, nil
 }
 
-// parseCodes are the codes of what flatjson finds, but for a list that is too long.
+// parseCodes are the codes of flatjson's errors, except for a list that is too long.
 var parseCodes = map[error]string{
 	flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json", flatjson.ErrDuplicate: "duplicate_field",
 	flatjson.ErrNested: "nested_value",

@@ -1,5 +1,5 @@
-// Package web is what the HTTP servers of this project share: a listener with every limit that ends in good order, and
-// the body of a request, read with care.
+// Package web has the common parts of this project's HTTP servers: a listener with every limit and an orderly end, and
+// careful reading of a request's body.
 package web
 
 import (
@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Limits are those of one listener's connections.
+// Limits are the limits of one listener's connections.
 type Limits struct {
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	HeaderBytes                                               int
 }
 
-// Listen opens an address that a knob names.
+// Listen opens an address. knob is the knob that named it.
 func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -31,7 +31,7 @@ func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 	return l, nil
 }
 
-// Server is an HTTP/1.1 server that runs.
+// Server is a running HTTP/1.1 server.
 type Server struct {
 	// Ended gets the server's error unless it was stopped, and is closed when it has ended.
 	Ended  chan error
@@ -40,7 +40,7 @@ type Server struct {
 	open   sync.Map // net.Conn to *patience
 }
 
-// Start serves on l until Stop. Requests have ctx; errors is told what net/http has to say.
+// Start serves on l until Stop. Requests have ctx; errors gets the messages of net/http.
 func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, errors *log.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -62,8 +62,9 @@ func (s *Server) serve(l net.Listener) {
 	close(s.Ended)
 }
 
-// closeChunked has a request with Transfer-Encoding be the last one of its connection. net/http removes a Content-Length
-// beside it before a handler sees it; a proxy in front that goes by that length would take the rest for another request.
+// closeChunked makes a request with Transfer-Encoding the last one of its connection. net/http removes a
+// Content-Length beside it before a handler sees it. A proxy in front that uses that length would take the rest for
+// another request.
 func closeChunked(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {
@@ -73,7 +74,7 @@ func closeChunked(h http.Handler) http.Handler {
 	})
 }
 
-// Stop takes no more requests and waits for those under way, at most so long. Its error says what callers whose
+// Stop takes no more requests and waits for the running ones, at most this long. Its error says what callers whose
 // requests were cut off can do.
 func (s *Server) Stop(most time.Duration, remedy string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
@@ -89,17 +90,17 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 	return err
 }
 
-// patience ends the context of a connection whose request takes too long. A connection has one request at a time, so one
-// timer is enough for all of them. It is not set anew for each, but looks once in a while when the present one is due: a
-// context with a deadline for each request would cost a grab two microseconds more.
+// patience ends the context of a connection whose request takes too long. A connection has one request at a time, so
+// one timer is enough for all of them. The timer is not set again for each request, but checks now and then when the
+// present one is due. A context with a deadline for each request would cost a grab two microseconds more.
 type patience struct {
 	ctx    context.Context // the connection's
 	cancel context.CancelCauseFunc
 	opened time.Time
-	// due is when the present request is, counted from opened; none between requests, missed once one was.
+	// due is when the present request is due, counted from opened; none between requests, missed once one was overdue.
 	due   atomic.Int64
 	timer *time.Timer
-	most  time.Duration // that a request takes; 0 before the first one, and the timer rests
+	most  time.Duration // time for a request; 0 before the first one, and the timer is stopped
 }
 
 const none, missed = 0, -1
@@ -114,7 +115,7 @@ func patienceOf(r *http.Request) *patience {
 	return p
 }
 
-// begin gives a request its time, which is the same for all.
+// begin starts the time of a request, which is the same for all requests.
 func (p *patience) begin(most time.Duration) {
 	p.due.Store(int64(time.Since(p.opened) + most))
 	if p.most == 0 {
@@ -129,7 +130,8 @@ func (p *patience) end() {
 	}
 }
 
-// look ends the context if the request is due, and else comes again when it is, or when one that begins now would be.
+// look ends the context if the request is due. Otherwise it runs again when the request is due, or when one that
+// begins now would be.
 func (p *patience) look() {
 	if p.ctx.Err() != nil {
 		return
@@ -145,14 +147,14 @@ func (p *patience) look() {
 	p.timer.Reset(max(next, 0))
 }
 
-// over tells whether a request of the connection was overdue: then its context ends, if it has not, and it takes one more
-// request at most.
+// over reports whether a request of the connection was overdue. Then its context ends, if it has not, and the
+// connection takes one more request at most.
 func (p *patience) over() bool { return p.due.Load() == missed }
 
-// overdue tells whether a patience has ended the context of the request.
+// overdue reports whether a patience has ended the context of the request.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
 
-// opened gives a connection its patience.
+// opened adds a patience to a connection's context.
 func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	p := &patience{opened: time.Now()}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
@@ -162,7 +164,7 @@ func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(p.ctx, patienceKey{}, p)
 }
 
-// changed lets go of a connection that was closed, or taken over by its handler.
+// changed releases the patience of a connection that was closed, or taken over by its handler.
 func (s *Server) changed(c net.Conn, now http.ConnState) {
 	if now != http.StateClosed && now != http.StateHijacked {
 		return
@@ -174,8 +176,8 @@ func (s *Server) changed(c net.Conn, now http.ConnState) {
 	}
 }
 
-// CleanPaths gives odd paths to unknown. http.ServeMux would redirect them to the clean path, before anybody has
-// checked a token.
+// CleanPaths passes odd paths to unknown. http.ServeMux would redirect them to the clean path, before the token is
+// checked.
 func CleanPaths(mux *http.ServeMux, unknown http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.EscapedPath(); p != path.Clean(p) {

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Document is the OpenAPI 3.1 document of the API, made of the endpoints and of their Go types.
+// Document returns the OpenAPI 3.1 document of the API, made from the endpoints and their Go types.
 func (a *API) Document() *huma.OpenAPI {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	doc := &huma.OpenAPI{
@@ -46,7 +46,7 @@ func (a *API) Document() *huma.OpenAPI {
 	return doc
 }
 
-// tag is the endpoint's group: what its path names first behind the version.
+// tag returns the endpoint's group: the first name of its path after the version.
 func (e *Endpoint) tag() string {
 	if strings.Contains(e.Path, "/grabs") {
 		return "grabs"
@@ -59,7 +59,7 @@ func (e *Endpoint) tag() string {
 	return "health"
 }
 
-// allowNull says of the fields that hold a pointer to an object, and are always there, that they may be null.
+// allowNull marks as nullable the fields that have a pointer to an object and are always present.
 func allowNull(t reflect.Type, schema *huma.Schema) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -129,7 +129,7 @@ func content(schemas huma.Registry, kind string, v any) map[string]*huma.MediaTy
 	return map[string]*huma.MediaType{kind: {Schema: schemas.Schema(t, true, t.Name())}}
 }
 
-// byStatus sorts codes by the status that they come with.
+// byStatus groups codes by their status.
 func byStatus(list []string) map[int][]string {
 	out := map[int][]string{}
 	for _, code := range list {

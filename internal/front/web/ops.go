@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Ops is a listener for the machines that run a process. OpsHandler says what it answers.
+// Ops is a listener for the machines that run a process. OpsHandler describes its answers.
 type Ops struct {
-	// Listen is the address; empty for no listener. Knob is what set it.
+	// Listen is the address; empty for no listener. Knob is the knob that sets it.
 	Listen, Knob string
-	// Ready says why the process takes no work; nil if it does.
+	// Ready returns why the process takes no work; nil if it does.
 	Ready   func() error
 	Metrics http.Handler
 	Pprof   bool
 	Log     *log.Logger
-	// Opened, if not nil, is told the address.
+	// Opened, if not nil, is called with the address.
 	Opened func(net.Addr)
 }
 
@@ -47,8 +47,8 @@ func (o *Ops) Run(ctx context.Context) error {
 	return s.Stop(time.Second, "they were for the ops listener")
 }
 
-// OpsHandler answers /livez, /readyz, /metrics unless metrics is nil, and /debug/pprof if it was asked for. ready says
-// why the process takes no work, nil if it does. None of the answers waits for another server but that of /metrics, which
+// OpsHandler answers /livez, /readyz, /metrics unless metrics is nil, and /debug/pprof if profiles is set. ready
+// returns why the process takes no work, nil if it does. Only the answer of /metrics waits for another server, and it
 // has a bound.
 func OpsHandler(ready func() error, metrics http.Handler, profiles bool) http.Handler {
 	mux := http.NewServeMux()
@@ -68,7 +68,7 @@ func OpsHandler(ready func() error, metrics http.Handler, profiles bool) http.Ha
 	return mux
 }
 
-// ErrOpening says that a process is still opening what it works with.
+// ErrOpening says that a process is still opening its servers.
 var ErrOpening = errors.New("opening")
 
 func health(w http.ResponseWriter, why error) {

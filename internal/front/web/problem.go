@@ -18,14 +18,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// Code is what the code of a problem stands for.
+// Code is the meaning of a problem's code.
 type Code struct {
 	Status int
 	Title  string
 }
 
-// codes has every code that a problem can have. A code never changes its meaning. Those that only one package answers
-// come by AddCodes.
+// codes has every code that a problem can have. A code never changes its meaning. AddCodes adds the codes that only
+// one package answers.
 var codes = map[string]Code{
 	"not_found":          {http.StatusNotFound, "There is no such path"},
 	"method_not_allowed": {http.StatusMethodNotAllowed, "The path does not take this method"},
@@ -58,7 +58,7 @@ var codes = map[string]Code{
 	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
 }
 
-// AddCodes adds the codes of a package, while the program starts, and gives them back. It panics if one is there
+// AddCodes adds the codes of a package, while the program starts, and returns them. It panics if a code exists
 // already: a code has one meaning on all listeners.
 func AddCodes(own map[string]Code) map[string]Code {
 	for code, what := range own {
@@ -70,7 +70,7 @@ func AddCodes(own map[string]Code) map[string]Code {
 	return own
 }
 
-// CodeOf gives the meaning of a code. It panics if there is none: no caller gets a code that no page explains.
+// CodeOf returns the meaning of a code. It panics for an unknown code: no caller gets a code that no page explains.
 func CodeOf(code string) Code {
 	what, ok := codes[code]
 	if !ok {
@@ -89,7 +89,7 @@ type Problem struct {
 	Code     string `json:"code" doc:"What went wrong: it never changes its meaning."`
 }
 
-// Refusal is the error that becomes a Problem. Its texts hold nothing of the request.
+// Refusal is the error that becomes a Problem. Its texts have nothing of the request.
 type Refusal struct {
 	Code, Detail string
 	Wait         time.Duration // for Retry-After; 0 for none
@@ -99,10 +99,10 @@ type Refusal struct {
 func (e *Refusal) Error() string { return e.Code + ": " + e.Detail }
 func (e *Refusal) Unwrap() error { return e.Cause }
 
-// Refuse refuses a request for what the request itself is.
+// Refuse returns the refusal of a request for its content.
 func Refuse(code, detail string) error { return &Refusal{Code: code, Detail: detail} }
 
-// refusalOf gives what an error says to the caller. Where the error is none of this package, its class does.
+// refusalOf returns the refusal that the caller gets for an error. The class decides for an error of another package.
 func refusalOf(err error) *Refusal {
 	var refused *Refusal
 	if errors.As(err, &refused) {
@@ -130,14 +130,14 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // nobody wants to read the rest
+	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // the caller does not want to read the rest
 		h["Connection"] = closeIt
 	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
 }
 
-// Explain logs an error, and gives what the caller is told of it, and for how many seconds to wait; 0 for none. id is
-// that of the answer. What the caller got wrong is logged by the level refused.
+// Explain logs an error, and returns the problem for the caller, and the seconds to wait; 0 for none. id is that of
+// the answer. Errors of the caller are logged at the level refused.
 func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level, err error) (p Problem, wait int) {
 	e := refusalOf(err)
 	what := CodeOf(e.Code)
@@ -162,7 +162,7 @@ func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level,
 	}, int((e.Wait + time.Second - 1) / time.Second)
 }
 
-// maxLogged bounds a path in the log, in bytes. The longest one that means something is shorter.
+// maxLogged bounds a path in the log, in bytes. The longest meaningful path is shorter.
 const maxLogged = 256
 
 func shortened(path string) string {
@@ -172,7 +172,7 @@ func shortened(path string) string {
 	return path
 }
 
-// Sampled bounds a log that anybody can write to by sending requests: ten lines of one message a second.
+// Sampled bounds a log that anyone can write to by sending requests: ten lines of one message a second.
 func Sampled(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 0)
@@ -184,7 +184,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	writeAs(w, status, plainJSON, marshal(v))
 }
 
-// WriteText answers with JSON that was written already. It takes text over.
+// WriteText answers with JSON text. It takes ownership of text.
 func WriteText(w http.ResponseWriter, status int, text []byte) { writeAs(w, status, plainJSON, text) }
 
 func marshal(v any) []byte {
@@ -195,10 +195,10 @@ func marshal(v any) []byte {
 	return text
 }
 
-// bufferedAnswer is how long an answer can be of which net/http tells the length by itself.
+// bufferedAnswer is the length below which net/http sets an answer's Content-Length by itself.
 const bufferedAnswer = 2 << 10
 
-// writeAs sends JSON. The status line is gone when the body fails, so nothing more can be told to the caller.
+// writeAs sends JSON. The status line is sent before the body can fail, so the caller can't get an error then.
 func writeAs(w http.ResponseWriter, status int, kind []string, text []byte) {
 	text = append(text, '\n')
 	h := w.Header()

@@ -16,14 +16,14 @@ type Acknowledged struct {
 	Until time.Time `json:"until"`
 }
 
-// String is the difference in one line, with who acknowledged it.
+// String returns the difference in one line, with the person who acknowledged it.
 func (a *Acknowledged) String() string {
 	return oneLine(fmt.Sprintf("%s. Acknowledged by %s until %s: %s", a.Difference.String(), a.By,
 		a.Until.UTC().Format(time.RFC3339), a.Why))
 }
 
-// Acknowledge turns a difference that a report named into what the ledger keeps. A kind that no report has is refused, and
-// so is double_credit: the ledger has paid twice then.
+// Acknowledge turns a reported difference into the ledger's acknowledgement. A kind that no report has is refused, and
+// so is double_credit: then the ledger has paid twice.
 func (d *Difference) Acknowledge() (ledger.Acknowledgement, error) {
 	switch {
 	case kindIndex(d.Kind) < 0:
@@ -37,8 +37,8 @@ func (d *Difference) Acknowledge() (ledger.Acknowledgement, error) {
 		Event: d.Event, Detail: d.Detail}, nil
 }
 
-// isAcknowledged reports whether a person has acknowledged the difference, and notes it in the report. One acknowledgement
-// covers one difference: a second one with the same words counts.
+// isAcknowledged reports whether a person has acknowledged the difference, and notes it in the report. One
+// acknowledgement covers one difference: a second difference with the same words counts.
 func (r *run) isAcknowledged(d *Difference) bool {
 	if len(r.known) == 0 {
 		return false
@@ -56,7 +56,7 @@ func (r *run) isAcknowledged(d *Difference) bool {
 	return true
 }
 
-// allFound counts the differences of each kind, the acknowledged ones too.
+// allFound counts the differences of each kind, including the acknowledged ones.
 func (r *Report) allFound() map[Kind]int64 {
 	all := make(map[Kind]int64, len(r.Found))
 	for k, n := range r.Found {

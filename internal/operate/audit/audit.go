@@ -18,15 +18,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Run audits once. It only reads. An error means that something could not be read, and says nothing about the money;
-// differences are no error, they are in the report. Many may audit at once.
+// Run audits once. It only reads. An error means that something could not be read, and says nothing about the money.
+// Differences are no error; they are in the report. Concurrent audits are safe.
 func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 	if err := errors.Join(cfg.check(), opts.check()); err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
 	}
 	r := newRun(&cfg, opts)
-	// The order matters on a live system: what a later step reads can only have more than an earlier one, so that
-	// every grant of an earlier step must be there. Progress stands before the sinks for that reason.
+	// The order matters on a live system. A later step can only read more than an earlier one, so it must find every
+	// grant of an earlier step. For that reason progress is read before the sinks.
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -61,25 +61,26 @@ type run struct {
 	shards []*shard
 	sinks  []*sink
 	report Report
-	// known are the acknowledgements that no difference has met yet, by Difference.id.
+	// known are the acknowledgements that matched no difference yet, by Difference.id.
 	known map[string]ledger.Acknowledgement
-	// decisions are those about grants in quarantine, by digest, with who and why: the ledger never settles these grants, so
-	// the remote must not have paid them.
+	// decisions are those about grants in quarantine, by digest, with the person and the reason. The ledger never
+	// settles these grants, so the remote must not have paid them.
 	decisions map[uint64]string
 
-	mu        sync.Mutex // the topic is read by several goroutines; guards all below
+	mu        sync.Mutex // the topic is read by several goroutines; guards everything below
 	campaigns map[string]*campaign
 	listed    []*Difference
-	wanted    map[string]map[int64][]*Difference // by campaign and packet: whose receipt is to be looked up
+	wanted    map[string]map[int64][]*Difference // by campaign and packet: differences whose receipt must be looked up
 }
 
 // sink is a destination with its group.
 type sink struct {
 	group string
 	from  source
-	gone  Kind // what a finished grant is that the sink does not have
+	gone  Kind // the kind for a finished grant that the sink does not have
 	at    []progress
-	// dead are its dead letters, by shard and seq. dropped are those that a person dropped, with who and why.
+	// dead are its dead letters, by shard and seq. dropped are those that a person dropped, with the person and the
+	// reason.
 	dead, dropped []map[int64]string
 }
 
@@ -94,7 +95,8 @@ type shard struct {
 	gaps   []stream.SeqRange
 	// skipped are seqs that openings of the shard have skipped: no event has them.
 	skipped []stream.SeqRange
-	// decided are grants, by seq, of campaigns that have left Redis: a person decided that the ledger need not have them.
+	// decided are grants, by seq, of campaigns that have left Redis: a person decided that the ledger need not have
+	// them.
 	decided map[int64]decided
 	// whole is the second since which the topic has kept everything; 0 if nothing has expired.
 	whole  int64
@@ -145,7 +147,7 @@ func newRun(cfg *Config, opts Options) *run {
 		r.leaveOut("the planned amounts: no plan is configured")
 	}
 	for _, id := range opts.Campaigns {
-		r.campaign(id) // so that the audit names one that is nowhere
+		r.campaign(id) // so that the audit reports a campaign that is nowhere
 	}
 	if r.partial() {
 		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
@@ -164,14 +166,14 @@ func newSink(group string, from source, gone Kind, shards int) *sink {
 
 func (r *run) leaveOut(what string) { r.report.LeftOut = append(r.report.LeftOut, what) }
 
-// partial tells whether only some campaigns are audited.
+// partial reports whether only some campaigns are audited.
 func (r *run) partial() bool { return len(r.opts.Campaigns) > 0 }
 
 func (r *run) wants(campaign string) bool {
 	return !r.partial() || slices.Contains(r.opts.Campaigns, campaign)
 }
 
-// campaign gives what is known of a campaign; nil if it is not audited.
+// campaign returns what is known of a campaign; nil if it is not audited.
 func (r *run) campaign(id string) *campaign {
 	c := r.campaigns[id]
 	if c == nil && r.wants(id) {
@@ -185,7 +187,8 @@ func (r *run) sorted() []*campaign {
 	return slices.SortedFunc(maps.Values(r.campaigns), func(a, b *campaign) int { return strings.Compare(a.id, b.id) })
 }
 
-// found notes a difference. It gives nil if enough of that kind are named already, or if a person has acknowledged it.
+// found notes a difference. It returns nil if enough of that kind are listed already, or if a person has acknowledged
+// it.
 func (r *run) found(d Difference) *Difference {
 	if r.isAcknowledged(&d) {
 		return nil
@@ -206,7 +209,7 @@ func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any)
 	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
 }
 
-// foundOf notes a difference of one packet whose receipt is to be looked up for its detail.
+// foundOf notes a difference of one packet whose receipt must be looked up for its detail.
 func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
 	d.Campaign, d.Packet = c.id, packet
 	if d.Event == "" {
@@ -224,7 +227,7 @@ func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
 
 func event(shard int, seq int64) string { return (&hongbao.Grant{Shard: shard, Seq: seq}).EventID() }
 
-// digest stands for what all places must agree on, besides campaign and packet.
+// digest returns a hash of the facts that all places must agree on, besides campaign and packet.
 func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) uint64 {
 	b := make([]byte, 0, 24+hongbao.MaxIDLength)
 	b = binary.LittleEndian.AppendUint64(b, uint64(amount))
@@ -234,7 +237,7 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 }
 
 // decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant; after
-// that nothing else might.
+// that possibly nothing else does.
 func (r *run) decided(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
 		return
@@ -244,7 +247,7 @@ func (r *run) decided(g *hongbao.Grant) {
 	}
 }
 
-// observe takes in a grant that the stream or a sink tells of.
+// observe adds a grant that the stream or a sink has.
 func (r *run) observe(from source, g *hongbao.Grant) { r.observeAt(from, g, nil) }
 
 // record is the place of a record in the topic.
@@ -253,7 +256,7 @@ type record struct {
 	offset    int64
 }
 
-// observeAt is observe for a grant of the topic, whose place it gets.
+// observeAt is observe for a grant of the topic, with the place of its record.
 func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,8 +306,8 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	c.counts.Published++
 }
 
-// noteSeq notes the seq of a grant without a receipt, so that it is not named as a gap besides. Only where the ledger
-// is all that is left of a campaign it says something about doubles.
+// noteSeq notes the seq of a grant without a receipt, so that it is not also reported as a gap. A seq is checked for
+// doubles only if the ledger is the only remaining source of the campaign.
 func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedisOn(g.Shard) && !r.partial() {
@@ -316,7 +319,7 @@ func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 var twice = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
 
 func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant, at *record) {
-	place := "" // tells several copies apart
+	place := "" // distinguishes several copies
 	if at != nil {
 		place = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
 	}

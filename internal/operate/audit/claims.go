@@ -14,8 +14,8 @@ import (
 // claimFormat is the text of a claim: "state lease ...", then its events, then what it pushes.
 var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 
-// readClaims counts the pushes in progress. One whose lease is over and whose events are all finished is a difference:
-// no worker will come to finish it.
+// readClaims counts the pushes in progress. A push whose lease is over and whose events are all finished is a
+// difference: no worker will finish it.
 func (r *run) readClaims(ctx context.Context) error {
 	if r.partial() {
 		return nil
@@ -53,7 +53,7 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 	for events := range strings.SplitSeq(m[2], ",") {
 		a, b, _ := strings.Cut(events, "-")
 		if k.at[s.Index()].anyUndone(parseSeq(a), parseSeq(b)) {
-			return // its events are pending: whoever takes them over finishes the claim
+			return // its events are pending: the worker that takes them over finishes the claim
 		}
 	}
 	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group),

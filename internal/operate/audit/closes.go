@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// judgeCloses takes in the seqs of all closes, of which each stands for an event without a grant: the stream tells them
-// while it keeps them, then the campaign, and the ledger's refund once the campaign has left Redis.
+// judgeCloses adds the seqs of all closes; each is an event without a grant. The sources are the stream while it keeps
+// them, then the campaign, and the ledger's refund once the campaign has left Redis.
 func (r *run) judgeCloses(c *campaign) {
 	for shard, snap := range c.on {
 		s := r.shards[shard]
@@ -37,7 +37,7 @@ func (r *run) judgeCloses(c *campaign) {
 	}
 }
 
-// judgeRefunded compares the close that the refund is based on with what Redis still tells of it.
+// judgeRefunded compares the close that the refund is based on with what Redis still has of it.
 func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	has := int64(0)
 	if e, kept := s.closes[c.id]; kept {
@@ -46,7 +46,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	if snap := c.on[s.Index()]; snap != nil {
 		has = snap.closeSeq
 		if !snap.over() {
-			return // judgeRefund looks at it
+			return // judgeRefund checks it
 		}
 	}
 	if has == 0 {
@@ -57,7 +57,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	}
 }
 
-// trimmedClose takes in a close that the stream no longer has.
+// trimmedClose adds a close that the stream no longer has.
 func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	if !s.seen.add(seq) && !r.partial() {
 		r.found(Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: event(s.Index(), seq),
@@ -67,7 +67,7 @@ func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	s.report.TrimmedCloses++
 }
 
-// closedBy is the seq of a campaign's close on a shard; 0 if it is not known to be closed there.
+// closedBy returns the seq of a campaign's close on a shard; 0 if it is not known to be closed there.
 func (r *run) closedBy(c *campaign, shard int) int64 {
 	if snap := c.on[shard]; snap != nil && snap.over() {
 		return snap.closeSeq
@@ -85,8 +85,8 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 	return 0
 }
 
-// judgeRefund compares a campaign that is in Redis and in the ledger: both must say the same of its refund. The ledger
-// was read later, so what it alone knows is looked up in Redis again.
+// judgeRefund compares the refund of a campaign that is in Redis and in the ledger: both must agree. The ledger was
+// read later, so a refund that only the ledger has is looked up in Redis again.
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	for shard, snap := range c.on {

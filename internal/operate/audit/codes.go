@@ -13,8 +13,8 @@ import (
 // codePage is how many codes one call reads.
 const codePage = 2_000
 
-// codes is what the audit knows of a campaign's codes, and never the codes themselves: a digest for each packet, as the
-// ledger has it, or Redis where there is no ledger.
+// codes is what the audit knows of a campaign's codes: a digest for each packet, never the code itself. The codes are
+// the ledger's, or those of Redis if there is no ledger.
 type codes struct {
 	inLedger, inRedis bool
 	digests           table[uint64]
@@ -22,10 +22,10 @@ type codes struct {
 }
 
 func (r *run) codeDigest(code string) uint64 {
-	return max(maphash.String(r.seed, code), 1) // 0 stands for none
+	return max(maphash.String(r.seed, code), 1) // 0 means none
 }
 
-// readCodes reads the codes of campaigns that have some, from the ledger and from Redis, and compares them. It is done
+// readCodes reads the codes of campaigns that have some, from the ledger and from Redis, and compares them. It runs
 // before the topic is read, whose codes observe compares.
 func (r *run) readCodes(ctx context.Context) error {
 	for _, c := range r.sorted() {

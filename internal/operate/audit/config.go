@@ -12,36 +12,36 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is what the audit asks of the ledger. *ledger.Ledger is one.
+// Ledger is what the audit reads from the ledger. *ledger.Ledger is one.
 type Ledger interface {
 	// EachTotals calls fn for every campaign until fn fails.
 	EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error
 	// EachGrant calls fn for every grant of a campaign until fn fails. A grant must come as often as it was paid.
 	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
-	// SealedSeqs gives the seqs of the grants of a sealed campaign, by shard.
+	// SealedSeqs returns the seqs of the grants of a sealed campaign, by shard.
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
-	// QuarantineAll gives up to limit grants in quarantine after a number, resolved or not.
+	// QuarantineAll returns up to limit grants in quarantine after a number, resolved or not.
 	QuarantineAll(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
-	// CheckConservation and CheckCredits compare the ledger with itself, and what a balance system has booked in it.
+	// CheckConservation and CheckCredits check that the ledger agrees with itself, CheckCredits for the credits of
+	// clients.
 	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
 	CheckCredits(ctx context.Context) ([]ledger.Difference, error)
 }
 
 // Topic is the topic that the publisher writes to.
 type Topic interface {
-	// Each calls fn for every grant in the topic up to its present end, until fn fails. fn may be called by several
-	// goroutines at once.
+	// Each calls fn for every grant in the topic up to its present end, until fn fails. fn may be called concurrently.
 	Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
 }
 
-// TopicScan is what Each passed over.
+// TopicScan says what Each skipped.
 type TopicScan struct {
-	// Since says since when each partition has kept everything; nil if nothing has expired. Grants that were decided before
-	// may have expired: they are not judged.
+	// Since has, for each partition, the time since which it has kept everything; nil if nothing has expired. Grants
+	// that were decided before may have expired: they are not judged.
 	Since []time.Time
 	// Foreign counts records that are not this deployment's.
 	Foreign int64
-	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first
+	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the first
 	// error, with its place.
 	Malformed      int64
 	FirstMalformed error
@@ -49,29 +49,30 @@ type TopicScan struct {
 
 // Plan knows the planned amounts.
 type Plan interface {
-	// Amount is what a packet holds by the campaign's plan; false if there is no such packet.
+	// Amount returns a packet's amount by the campaign's plan; false if there is no such packet.
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out what they would tell, and the
-// report says so.
+// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out their checks, and the report says
+// so.
 type Config struct {
 	Store *store.Store
 	// Ledger and the name of its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
-	// Remote, if a balance system of somebody else pays what the ledger records. LedgerGroup is the name of its consumer
+	// Remote is set if an external balance system pays what the ledger records. LedgerGroup is the name of its consumer
 	// group.
 	Remote *Remote
 	// Topic and the name of its consumer group.
 	Topic      Topic
 	TopicGroup string
 	Plan       Plan
-	// Codes gives the ledger's codes of up to n packets after a number, in their order; nil for no comparison with them.
+	// Codes returns the ledger's codes of up to n packets after a number, in their order; nil for no comparison with
+	// them.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
-	// Acknowledged are the differences that a person has acknowledged and that are not over.
+	// Acknowledged are the differences that a person has acknowledged and that have not expired.
 	Acknowledged []ledger.Acknowledgement
-	// MaxListed bounds how many differences of one kind are named; all are counted. 1 to 100,000.
+	// MaxListed bounds how many differences of one kind are listed; all are counted. 1 to 100,000.
 	MaxListed int
 }
 
@@ -101,11 +102,11 @@ const MaxWait = 24 * time.Hour
 
 // Options of one audit.
 type Options struct {
-	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. When it is over
-	// the audit goes on with what is in flight.
+	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. After that the
+	// audit counts what is still in flight.
 	Wait time.Duration
-	// Campaigns are those to audit, sealed or not; none means all. With some the checks of whole shards (seqs without a
-	// gap, the stream) are left out.
+	// Campaigns are the ones to audit, sealed or not; none means all. If set, the checks of whole shards (seqs without
+	// a gap, the stream) are left out.
 	Campaigns []string
 }
 

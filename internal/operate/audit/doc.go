@@ -1,27 +1,27 @@
-// Package audit compares Redis, the ledger and the Kafka topic, and names every place where they do not agree. It is
-// one function for tests, for the soak and for `hongbao audit` in production: Run. It writes nothing anywhere.
+// Package audit compares Redis, the ledger and the Kafka topic, and lists every place where they disagree. It is one
+// function for tests, for the soak and for `hongbao audit` in production: Run. It writes nothing anywhere.
 //
 // It checks
 //
-//   - each campaign in Redis: funded = granted + left, in packets and in money; every packet stands exactly once in the
-//     stock or in a receipt; nobody holds more than he may; amounts are the planned ones;
-//   - each shard: the seqs of all its events are 1, 2, 3, ... without a gap or a double; the stream tells the same
+//   - each campaign in Redis: funded = granted + left, in packets and in money; every packet is exactly once in the
+//     stock or in a receipt; no user has more than allowed; amounts are the planned ones;
+//   - each shard: the seqs of all its events are 1, 2, 3, ... without a gap or a double; the stream has the same
 //     grants as the receipts;
-//   - the ledger: funded = granted + refunded + open, what it finds wrong with itself, and that it holds the same set
-//     of (campaign, packet, user, amount, shard, seq) as Redis, each once;
+//   - the ledger: funded = granted + refunded + open, its own checks, and that it has the same set of (campaign,
+//     packet, user, amount, shard, seq) as Redis, each once;
 //   - a remote balance system that pays (Config.Remote): that it has credited each grant of the ledger to the same
 //     user, with the same amount and currency;
 //   - the topic: the same set again, each once;
 //   - the codes of coupons: the same in Redis, the ledger and the topic;
-//   - dead letters, the quarantine and pushes that nobody will finish.
+//   - dead letters, the quarantine and pushes that no worker will finish.
 //
-// A live system moves while it is read, and that is no difference. Run first notes each shard's seq, and each
+// A live system changes while it is read, and that is no difference. Run first notes each shard's seq, and each
 // campaign's counts together with the seq of that instant; grants after it are newer and not judged. What a consumer
-// group had not finished when its sink was read is in flight: it is counted and not judged either. Wait until all is
-// quiet (Options.Wait) to have everything judged.
+// group had not finished when its sink was read is in flight: it is counted and not judged either. To have everything
+// judged, wait until the system is quiet (Options.Wait).
 //
 // Memory is about 25 bytes for each packet of the audited campaigns, and 8 for a code; details are looked up again for
 // differences only. The list of differences is bounded for each kind, their count is not.
 //
-// docs/audit.md tells for each kind of difference what it means and what to do.
+// docs/audit.md explains each kind of difference and what to do about it.
 package audit

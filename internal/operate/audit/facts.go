@@ -8,15 +8,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// pageLen is how many numbers one page of a table holds.
+// pageLen is how many numbers one page of a table contains.
 const pageLen = 1024
 
-// table is a sparse array: a number that Redis or a sink made up costs one page, not an array up to it.
+// table is a sparse array: a forged large number costs one page, not an array up to that number.
 type table[T any] struct {
 	pages map[int64]*[pageLen]T
 }
 
-// at gives the place of n >= 0, and makes it if need be.
+// at returns the element of n >= 0, and allocates its page if needed.
 func (t *table[T]) at(n int64) *T {
 	page := t.pages[n/pageLen]
 	if page == nil {
@@ -29,7 +29,7 @@ func (t *table[T]) at(n int64) *T {
 	return &page[n%pageLen]
 }
 
-// find gives the place of n, nil if its page was never made.
+// find returns the element of n, nil if its page was never allocated.
 func (t *table[T]) find(n int64) *T {
 	if page := t.pages[n/pageLen]; page != nil && n >= 0 {
 		return &page[n%pageLen]
@@ -37,7 +37,7 @@ func (t *table[T]) find(n int64) *T {
 	return nil
 }
 
-// each visits every place of every page that was made, in order.
+// each visits every element of every allocated page, in order.
 func (t *table[T]) each(fn func(n int64, v *T)) {
 	for _, p := range slices.Sorted(maps.Keys(t.pages)) {
 		for i := range t.pages[p] {
@@ -46,7 +46,7 @@ func (t *table[T]) each(fn func(n int64, v *T)) {
 	}
 }
 
-// source is a place that tells of a packet.
+// source is a place that has a packet.
 type source uint8
 
 const (
@@ -60,7 +60,7 @@ const (
 	isWorthless // it has no value, so the remote need not have it
 )
 
-// whoGotIt are the sources that say who got the packet; the stock does not.
+// whoGotIt are the sources that name the packet's user; the stock does not.
 const whoGotIt = inReceipts | inStream | inLedger | inRemote | inTopic
 
 var sourceNames = map[source]string{
@@ -69,7 +69,7 @@ var sourceNames = map[source]string{
 
 // fact is what is known of one packet.
 type fact struct {
-	digest uint64 // of user, amount, shard and seq, as the first source told them
+	digest uint64 // of user, amount, shard and seq, as the first source had them
 	seq    int64
 	time   uint32 // when it was decided, in seconds: until 2106
 	shard  int16
@@ -81,7 +81,7 @@ func (f *fact) has(s source) bool { return f.from&s != 0 }
 // seqs is a set of seqs.
 type seqs struct{ words table[uint64] }
 
-// add puts seq >= 0 into the set and tells whether it is new there.
+// add puts seq >= 0 into the set and reports whether it is new there.
 func (s *seqs) add(seq int64) bool {
 	w := s.words.at(seq / 64)
 	bit := uint64(1) << (seq % 64)
@@ -104,7 +104,7 @@ func (s *seqs) has(seq int64) bool {
 	return w != nil && *w&(1<<(seq%64)) != 0
 }
 
-// holes are the runs within 1..last that are not in the set.
+// holes returns the runs within 1..last that are not in the set.
 func (s *seqs) holes(last int64) []stream.SeqRange {
 	var out []stream.SeqRange
 	next := int64(1)

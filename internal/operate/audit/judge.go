@@ -34,7 +34,7 @@ func (r *run) judge(ctx context.Context) error {
 	return nil
 }
 
-// seqOn is the seq up to which the audit judges grants of a campaign on a shard.
+// seqOn returns the seq up to which the audit judges grants of a campaign on a shard.
 func (r *run) seqOn(c *campaign, shard int16) int64 {
 	if snap := c.on[int(shard)]; snap != nil {
 		return snap.seq
@@ -70,7 +70,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// where lists the places that tell of a grant.
+// where lists the places that have a grant.
 func (f *fact) where() string {
 	var names []string
 	for _, s := range []source{inStream, inLedger, inRemote, inTopic} {
@@ -99,7 +99,7 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	r.judgeSinks(c, packet, f)
 }
 
-// judgeSinks tells for a grant that exists what became of it in every sink.
+// judgeSinks checks for an existing grant whether every sink has it.
 func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	flying := false
 	r.judgeRemote(c, packet, f)
@@ -136,8 +136,8 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// dropped notes a grant that a person decided not to deliver: it is named, and no difference.
-// One that the remote has paid all the same is a difference.
+// dropped notes a grant that a person decided not to deliver: it is listed, and is no difference. If the remote has
+// paid it all the same, that is a difference.
 func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	if k.from == inLedger && f.has(inRemote) {
 		r.paidRemotely(c, packet, f, why)
@@ -150,7 +150,7 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 }
 
-// judgeMissing names the packets that are nowhere. A place that has not got the campaign is named as a whole, not packet
+// judgeMissing reports the packets that are nowhere. A place that lacks the campaign is reported as a whole, not packet
 // by packet.
 func (r *run) judgeMissing(c *campaign) {
 	packets, _ := c.settled()
@@ -165,8 +165,8 @@ func (r *run) judgeMissing(c *campaign) {
 	}
 }
 
-// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were named
-// already explain as much as they are.
+// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were
+// already reported explain a deviation of their number.
 func (r *run) judgeCounts(c *campaign) {
 	if !c.inRedis() {
 		return
@@ -231,7 +231,7 @@ func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// judgePresence names campaigns that only one of Redis and ledger has.
+// judgePresence reports campaigns that are only in Redis or only in the ledger.
 func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	switch {
@@ -265,7 +265,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// judgeSeqs names the seqs of a shard that stand for nothing, and events that the stream has lost.
+// judgeSeqs reports the seqs of a shard without an event, and events that the stream has lost.
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
@@ -285,8 +285,8 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 }
 
-// unfinished gives a sink that has not finished some of the seqs, nil if there is none: then the stream need not keep
-// them, and workers take them out one by one when they stand behind an unfinished one.
+// unfinished returns a sink that has not finished some of the seqs, nil if there is none. Without one the stream need
+// not keep them: workers remove finished entries one by one when these are behind an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
 		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {

@@ -5,25 +5,25 @@ type Kind string
 
 // The kinds of differences, in the order in which reports show them.
 const (
-	LedgerUnbalanced Kind = "ledger_unbalanced" // the ledger does not agree with itself
+	LedgerUnbalanced Kind = "ledger_unbalanced" // the ledger disagrees with itself
 	DoubleCredit     Kind = "double_credit"     // the ledger paid one packet more than once
 	// granted, its group has finished it, and the ledger, or the remote that pays, does not have it
 	Lost             Kind = "lost"
 	RemotePaid       Kind = "remote_paid"        // the remote has paid what a person decided not to pay
-	Unfounded        Kind = "unfounded"          // stream, ledger or topic tell of a grant without a receipt
+	Unfounded        Kind = "unfounded"          // stream, ledger or topic have a grant without a receipt
 	Different        Kind = "different"          // the same packet with other facts
-	OverHold         Kind = "over_hold"          // a user holds more packets than he may
-	PacketTwice      Kind = "packet_twice"       // a packet stands twice in stock and receipts
-	PacketMissing    Kind = "packet_missing"     // a packet stands in neither
+	OverHold         Kind = "over_hold"          // a user has more packets than allowed
+	PacketTwice      Kind = "packet_twice"       // a packet is twice in stock and receipts
+	PacketMissing    Kind = "packet_missing"     // a packet is in neither
 	PacketUnknown    Kind = "packet_unknown"     // a number that the campaign does not have
 	NotPlanned       Kind = "not_planned"        // an amount that is not the planned one
-	CounterDrift     Kind = "counter_drift"      // a campaign's counts do not fit its stock and receipts
-	FundingDiffers   Kind = "funding_differs"    // Redis and ledger disagree on what a campaign was funded with
+	CounterDrift     Kind = "counter_drift"      // a campaign's counts do not match its stock and receipts
+	FundingDiffers   Kind = "funding_differs"    // Redis and ledger disagree on a campaign's funding
 	CampaignMissing  Kind = "campaign_missing"   // a campaign is in Redis or in the ledger only
-	CampaignFrozen   Kind = "campaign_frozen"    // Redis has lost something of a campaign, and nobody has ended it
-	CampaignBroken   Kind = "campaign_broken"    // a campaign's keys can't be read, or are there in part
-	SeqGap           Kind = "seq_gap"            // seqs that stand for nothing
-	DuplicateSeq     Kind = "duplicate_seq"      // one seq stands for two grants
+	CampaignFrozen   Kind = "campaign_frozen"    // Redis has lost data of a campaign, and no one has ended it
+	CampaignBroken   Kind = "campaign_broken"    // a campaign's keys can't be read, or are only partly there
+	SeqGap           Kind = "seq_gap"            // seqs without an event
+	DuplicateSeq     Kind = "duplicate_seq"      // one seq belongs to two grants
 	SeqBeyond        Kind = "seq_beyond"         // a receipt has a seq above the shard's last
 	AfterClose       Kind = "after_close"        // a grant after its campaign's close
 	StreamGap        Kind = "stream_gap"         // events are missing from the stream, or come twice
@@ -35,5 +35,5 @@ const (
 	MalformedRecord  Kind = "malformed_record"   // records that claim to be grants and can't be read
 	DeadLetter       Kind = "dead_letter"        // set aside by a sink's group and not in that sink
 	InQuarantine     Kind = "quarantined"        // contradicts the ledger; a person decides
-	OpenClaim        Kind = "open_claim"         // a push that nobody will finish
+	OpenClaim        Kind = "open_claim"         // a push that no worker will finish
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// readLetters reads the dead letters of the sinks, and what persons decided about others. Whether the letter of a grant
+// readLetters reads the dead letters of the sinks, and people's decisions about others. Whether the letter of a grant
 // is a difference is judged later: its sink may have the grant by now. A dropped grant need not be in its sink.
 func (r *run) readLetters(ctx context.Context) error {
 	letters := deadletter.New(r.Store)

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// dealtTo is the place, from 0, to which a packet is dealt.
+// dealtTo returns the place, from 0, to which a packet is dealt.
 func (s *snapshot) dealtTo(packet int64) int { return int((packet - 1) % int64(s.places)) }
 
-// refilling tells that a generation was announced here and is not dealt as a whole.
+// refilling reports whether a generation was announced here and is not completely dealt.
 func (s *snapshot) refilling() bool { return s.dealt < s.generation }
 
-// derive counts as granted all that is not in the stock: grabs write no counts. A close has written them.
+// derive counts everything that is not in the stock as granted: grabs write no counts. A close has written them.
 func (s *snapshot) derive() {
 	switch {
 	case s.over() || s.loading():
@@ -30,7 +30,7 @@ func (s *snapshot) derive() {
 	}
 }
 
-// findPlaces learns over how many shards each campaign is dealt, and which of these have not got it.
+// findPlaces finds out over how many shards each campaign is dealt, and which of these lack it.
 func (r *run) findPlaces() {
 	for _, c := range r.campaigns {
 		c.places = 1
@@ -54,12 +54,12 @@ func (r *run) findPlaces() {
 	}
 }
 
-// inRedisOn tells whether a shard still has its part of a campaign, so that a receipt must prove a grant there.
+// inRedisOn reports whether a shard still has its part of a campaign, so that a receipt must prove a grant there.
 func (c *campaign) inRedisOn(shard int) bool { return c.inRedis() && !c.gone[shard] }
 
-// settled gives the last packet up to which all places have got theirs. steady tells that no generation is coming.
-// Snapshots are not of one instant: while a generation comes, some places have not got all of it. If two came, nobody
-// can say how far the one between is dealt.
+// settled returns the last packet up to which all places have their packets. steady reports whether no generation is
+// being dealt. Snapshots are not of one instant: while a generation is dealt, some places do not have all of it. If two
+// are dealt, the progress of the first one is unknown.
 func (c *campaign) settled() (packets int64, steady bool) {
 	var newest, before int64
 	steady = true
@@ -91,10 +91,10 @@ func (c *campaign) settled() (packets int64, steady bool) {
 	return before, false
 }
 
-// hold counts what a user holds over all places of a campaign. Each receipt comes once.
+// hold counts the packets of a user over all places of a campaign. Each receipt comes once.
 func (r *run) hold(c *campaign, snap *snapshot, user string) {
 	if snap.places == 1 {
-		return // his receipts stand in one text, which was counted
+		return // the user's receipts are in one text, which was counted
 	}
 	if c.holds == nil {
 		c.holds = map[uint64]int32{}
@@ -106,8 +106,8 @@ func (r *run) hold(c *campaign, snap *snapshot, user string) {
 	}
 }
 
-// judgePlaces names the places that have not got a campaign which others have. A campaign that is loaded just now, or
-// leaves Redis, is on some of them only.
+// judgePlaces reports the places that lack a campaign which others have. A campaign that is being loaded or purged is
+// on some of them only.
 func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 	if len(c.gone) == c.lostOn+c.stubs || r.report.Found[CampaignBroken] > 0 {
 		return nil
@@ -146,7 +146,7 @@ func (c *campaign) judgeShares(drift func(format string, args ...any)) {
 	}
 }
 
-// where says where, if a campaign is on several shards.
+// where returns the place of a shard, if a campaign is on several shards.
 func (c *campaign) where(shard int) string {
 	if c.places == 1 {
 		return ""
@@ -154,7 +154,7 @@ func (c *campaign) where(shard int) string {
 	return fmt.Sprintf(" on shard %d", shard)
 }
 
-// judgeFunding compares the total. A top-up is in the ledger first, and comes to Redis then.
+// judgeFunding compares the total. A top-up is in the ledger first, and in Redis afterwards.
 func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	if has := c.counts.Funded; has == l.Funded || has == l.Funded-l.Adding {

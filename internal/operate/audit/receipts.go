@@ -9,7 +9,7 @@ import (
 )
 
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
-	broken := map[string]bool{} // users who were named: they may come again
+	broken := map[string]bool{} // users who were already reported: they may come again
 	return r.eachField(ctx, s.Keys.Receipts(c.id), func(user, text string) error {
 		list, err := store.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
@@ -48,7 +48,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
 	if f.has(inReceipts) {
-		if f.digest != digest { // else HSCAN brought the user again
+		if f.digest != digest { // otherwise HSCAN returned the user again
 			c.strays++
 			r.foundOf(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
 				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
@@ -73,14 +73,14 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")
 }
 
-// describe adds to the differences of single grants what the receipts say of them.
+// describe adds to the differences of single grants the contents of their receipts.
 func (r *run) describe(ctx context.Context) error {
 	for id, packets := range r.wanted {
 		for shard, snap := range r.campaigns[id].on {
 			err := r.eachField(ctx, r.shards[shard].Keys.Receipts(id), func(user, text string) error {
 				list, err := store.ParseReceipts(shard, snap.from, text)
 				if err != nil {
-					return nil //nolint:nilerr // it was named when it was read first
+					return nil //nolint:nilerr // it was reported when it was read first
 				}
 				for _, rc := range list {
 					for _, d := range packets[rc.Packet] {

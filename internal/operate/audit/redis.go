@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// How much one call to Redis reads.
+// Sizes of one read from Redis.
 const (
 	stockPackets = 10_000
 	hashFields   = 2_000
@@ -29,21 +29,21 @@ type campaign struct {
 	codes  codes
 	counts Counts
 	found  map[Kind]int64 // its differences
-	sealed bool           // its grants are passed over
-	// places is the number of shards over which it is dealt. gone are the shards that have not got it, if there are
-	// several places. lostOn counts those where a person ended it from the ledger, stubs those that have lost it.
+	sealed bool           // its grants are skipped
+	// places is the number of shards over which it is dealt. gone are the shards that lack it, if there are several
+	// places. lostOn counts those where a person ended it from the ledger, stubs those that have lost it.
 	places        int
 	gone          map[int]bool
 	lostOn, stubs int
 	holds         map[uint64]int32 // packets of each user, if it is on several shards
-	// What was named already, so that it explains sums that do not fit: packets too many or too few, and facts that
-	// were altered.
+	// strays and altered count what was already reported, and so explains deviating sums: packets too many or too few,
+	// and facts that were altered.
 	strays, altered int64
 }
 
 func (c *campaign) inRedis() bool { return len(c.on) > 0 }
 
-// currency is what the ledger says, or Redis where no ledger has the campaign.
+// currency returns the ledger's currency, or that of Redis if no ledger has the campaign.
 func (c *campaign) currency() string {
 	if c.ledger != nil {
 		return c.ledger.Currency
@@ -54,10 +54,10 @@ func (c *campaign) currency() string {
 	return ""
 }
 
-// lost tells that Redis had lost something of the campaign and a person ended it from the ledger alone.
+// lost reports whether Redis had lost data of the campaign and a person ended it from the ledger alone.
 func (c *campaign) lost() bool { return c.ledger != nil && c.ledger.Closed && c.ledger.By != "" }
 
-// ended says who ended a lost campaign, and why.
+// ended returns who ended a lost campaign, and why.
 func (c *campaign) ended() string {
 	return fmt.Sprintf("Redis had lost something of the campaign, and %.128s ended it from the ledger: %.200q",
 		c.ledger.By, c.ledger.Why)
@@ -72,7 +72,7 @@ type snapshot struct {
 	grantedAmount, loadedAmount hongbao.Amount
 	hold, from                  int64
 	// places is the number of shards over which it is dealt, place the number of this one. The place gets share packets
-	// of all generations up to the newest one that is announced here, and it got base packets of those before.
+	// of all generations up to the newest one that is announced here, and it got base packets of the earlier ones.
 	places, place     int
 	share, base       int64
 	shareAmount       hongbao.Amount
@@ -81,16 +81,16 @@ type snapshot struct {
 	stocked           int64 // length of the stock, at the same instant
 	closeSeq          int64 // of its close; set if it is over
 	codes             bool  // its packets have codes
-	lost              bool  // it was ended from the ledger: what Redis says of it proves nothing
+	lost              bool  // it was ended from the ledger: its data in Redis proves nothing
 
 	receipts             int64          // up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
 }
 
-// loading tells that the stock is still being filled; nothing is granted yet.
+// loading reports whether the stock is still being filled; nothing is granted yet.
 func (s *snapshot) loading() bool { return s.state == store.StateLoading }
 
-// over tells that the campaign was closed on the shard.
+// over reports whether the campaign was closed on the shard.
 func (s *snapshot) over() bool {
 	return s.state == store.StateClosed || s.state == store.StateRefunded
 }
@@ -125,7 +125,7 @@ func (s *snapshot) parse(m map[string]string) error {
 	return errors.Join(append(errs, s.parseWalk(m))...)
 }
 
-// parseWalk reads the fields of a campaign that is on several shards, or has got more packets; others have none of them.
+// parseWalk reads the fields of a campaign that is on several shards, or was topped up; others have none of them.
 func (s *snapshot) parseWalk(m map[string]string) error {
 	var errs []error
 	number := func(name string, absent, most int64) int64 {
@@ -149,7 +149,8 @@ func (s *snapshot) parseWalk(m map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// readSeqs reads each shard's seq. Grants after the first one may be missing from what is read before they are written.
+// readSeqs reads each shard's seq. Grants after the first reading may be missing from what is read before they are
+// written.
 func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, s := range r.shards {
@@ -232,8 +233,8 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	return r.readReceipts(ctx, s, c, snap)
 }
 
-// snapshot reads the campaign's hash, the length of the stock and the shard's seq in one step. why tells what is wrong
-// with the keys; a nil snapshot means that there is no campaign to go on with.
+// snapshot reads the campaign's hash, the length of the stock and the shard's seq in one step. why says what is wrong
+// with the keys; a nil snapshot means that there is no campaign to audit.
 func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot, why string, err error) {
 	var fields *redis.MapStringStringCmd
 	var seq *redis.StringCmd
@@ -289,7 +290,7 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 	return r.readPackets(ctx, s.Keys.Withheld(c.id), c, snap)
 }
 
-// readPackets reads a stock from its end: grabs take from its head, so what is not read yet keeps its place.
+// readPackets reads a stock from its end: grabs take from its head, so unread packets keep their place.
 func (r *run) readPackets(ctx context.Context, stock string, c *campaign, snap *snapshot) error {
 	for last := int64(-1); ; last -= stockPackets {
 		page, err := r.Store.Redis().LRange(ctx, stock, last-stockPackets+1, last).Result()

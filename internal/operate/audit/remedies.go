@@ -2,22 +2,22 @@ package audit
 
 import "strings"
 
-// remedy is what a person does about one kind of difference. This table is the only place that says so: the report
-// prints it, the JSON report carries it, and docs/audit.md repeats it word by word (a test compares them).
+// remedy is what a person does about one kind of difference. This table is the only source: the report prints it, the
+// JSON report contains it, and docs/audit.md repeats it verbatim (a test compares them).
 type remedy struct {
 	kind Kind
-	// means says what happened; do says what to do. Commands stand in backquotes, and each of them exists.
+	// means says what happened; do says what to do. Commands are in backquotes, and each of them exists.
 	means, do string
-	// moves says that the remedy pays, refunds or funds. The report names none of these while the ledger does not agree
-	// with itself: a replay would pay a row again that was deleted there.
+	// moves says that the remedy pays, refunds or funds. The report lists none of these while the ledger disagrees with
+	// itself: a replay would pay again for a row that was deleted there.
 	moves bool
 }
 
-// notWhileUnbalanced stands for a remedy that moves money while the ledger does not agree with itself.
+// notWhileUnbalanced replaces a remedy that moves money while the ledger disagrees with itself.
 const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger does not agree with itself. " +
 	"Mend `ledger_unbalanced` and `double_credit` first, then run `hongbao audit` again"
 
-// Where Redis went back in time a shard may be frozen: then it grants nothing, and takes no pause.
+// If Redis went back in time a shard may be frozen: then it grants nothing, and can't be paused.
 const (
 	frozenShard = " (a frozen shard grants nothing and takes no pause: `hongbao recover` tells what to do with it)"
 	pause       = "pause the campaign with `hongbao campaign pause ID --why WHY`"
@@ -26,7 +26,7 @@ const (
 	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID --why WHY`" + frozenShard
 )
 
-// endFrozen says instead of a pause what to do with campaigns that Redis has lost, all of which are frozen.
+// endFrozen replaces a pause by what to do with campaigns that Redis has lost, all of which are frozen.
 var endFrozen = func() *strings.Replacer {
 	const end = "end the campaign, which is frozen and takes no pause, with `hongbao campaign refund-lost ID`"
 	return strings.NewReplacer(pauseOpen, end, pause, end, pauseAtOnce, end)
@@ -125,8 +125,8 @@ var remedies = []remedy{
 			"settle`", true},
 }
 
-// remedyOf gives what to do about a kind among all kinds that were found. frozen says that all differences of the kind are
-// of campaigns that take no pause.
+// remedyOf returns the remedy for a kind among all kinds that were found. frozen says that all differences of the kind
+// are of campaigns that can't be paused.
 func remedyOf(k Kind, found map[Kind]int64, frozen bool) Remedy {
 	m := &remedies[kindIndex(k)]
 	do, moves := m.do, m.moves

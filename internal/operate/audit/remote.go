@@ -10,12 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Remote is a balance system of somebody else. It pays, then the ledger records it.
+// Remote is an external balance system. It pays, then the ledger records it.
 type Remote struct {
-	// Ask tells what is booked for a packet; false if nothing is. Several goroutines call it at once. Nil if the remote
-	// can't be asked: then what it holds is left out, and the report says so.
+	// Ask returns what is booked for a packet; false if nothing is. It is called concurrently. It is nil if the remote
+	// can't be asked: then the remote is not compared, and the report says so.
 	Ask func(ctx context.Context, campaign string, packet int64) (RemoteCredit, bool, error)
-	// Concurrency bounds the questions under way, 1 to 10,000.
+	// Concurrency bounds the concurrent requests, 1 to 10,000.
 	Concurrency int
 }
 
@@ -28,8 +28,8 @@ type RemoteCredit struct {
 // askAtOnce is how many packets are asked for before the next ones are looked up.
 const askAtOnce = 10_000
 
-// readRemote asks the remote for every grant that Redis, ledger or topic has, or that a person decided about. Credits
-// without a grant are not looked for: the remote is asked by packet, and does not list.
+// readRemote asks the remote for every grant that Redis, ledger or topic has, or that a person decided about. It does
+// not search for credits without a grant: the remote is asked by packet, and does not list.
 func (r *run) readRemote(ctx context.Context) error {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return nil
@@ -65,7 +65,7 @@ func (r *run) readRemote(ctx context.Context) error {
 	return nil
 }
 
-// askFor asks for some packets of a campaign, and takes in what is booked for them.
+// askFor asks for some packets of a campaign, and adds what is booked for them.
 func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.Remote.Concurrency)
@@ -91,7 +91,7 @@ func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) e
 	return group.Wait()
 }
 
-// judgeCurrency names a credit in another currency than the campaign's.
+// judgeCurrency reports a credit in another currency than the campaign's.
 func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	}
 }
 
-// onlyDecided gives, by campaign, the grants of which only a person's decision is left.
+// onlyDecided returns, by campaign, the grants of which only a person's decision is left.
 func (r *run) onlyDecided() map[string][]hongbao.Grant {
 	left := map[string][]hongbao.Grant{}
 	for _, s := range r.shards {
@@ -121,8 +121,8 @@ func (r *run) onlyDecided() map[string][]hongbao.Grant {
 	return left
 }
 
-// judgeRemote tells whether the remote has what the ledger has: it is recorded there when it was credited, not before.
-// What a person decided about in quarantine the remote must not have.
+// judgeRemote checks that the remote has what the ledger has: a grant is recorded there after it was credited, not
+// before. The remote must not have what a person decided about in quarantine.
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return
@@ -141,7 +141,7 @@ func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
 	r.foundOf(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
 }
 
-// worthless takes a packet without a value as settled: nobody asks for a credit of nothing.
+// worthless marks a packet without a value as settled: no worker asks for a credit of nothing.
 func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
 	if r.Plan == nil {
 		return nil

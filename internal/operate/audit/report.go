@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Verdict is what an audit comes to.
+// Verdict is the result of an audit.
 type Verdict string
 
 // The verdicts. Agrees: no difference among what was judged.
@@ -23,23 +23,23 @@ type Report struct {
 	Verdict Verdict   `json:"verdict"`
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
-	// Quiet: every consumer group had finished everything when the reading began.
+	// Quiet says that every consumer group had finished everything when the reading began.
 	Quiet bool `json:"quiet"`
 	// LeftOut says what was not compared, and why.
 	LeftOut   []string         `json:"left_out"`
 	Total     Counts           `json:"total"`
 	Campaigns []CampaignReport `json:"campaigns"`
 	Shards    []ShardReport    `json:"shards"`
-	// Found counts all differences of each kind; Differences names them, as many of a kind as Config.MaxListed.
+	// Found counts all differences of each kind. Differences lists them, up to Config.MaxListed of a kind.
 	Found       map[Kind]int64 `json:"found"`
 	Differences []Difference   `json:"differences"`
-	// Remedies says what to do about each kind that was found. None of them moves money while the ledger does not agree
-	// with itself.
+	// Remedies says what to do about each kind that was found. None of them moves money while the ledger disagrees with
+	// itself.
 	Remedies map[Kind]Remedy `json:"remedies"`
-	// Acknowledged names the differences that a person has acknowledged for now. Verdict, Found, counts and Sealable leave
-	// them out.
+	// Acknowledged lists the differences that a person has acknowledged for now. Verdict, Found, counts and Sealable
+	// leave them out.
 	Acknowledged []Acknowledged `json:"acknowledged"`
-	// Dropped names grants that a person decided not to deliver to a sink (Where), as many as Config.MaxListed;
+	// Dropped lists grants that a person decided not to deliver to a sink (Where), up to Config.MaxListed;
 	// Total.Dropped counts all. They are no differences.
 	Dropped []Difference `json:"dropped"`
 }
@@ -56,21 +56,21 @@ type Remedy struct {
 // CampaignReport is one campaign's counts.
 type CampaignReport struct {
 	Campaign string `json:"campaign"`
-	// Currency is that of the amounts; empty for a campaign that has none.
+	// Currency is the currency of the amounts; empty for a campaign that has none.
 	Currency string `json:"currency,omitempty"`
-	// InRedis is false for a campaign that the ledger has and that has left Redis, or never came.
+	// InRedis is false for a campaign that the ledger has and that has left Redis, or was never there.
 	InRedis bool `json:"in_redis"`
-	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, this audit
-	// has judged each of its grants and found nothing wrong anywhere, so it may be sealed.
+	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, and this
+	// audit has judged each of its grants and found nothing wrong anywhere. So it may be sealed.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
-	// Ended says who ended it from the ledger alone, and why, if Redis had lost something of it.
+	// Ended says who ended it from the ledger alone, and why, if Redis had lost data of it.
 	Ended string `json:"ended_from_ledger,omitempty"`
 	Counts
 }
 
-// Counts are packets, or money where the name says amount. Funded to LeftAmount are what Redis says of the campaigns
-// that it has.
+// Counts are packets, or money where the name says amount. Funded to LeftAmount are the counts in Redis of the
+// campaigns that it has.
 type Counts struct {
 	Packets       int64          `json:"packets"`
 	Funded        hongbao.Amount `json:"funded_amount"`
@@ -78,15 +78,15 @@ type Counts struct {
 	GrantedAmount hongbao.Amount `json:"granted_amount"`
 	Left          int64          `json:"left"`
 	LeftAmount    hongbao.Amount `json:"left_amount"`
-	// Settled is what the ledger's grants come to; Refunded and Open its own counts.
+	// Settled is the sum over the ledger's grants; Refunded and Open are its own counters.
 	Settled       int64          `json:"settled"`
 	SettledAmount hongbao.Amount `json:"settled_amount"`
 	Refunded      hongbao.Amount `json:"refunded_amount"`
 	Open          hongbao.Amount `json:"open_amount"`
 	// Published counts the records of the topic, duplicates included.
 	Published int64 `json:"published"`
-	// Unsettled and Unpublished are in flight to the ledger and to the topic, InFlight to either. They are not judged,
-	// nor are the Newer ones, which were granted while the audit was reading.
+	// Unsettled and Unpublished are in flight to the ledger and to the topic, InFlight to either. They are not judged.
+	// Neither are the Newer ones, which were granted while the audit was reading.
 	Unsettled   int64 `json:"unsettled"`
 	Unpublished int64 `json:"unpublished"`
 	InFlight    int64 `json:"in_flight"`
@@ -95,7 +95,7 @@ type Counts struct {
 	Expired int64 `json:"expired"`
 	// Dropped are grants that a person decided not to deliver to a sink, counted once for each such sink.
 	Dropped int64 `json:"dropped"`
-	// The differences that are about single grants.
+	// The differences about single grants.
 	Lost           int64 `json:"lost"`
 	DoubleCredits  int64 `json:"double_credits"`
 	Unfounded      int64 `json:"unfounded"`
@@ -104,7 +104,7 @@ type Counts struct {
 	Duplicates     int64 `json:"duplicates"`
 	DeadLetters    int64 `json:"dead_letters"`
 	Quarantined    int64 `json:"quarantined"`
-	// Foreign records of the topic and open claims belong to no campaign: they are in the total only.
+	// Foreign records of the topic and open claims have no campaign: they are in the total only.
 	Foreign    int64 `json:"foreign"`
 	OpenClaims int64 `json:"open_claims"`
 }
@@ -129,34 +129,34 @@ func (c *Counts) add(o *Counts) {
 	c.Dropped += o.Dropped
 }
 
-// setFound sets the counts of the differences that are about single grants.
+// setFound sets the counts of the differences about single grants.
 func (c *Counts) setFound(n map[Kind]int64) {
 	c.Lost, c.DoubleCredits, c.Unfounded, c.Different = n[Lost], n[DoubleCredit], n[Unfounded], n[Different]
 	c.MissingInTopic, c.Duplicates = n[MissingInTopic], n[DuplicateInTopic]
 	c.DeadLetters, c.Quarantined = n[DeadLetter], n[InQuarantine]
 }
 
-// ShardReport is how far one shard was when the audit began.
+// ShardReport is the state of one shard when the audit began.
 type ShardReport struct {
 	Shard int   `json:"shard"`
 	Seq   int64 `json:"seq"`
-	// TrimmedCloses counts the closes whose entries the stream no longer had; campaigns and ledger tell their seqs.
+	// TrimmedCloses counts the closes whose entries the stream no longer had; campaigns and ledger have their seqs.
 	TrimmedCloses int64 `json:"trimmed_closes"`
 	// Finished has, for each consumer group, the seq up to which it had finished everything.
 	Finished map[string]int64 `json:"finished"`
 }
 
-// Difference is one place where things do not agree.
+// Difference is one place where the data disagrees.
 type Difference struct {
 	Kind Kind `json:"kind"`
 	// Where names the place: stock, receipts, stream, ledger, topic, or a key.
 	Where    string `json:"where"`
 	Campaign string `json:"campaign,omitempty"`
 	Packet   int64  `json:"packet,omitempty"`
-	// Event is "<shard>-<seq>", where there is one.
+	// Event is "<shard>-<seq>", if there is one.
 	Event  string `json:"event,omitempty"`
 	Detail string `json:"detail"`
-	// Receipt says what the receipts have of the packet, where that was looked up.
+	// Receipt says what the receipts have of the packet, if that was looked up.
 	Receipt string `json:"receipt,omitempty"`
 }
 
@@ -169,14 +169,14 @@ func kindIndex(k Kind) int {
 	return slices.IndexFunc(remedies, func(m remedy) bool { return m.kind == k })
 }
 
-// sealable tells whether nothing of a campaign can change any more and all of it was judged.
+// sealable reports whether nothing of a campaign can change any more and all of it was judged.
 func (r *run) sealable(c *campaign) bool {
 	return len(r.report.Found) == 0 && !r.partial() && c.ledger != nil && c.ledger.Closed && !c.sealed && !c.inRedis() &&
 		c.counts.InFlight+c.counts.Newer == 0 && c.counts.Settled == c.ledger.Grants
 }
 
-// frozenOnly reports whether all differences of a kind are of campaigns that are frozen wherever Redis still has something of
-// them, if only a stub: these take no pause.
+// frozenOnly reports whether all differences of a kind are of campaigns that are frozen wherever Redis still has a part
+// of them, even if only a stub: these can't be paused.
 func (r *run) frozenOnly(k Kind) bool {
 	var n int64
 	for _, c := range r.campaigns {
@@ -196,7 +196,7 @@ func (c *campaign) frozen() bool {
 	return len(c.on)+c.stubs > 0
 }
 
-// finish turns what was found into the report.
+// finish turns the findings into the report.
 func (r *run) finish() *Report {
 	rep := &r.report
 	rep.Verdict = Agrees

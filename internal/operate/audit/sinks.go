@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// readLedger compares the ledger with itself and takes in its grants.
+// readLedger runs the ledger's own checks and adds its grants.
 func (r *run) readLedger(ctx context.Context) error {
 	if r.Ledger == nil {
 		return nil
@@ -50,7 +50,7 @@ func (r *run) readLedger(ctx context.Context) error {
 	return r.readQuarantine(ctx)
 }
 
-// balance compares the ledger's counts of one campaign.
+// balance compares the ledger's counters of one campaign.
 func (r *run) balance(c *campaign) {
 	l := c.ledger
 	if l.Funded != l.Granted+l.Refunded+l.Pool {
@@ -63,7 +63,7 @@ func (r *run) balance(c *campaign) {
 	}
 }
 
-// passOver takes a sealed campaign as it was audited: only its seqs are noted, so that they are no gap.
+// passOver accepts a sealed campaign as it was audited: only its seqs are noted, so that they are no gap.
 func (r *run) passOver(ctx context.Context, c *campaign) error {
 	seqs, err := r.Ledger.SealedSeqs(ctx, c.id)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	r.decided(g)
 }
 
-// readTopic takes in the grants of the topic.
+// readTopic adds the grants of the topic.
 func (r *run) readTopic(ctx context.Context) error {
 	if r.Topic == nil {
 		return nil

@@ -26,7 +26,7 @@ func (r *run) readStreams(ctx context.Context) error {
 }
 
 func (r *run) readStream(ctx context.Context, s *shard) error {
-	next := int64(0) // the seq that the next entry should begin with; 0 if that can't be told
+	next := int64(0) // the seq with which the next entry should begin; 0 if it is unknown
 	highest := int64(0)
 	for page, err := range s.Pages(ctx, "-", "+") {
 		if err != nil {

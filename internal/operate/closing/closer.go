@@ -20,21 +20,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is what closing asks of the ledger.
+// Ledger is the part of the ledger that closing needs.
 type Ledger interface {
-	// Refund posts the refund that belongs to the close entries of a campaign's places, once: a repeat gives what is
-	// there. missing is how many of the entries' grants the ledger will never hold. ErrSettling while it holds fewer than
-	// the rest.
+	// Refund posts the refund that belongs to the close entries of a campaign's places, once: a repeat returns the
+	// existing refund. missing is how many of the entries' grants the ledger will never have. The error is ErrSettling
+	// while it has fewer than the rest.
 	Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error)
-	// Campaign gives a campaign as the ledger has it; false if it does not have it.
+	// Campaign returns a campaign as the ledger has it; false if the ledger does not have it.
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
-	// RefundOf gives the refund of a campaign; false if there is none.
+	// RefundOf returns the refund of a campaign; false if there is none.
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
 	// Quarantine lists the grants that wait in quarantine.
 	deadletter.Quarantine
 }
 
-// Locker runs fn while nobody else runs one under the same name. fn's context ends when the lock is lost.
+// Locker runs fn while no other caller runs one under the same name. fn's context ends when the lock is lost.
 type Locker interface {
 	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
 }
@@ -47,11 +47,11 @@ type Config struct {
 	// Group is the ledger's consumer group.
 	Group string
 	Log   *zap.Logger
-	// How often a refund that has to wait is tried.
+	// Pause between two tries of a refund that has to wait.
 	Poll time.Duration `default:"200ms" want:"10ms to 1m"`
 }
 
-// Closer closes and refunds campaigns. It may be used at once, by many processes.
+// Closer closes and refunds campaigns. It is safe for concurrent use, by many processes.
 type Closer struct{ cfg Config }
 
 // New checks the configuration.
@@ -69,27 +69,27 @@ func New(cfg Config) (*Closer, error) {
 	return &Closer{cfg: cfg}, nil
 }
 
-// Standing is how far the end of a campaign is.
+// Standing is the progress of a campaign's end.
 type Standing struct {
 	// Places are those of the campaign, in their order; none once it has left Redis.
 	Places []Place
-	// Held is what the ledger holds; set once the ledger's group has come to the close of each place.
+	// Held is what the ledger has; set once the ledger's group has reached the close of each place.
 	Held stream.Closing
 	// Refund is nil while there is none.
 	Refund *payment.Refund
 }
 
-// Place is how far the end is on one of the campaign's shards.
+// Place is the progress of the end on one of the campaign's shards.
 type Place struct {
 	Close stream.Entry
 	// Finished is how far the ledger's group is on the shard, at most up to the close.
 	Finished int64
 }
 
-// Settled tells that the ledger's group has finished every grant up to the close.
+// Settled reports whether the ledger's group has finished every grant up to the close.
 func (p *Place) Settled() bool { return p.Finished >= p.Close.Seq }
 
-// Closed is the sum of all places at their closes.
+// Closed returns the sum of all places at their closes.
 func (s *Standing) Closed() (all stream.Closing) {
 	for i := range s.Places {
 		all = all.Plus(s.Places[i].Close.Close)
@@ -97,13 +97,13 @@ func (s *Standing) Closed() (all stream.Closing) {
 	return all
 }
 
-// Settled tells that the ledger's group has finished every grant up to the close of each place.
+// Settled reports whether the ledger's group has finished every grant up to the close of each place.
 func (s *Standing) Settled() bool {
 	return s.Refund != nil || !slices.ContainsFunc(s.Places, func(p Place) bool { return !p.Settled() })
 }
 
-// Missing is how many grants up to the closes the ledger does not hold although its group has finished them all: they
-// are dead letters, or in quarantine. Below 0, it holds more than the closes tell of.
+// Missing returns how many grants up to the closes the ledger does not have although its group has finished them all:
+// they are dead letters, or in quarantine. Below 0, the ledger has more grants than the closes count.
 func (s *Standing) Missing() int64 {
 	if s.Refund != nil || !s.Settled() {
 		return 0
@@ -111,7 +111,7 @@ func (s *Standing) Missing() int64 {
 	return s.Closed().Granted - s.Held.Granted
 }
 
-// Amount is the amount of the refund: while the campaign settles by the closes, then by the ledger.
+// Amount returns the amount of the refund. While the campaign settles it follows from the closes, then from the ledger.
 func (s *Standing) Amount() hongbao.Amount {
 	switch {
 	case s.Refund != nil:
@@ -122,7 +122,7 @@ func (s *Standing) Amount() hongbao.Amount {
 	return s.Closed().LeftAmount
 }
 
-// closes are the close entries of all places.
+// closes returns the close entries of all places.
 func (s *Standing) closes() []stream.Entry {
 	list := make([]stream.Entry, len(s.Places))
 	for i := range s.Places {
@@ -131,20 +131,20 @@ func (s *Standing) closes() []stream.Entry {
 	return list
 }
 
-// Order is what is asked of Refund.
+// Order is what the caller of Refund wants.
 type Order struct {
 	Campaign string
-	// Amount must be exactly what is refunded: it shows that the caller knows which campaign he means.
+	// Amount must be exactly what is refunded: it shows that the caller means this campaign.
 	Amount hongbao.Amount
-	// Missing must be exactly Standing.Missing: a person says that these grants are decided and will not be paid from the
-	// pool.
+	// Missing must be exactly Standing.Missing: a person confirms that these grants are decided and will not be paid
+	// from the pool.
 	Missing int64
 	// Wait is how long a refund that is settling is tried again, 0 for not at all.
 	Wait time.Duration
 }
 
-// Refund posts the refund of a closed campaign, or returns the one that is there. While the ledger does not hold every
-// grant up to the close the error is ErrSettling.
+// Refund posts the refund of a closed campaign, or returns the existing one. While the ledger does not have every grant
+// up to the close the error is ErrSettling.
 func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order) (r payment.Refund, err error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
@@ -191,13 +191,13 @@ func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *O
 	})
 }
 
-// Why an order is refused. ErrMissing is a Conflict, ErrAmount is Permanent.
+// Reasons why an order is refused. ErrMissing is a Conflict, ErrAmount is Permanent.
 var (
 	ErrMissing = errors.New("the ledger and the close differ")
 	ErrAmount  = errors.New("wrong amount")
 )
 
-// agree compares what was ordered with how far the campaign is.
+// agree compares the order with the campaign's progress.
 func (c *Closer) agree(o *Order, s *Standing) error {
 	if n := -s.Missing(); n > 0 {
 		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close tells of; "+
@@ -236,7 +236,7 @@ func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
 	return err
 }
 
-// unsettled names the shards on which the ledger's group has not come to the close.
+// unsettled names the shards on which the ledger's group has not reached the close.
 func (s *Standing) unsettled() string {
 	var list []string
 	for i := range s.Places {
@@ -248,7 +248,7 @@ func (s *Standing) unsettled() string {
 	return strings.Join(list, "; ")
 }
 
-// post has the ledger post the refund, under a lock of the campaign's name, which lies where the campaign does.
+// post makes the ledger post the refund, under a lock of the campaign's name, which is on the campaign's home shard.
 func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
 	err = c.cfg.Locks.Do(ctx, o.Campaign, func(ctx context.Context) error {
 		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)

@@ -11,10 +11,10 @@ import (
 )
 
 // Close closes the campaign permanently, on all of its places at once. Before the end of its window it is refused
-// unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the answer is the same.
+// unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the result is the same.
 //
-// A place that does not answer, or whose clock is behind so that the window is not over there, does not keep the others
-// open. The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
+// The other places are closed even if one does not answer, or has a slow clock so that the window is not over there.
+// The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
 // unless another place is lost: then no one can deal them any more.
 func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
@@ -32,20 +32,20 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// Standing returns how far the end of a campaign is, and changes nothing. store.ErrNotClosed if it was not closed on
-// each of its places.
+// Standing returns the progress of a campaign's end, and changes nothing. The error is store.ErrNotClosed if it was not
+// closed on each of its places.
 func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) { return places[j].CloseOf(ctx, id) })
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// places are the shards of a campaign. The ledger's row has their number, also when Redis has lost the campaign.
+// places returns the shards of a campaign. The ledger's row has their number, also when Redis has lost the campaign.
 func (c *Closer) places(row *ledger.StoredCampaign) []*store.Shard {
 	return c.cfg.Store.Places(row.Spec.ID, row.Spec.Places())
 }
 
-// standing adds the refund, the group's progress and what the ledger holds to the close entries, or reports why there is
+// standing adds the refund, the group's progress and the ledger's counts to the close entries, or reports why there is
 // none.
 func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
 	errs []error) (out Standing, err error) {
@@ -76,8 +76,8 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 	for j := range closes {
 		out.Places = append(out.Places, Place{closes[j], finished[j]})
 	}
-	if out.Settled() { // else nothing depends on it
-		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // after the group has come to the closes
+	if out.Settled() { // otherwise nothing depends on it
+		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // after the group has reached the closes
 		if err != nil {
 			return out, err
 		}

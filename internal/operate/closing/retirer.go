@@ -21,11 +21,11 @@ type RetirerConfig struct {
 	Log   *zap.Logger
 	// How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger.
 	Grace time.Duration `knob:"campaign.grace" default:"24h" want:"0s to 9600h"`
-	// Pause between two rounds. A minute more or less does not matter after a grace of hours.
+	// Pause between two rounds. A minute does not matter after a grace of hours.
 	Every time.Duration `default:"1m" want:"10ms to 1h"`
 }
 
-// Retirer takes refunded campaigns out of Redis once their grace is over. Several may run at once: one works.
+// Retirer takes refunded campaigns out of Redis once their grace is over. Several may run at once: only one works.
 type Retirer struct{ cfg RetirerConfig }
 
 // NewRetirer checks the configuration.
@@ -54,7 +54,7 @@ func (r *Retirer) Run(ctx context.Context) error {
 // retireCampaigns is how many campaigns of a shard are looked up at once.
 const retireCampaigns = 100
 
-// Retire takes out all whose grace is over, and gives their ids. While a shard is away, it goes on
+// Retire takes out all campaigns whose grace is over, and returns their ids. While a shard is unreachable, it continues
 // with the others.
 func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
@@ -75,7 +75,7 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	return gone, err
 }
 
-// shard goes on with the other campaigns where one can't leave yet.
+// shard continues with the other campaigns if one can't leave yet.
 func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err error) {
 	away := map[int]error{} // homes that do not answer; each is asked once
 	for {
@@ -90,7 +90,7 @@ func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err
 			switch {
 			case err != nil:
 				stay = append(stay, err)
-			case left > 0: // another clock: Redis' own went back meanwhile, or that of the campaign's home is behind
+			case left > 0: // another clock: that of Redis went back meanwhile, or that of the campaign's home is behind
 			default:
 				r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
 				gone = append(gone, id)
@@ -102,8 +102,9 @@ func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err
 	}
 }
 
-// purge takes a campaign out of its home, then out of this shard. A place that does not have it while the home does looks
-// like one that has lost it. Once the home does not have it either, grabs are told that there is no such campaign.
+// purge takes a campaign out of its home, then out of this shard. A place that lacks it while the home has it looks
+// like one that has lost it. Once the home does not have it either, the reply to grabs is that there is no such
+// campaign.
 func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, away map[int]error) (time.Duration, error) {
 	home := r.cfg.Store.Home(id)
 	if err := away[home.Index()]; err != nil {
@@ -124,7 +125,7 @@ func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, away map
 	return k.PurgeCampaign(ctx, id, r.cfg.Grace)
 }
 
-// leaveHome is for a campaign of which another shard says that it was refunded; the home may not have been told.
+// leaveHome is for a campaign that was refunded according to another shard; the home may not have the refund yet.
 func (r *Retirer) leaveHome(ctx context.Context, home *store.Shard, id string) (left time.Duration, err error) {
 	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, store.ErrNotInRedis) {
 		return 0, err

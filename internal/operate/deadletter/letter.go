@@ -11,12 +11,13 @@ import (
 
 // Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
 type Letter struct {
-	// ID names it in the deployment: <sink>/<shard>/<id in the stream>.
+	// ID identifies it in the deployment: <sink>/<shard>/<id in the stream>.
 	ID    string `json:"id" doc:"SINK/SHARD/ENTRY, where ENTRY is its place in the stream of letters."`
 	Sink  string `json:"sink" doc:"The sink that could not take it."`
 	Shard int    `json:"shard" doc:"The shard's number."`
-	// Entry is the stream entry that brought it, which may be trimmed. Fields are what it held, names and values in turn:
-	// of a grant's letter this grant only, in the form of an entry; letters of before version 2 have all grants of it.
+	// Entry is the stream entry that contained it, which may be trimmed. Fields are its contents, names and values in
+	// turn. A grant's letter has this grant only, in the form of an entry; letters from before version 2 have all
+	// grants of the entry.
 	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
 	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
 	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`
@@ -33,7 +34,7 @@ type Letter struct {
 	line   string // the grant as its entry had it: packet, amount, user, ...
 }
 
-// parse reads a letter. What is not as it should be is left empty: a letter can always be shown and dropped.
+// parse reads a letter. Invalid parts are left empty: a letter can always be shown and dropped.
 func parse(sink string, shard int, stream string, values []string) Letter {
 	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + stream, Sink: sink, Shard: shard, Fields: []string{},
 		stream: stream}
@@ -93,13 +94,13 @@ func (l *Letter) grant() *hongbao.Grant {
 	return nil
 }
 
-// Campaign is what the letter's entry says, readable or not; empty if the entry was gone.
+// Campaign returns the campaign in the letter's entry, readable or not; empty if the entry was gone.
 func (l *Letter) Campaign() string {
 	return stream.CampaignOf(l.Fields)
 }
 
-// Facts are what an audit compares of the letter's grant. The letter tells them even where its entry was gone, but then
-// it does not know the campaign. False for a whole entry.
+// Facts returns the fields of the letter's grant that an audit compares. The letter has them even if its entry was
+// gone, but then without the campaign. It returns false for a whole entry.
 func (l *Letter) Facts() (hongbao.Grant, bool) {
 	words := strings.Split(l.line, " ")
 	if l.Seq == 0 || len(words) < 3 {
@@ -116,7 +117,7 @@ type Resolved struct {
 	Decision, By, Why string
 }
 
-// parseResolved reads a decided letter: the fields of the decision stand before those of the letter.
+// parseResolved reads a decided letter: the fields of the decision come before those of the letter.
 func parseResolved(sink string, shard int, values []string) Resolved {
 	var r Resolved
 	id := ""
@@ -133,7 +134,7 @@ func parseResolved(sink string, shard int, values []string) Resolved {
 	return r
 }
 
-// ParseID takes an id apart: <sink>/<shard>/<id in the stream>.
+// ParseID splits an id: <sink>/<shard>/<id in the stream>.
 func ParseID(id string) (sink string, shard int, stream string, err error) {
 	f := strings.Split(id, "/")
 	if len(f) == 3 {

@@ -14,13 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Letters are the dead letters of a deployment. Its methods may be called at once.
+// Letters are the dead letters of a deployment. Its methods are safe for concurrent use.
 type Letters struct{ store *store.Store }
 
 // New returns the dead letters of a deployment.
 func New(st *store.Store) *Letters { return &Letters{st} }
 
-// Filter picks dead letters. A zero field picks all.
+// Filter selects dead letters. A zero field selects all.
 type Filter struct {
 	Sinks    []string
 	Campaign string
@@ -28,13 +28,14 @@ type Filter struct {
 	User     string
 	// Reason is a part of the letter's reason.
 	Reason string
-	// Sees, if not nil, tells for each campaign whether its letters are picked. A letter whose entry was gone has none.
+	// Sees, if not nil, reports for each campaign whether its letters are selected. A letter whose entry was gone has
+	// no campaign.
 	Sees func(campaign string) bool
-	// From and To are when it became a dead letter: From is included, To is not.
+	// From and To bound the time when it became a dead letter: From is included, To is not.
 	From, To time.Time
 }
 
-// Classes are what Filter.Class can be.
+// Classes returns the possible values of Filter.Class.
 func Classes() []string {
 	return []string{
 		hongbao.ClassUnknown.String(), hongbao.ClassTransient.String(), hongbao.ClassPermanent.String(),
@@ -55,7 +56,7 @@ func (f *Filter) check() error {
 	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
 }
 
-// Some tells whether the filter leaves letters out.
+// Some reports whether the filter leaves letters out.
 func (f *Filter) Some() bool {
 	return len(f.Sinks) > 0 || f.Campaign != "" || f.Class != "" || f.User != "" || f.Reason != "" ||
 		!f.From.IsZero() || !f.To.IsZero()
@@ -86,8 +87,8 @@ func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, err
 	return nil
 }
 
-// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they died, until fn fails. after
-// is an id of the stream; "" begins.
+// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they became dead letters, until fn
+// fails. after is an id of the stream; "" begins.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
 	return l.eachIn(ctx, Place{sink, shard}, span{after, "+"}, fn)
 }
@@ -122,7 +123,7 @@ func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn f
 	})
 }
 
-// Seqs are the events of a sink's dead letters on a shard: those that wait, and those that a person dropped.
+// Seqs returns the events of a sink's dead letters on a shard: those that wait, and those that a person dropped.
 func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]bool, error) {
 	seqs := map[int64]bool{}
 	err := l.Each(ctx, sink, shard, "", func(page []Letter) error {
@@ -141,13 +142,14 @@ func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]b
 	})
 }
 
-// MaxListed bounds the letters that List gives at once.
+// MaxListed bounds the letters that List returns at once.
 const MaxListed = 10_000
 
 var errEnough = errors.New("enough")
 
-// List gives up to limit letters that the filter picks, in the order of sinks, shards and time. after is the ID of the
-// last letter of the page before, "" for the first page. next is the ID to go on after; empty after the last page.
+// List returns up to limit letters that the filter selects, in the order of sinks, shards and time. after is the ID of
+// the last letter of the previous page, "" for the first page. next is the ID after which to continue; empty after the
+// last page.
 func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
 	err error) {
 	if limit < 1 || limit > MaxListed {
@@ -169,14 +171,14 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	return page, next, nil
 }
 
-// at gives a context for work on a shard that begins now: it changes nothing once the shard was opened anew.
+// at returns a context for work on a shard that begins now. After the shard was opened again, the work changes nothing.
 func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
 	head, err := l.store.Shard(shard).Head(ctx)
 	return store.WithEpoch(ctx, head.Epoch), err
 }
 
-// each calls fn for pages of letters that the pick's filter picks, each of one sink and shard, and the ID of the last
-// letter that it has looked at.
+// each calls fn for pages of letters that the pick's filter selects, each of one sink and shard. It also passes the ID
+// of the last letter that it has checked.
 func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 	f := &pick.Filter
 	if err := f.check(); err != nil {
@@ -206,7 +208,8 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 	return err
 }
 
-// workPage works on some letters of one sink and shard. last is the ID of the last letter up to which these are all.
+// workPage processes some letters of one sink and shard. last is the ID of the last letter that was checked for this
+// page.
 type workPage func(ctx context.Context, letters []Letter, last string) error
 
 // Place is where a sink's dead letters of a shard are: one stream.
@@ -215,7 +218,7 @@ type Place struct {
 	Shard int
 }
 
-// places lists the streams of the sinks, from the one of a letter on, and gives the letter's id there.
+// places lists the streams of the sinks, from the one of a letter on, and returns the letter's id there.
 func (l *Letters) places(sinks []string, after string) (all []Place, id string, err error) {
 	for _, sink := range sinks {
 		for shard := range l.store.Len() {
@@ -237,16 +240,16 @@ func (l *Letters) places(sinks []string, after string) (all []Place, id string, 
 	return all[at:], id, nil
 }
 
-// CheckAfter refuses a letter after which nobody can go on: its sink or shard is not among those of the filter.
+// CheckAfter refuses a letter after which a list can't continue: its sink or shard is not among those of the filter.
 func (l *Letters) CheckAfter(f *Filter, after string) error {
 	_, _, err := l.places(f.Sinks, after)
 	return err
 }
 
-// ErrNoLetter says that there is no such dead letter: it was decided, or never was.
+// ErrNoLetter says that there is no such dead letter: it was decided, or never existed.
 var ErrNoLetter = errors.New("no_such_dead_letter")
 
-// placeOf tells where the letter with that ID is, if it is there.
+// placeOf returns where the letter with that ID is, if it exists.
 func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
 	sink, shard, stream, err = ParseID(id)
 	if err == nil && shard >= l.store.Len() {
@@ -255,7 +258,7 @@ func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err
 	return sink, shard, stream, err
 }
 
-// Get gives a letter by its ID.
+// Get returns a letter by its ID.
 func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 	sink, shard, stream, err := l.placeOf(id)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Pick is which letters to decide: those of IDs, or if there are none those that the filter picks.
+// Pick selects the letters to decide: those of IDs, or without IDs those that the filter selects.
 type Pick struct {
 	IDs    []string
 	Filter Filter
-	// After is the Next of a report: the filter picks from the letters behind it. Empty begins with the oldest.
+	// After is the Next of a report: the filter selects from the letters behind it. Empty begins with the oldest.
 	After string
-	// Expect is how many letters a person expects the filter to pick; nil if they were not asked.
+	// Expect is how many letters a person expects the filter to select; nil if they were not asked.
 	Expect *int64
 
 	// counted has, for each stream, the last letter that CheckExpected has counted; nil if it has counted none.
 	counted map[Place]string
 }
 
-// CheckExpected compares the letters that a filter picks with the number that the person who decides expects. Behind
-// Pick.After there may be fewer: some are decided already. The pick ends with the letters that were counted: later ones
-// stay, whatever is written until the work is done.
+// CheckExpected compares the letters that a filter selects with the number that the deciding person expects. Behind
+// Pick.After there may be fewer: some are decided already. The pick ends with the counted letters: later ones stay,
+// whatever is written until the work is done.
 func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	if len(pick.IDs) > 0 {
 		return nil
@@ -56,7 +56,7 @@ func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	return err
 }
 
-// Start is where the work begins: what Report.Next is until something is done.
+// Start returns where the work begins: the first value of Report.Next.
 func (p *Pick) Start() string {
 	if p.After != "" || len(p.IDs) > 0 || len(p.Filter.Sinks) == 0 {
 		return p.After
@@ -64,8 +64,8 @@ func (p *Pick) Start() string {
 	return p.Filter.Sinks[0] + "/0/0-0" // before all letters of the first shard
 }
 
-// pages calls fn for the picked letters, each time some of one sink and shard. It keeps r.Next where a call that goes on
-// begins, and leaves it empty once all are done.
+// pages calls fn for the selected letters, each time for some of one sink and shard. It sets r.Next to where a
+// following call begins, and leaves it empty once all are done.
 func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 	fn func(ctx context.Context, letters []Letter) error) error {
 	r.Next = answers.Text(pick.Start())
@@ -102,7 +102,7 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 	return nil
 }
 
-// Drop decides that nobody is to deliver the picked letters. They leave the dead letters and stand among the decided
+// Drop decides that the selected letters are never to be delivered. They move from the dead letters to the decided
 // ones. A dry run only counts.
 func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryRun bool) (*Report, error) {
 	r := newReport(store.Dropped, dryRun)
@@ -142,13 +142,13 @@ func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r
 	return err
 }
 
-// RequeueSink is the sink whose done bits say which dead letters of a sink a requeue has delivered. By the sink's own
-// bits they are done.
+// RequeueSink returns the sink whose done bits say which dead letters of a sink a requeue has delivered. By the sink's
+// own bits they are done.
 func RequeueSink(sink string) string { return "requeue-" + sink }
 
-// Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with who and why. All letters
-// must be of the sink that o.Handler is; the publisher needs claims with that sink's name and the done bits of
-// RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
+// Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with the person and the
+// reason. All letters must be of the sink of o.Handler. The publisher needs claims with that sink's name and the done
+// bits of RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
 func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who stream.Decision,
 	dryRun bool) (*Report, error) {
 	r := newReport(store.Requeued, dryRun)
@@ -217,22 +217,23 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 	})
 }
 
-// Report is what came of deciding about letters.
+// Report is the result of deciding about letters.
 type Report struct {
 	Decision string `json:"decision" doc:"requeued or dropped."`
 	DryRun   bool   `json:"dry_run" doc:"True: nothing was written."`
-	// Matched letters were picked; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued; Failed
-	// ones were refused by the sink again. Gone ones were there, but another decision had ended them first.
+	// Matched letters were selected; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued;
+	// Failed ones were refused by the sink again. Gone ones existed, but another decision had ended them first.
 	Matched    int64 `json:"matched" doc:"Letters that were picked."`
 	Resolved   int64 `json:"resolved" doc:"Those that were requeued or dropped now; 0 in a dry run."`
 	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
 	Gone       int64 `json:"gone" doc:"Those that another decision ended first. A requeue has delivered them all the same."`
-	// Next is Pick.After of a call that goes on where this one ended too early; empty if it did not, or ids were given.
+	// Next is Pick.After for a call that continues where this one ended early. It is empty if this one finished, or if
+	// ids were given.
 	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after, to go on if this ended too early; else null."`
 	delivery.Refusals
 }
 
-// passed notes that all letters that the filter picks up to this one are decided, or were refused.
+// passed notes that all letters that the filter selects up to this one are decided, or were refused.
 func (r *Report) passed(id string) {
 	if r.Next != "" {
 		r.Next = answers.Text(id)
@@ -243,7 +244,7 @@ func newReport(what string, dryRun bool) *Report {
 	return &Report{Decision: what, DryRun: dryRun, Refusals: delivery.Refusals{Failures: []delivery.Failure{}}}
 }
 
-// Add counts another report, of another sink, into this one.
+// Add adds the counts of another report, of another sink, to this one.
 func (r *Report) Add(o *Report) {
 	r.Matched += o.Matched
 	r.Resolved += o.Resolved

@@ -7,8 +7,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Undecided counts grants of a campaign that wait for a person. The ledger may still pay each of them, so nothing of the
-// campaign is refunded before they are decided.
+// Undecided counts grants of a campaign that wait for a person's decision. The ledger may still pay each of them, so
+// nothing of the campaign is refunded before they are decided.
 type Undecided struct {
 	Letters    int64
 	Quarantine int64

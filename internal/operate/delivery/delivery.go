@@ -29,11 +29,11 @@ type Options struct {
 	BatchGrants int
 	// Rate bounds grants per second; 0 for no bound.
 	Rate float64
-	// Patience bounds how long a batch is repeated while the target is out of reach, 0 to 24 h.
+	// Patience bounds how long a batch is repeated while the target is unreachable, 0 to 24 h.
 	Patience time.Duration
 }
 
-// Check names everything that is wrong with the options.
+// Check returns everything that is wrong with the options.
 func (o *Options) Check() error {
 	var errs []error
 	if o.Handler == nil {
@@ -51,22 +51,22 @@ func (o *Options) Check() error {
 	return errors.Join(errs...)
 }
 
-// Deliverer brings grants to a Handler. Several goroutines may use it at once; they share its rate.
+// Deliverer brings grants to a Handler. It is safe for concurrent use; its callers share its rate.
 type Deliverer struct {
 	Options
 	limiter *rate.Limiter
 }
 
-// New makes a Deliverer of options that were checked.
+// New returns a Deliverer for options that were checked.
 func New(o Options) *Deliverer {
 	if o.Rate == 0 {
 		return &Deliverer{o, rate.NewLimiter(rate.Inf, 0)}
 	}
-	o.BatchGrants = max(1, min(o.BatchGrants, int(o.Rate))) // at most a second's grants go at once
+	o.BatchGrants = max(1, min(o.BatchGrants, int(o.Rate))) // at most one second's grants at once
 	return &Deliverer{o, rate.NewLimiter(rate.Limit(o.Rate), o.BatchGrants)}
 }
 
-// Results learns what became of grants.
+// Results receives the results of grants.
 type Results struct {
 	// Delivered notes grants that the Handler has delivered; its error ends the delivery.
 	Delivered func(ctx context.Context, grants []hongbao.Grant) error
@@ -75,7 +75,7 @@ type Results struct {
 }
 
 // Deliver delivers up to BatchGrants grants. It repeats what may work later for as long as the patience lasts. An error
-// says that it can't go on: the target is out of reach, or broken, or ctx has ended.
+// says that it can't continue: the target is unreachable, or broken, or ctx has ended.
 func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Results) error {
 	pauses := retry.Backoff(50*time.Millisecond, 5*time.Second, max(d.Patience, 1))
 	for {
@@ -99,7 +99,7 @@ func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Res
 	}
 }
 
-// call calls the Handler once. It gives the grants that are not delivered, with their errors.
+// call calls the Handler once. It returns the grants that are not delivered, with their errors.
 func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Results) (left []hongbao.Grant, errs []error,
 	err error) {
 	all := d.Handler.Handle(ctx, slices.Clone(grants))
@@ -148,7 +148,7 @@ func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []e
 	return nil
 }
 
-// areOne tells whether all errors are one and the same value.
+// areOne reports whether all errors are the same value.
 func areOne(errs []error) bool {
 	return !slices.ContainsFunc(errs, func(err error) bool { return !retry.Same(err, errs[0]) })
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Refusals are the grants that could not be delivered, as reports have them.
+// Refusals are the grants that could not be delivered, in the form of the reports.
 type Refusals struct {
-	// Failed counts them.
+	// Failed is the number of refused grants.
 	Failed int64 `json:"failed" doc:"Grants that the sink refused."`
-	// Failures names the first 100 of them.
+	// Failures lists the first 100 of them.
 	Failures []Failure `json:"failures" doc:"The first 100 of them."`
 }
 
@@ -28,14 +28,14 @@ type Failure struct {
 
 const maxFailures = 100
 
-// Add notes a grant that was refused. letter is the dead letter that it came from, or empty.
+// Add notes a grant that was refused. letter is the dead letter that contains it, or empty.
 func (r *Refusals) Add(letter string, g *hongbao.Grant, err error) {
 	if r.Failed++; len(r.Failures) < maxFailures {
 		r.Failures = append(r.Failures, Failure{letter, g.EventID(), hongbao.ClassOf(err).String(), err.Error()})
 	}
 }
 
-// Print prints the refusals, one a line.
+// Print prints the refusals, one per line.
 func (r *Refusals) Print(b *strings.Builder) {
 	for _, f := range r.Failures {
 		fmt.Fprintf(b, "  failed: event %s %s (%s): %.500q\n", f.Event, f.Letter, f.Class, f.Error)
@@ -45,7 +45,7 @@ func (r *Refusals) Print(b *strings.Builder) {
 	}
 }
 
-// CheckPick checks what the filters of replays and of dead letters have in common. A zero value picks all.
+// CheckPick checks the common parts of the filters of replays and of dead letters. A zero value selects all.
 func CheckPick(campaign, user string, from, to time.Time) error {
 	var errs []error
 	if err := hongbao.CheckCampaignID(campaign); campaign != "" && err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// facts are all that is known of a frozen shard after the last event that Redis surely had.
+// facts is everything that is known of a frozen shard after the last event that Redis certainly had.
 type facts struct {
 	attempt store.Attempt
 	began   time.Time
@@ -54,7 +54,7 @@ func (f *facts) lap(step *int64) {
 // wrote is the time of the last write to the shard before it froze.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
-// known are the grants behind the last event that Redis surely had.
+// known returns the grants after the last event that Redis certainly had.
 func (f *facts) known() (known []restore.Known) {
 	add := func(from restore.Source, grants []hongbao.Grant) {
 		for i := range grants {
@@ -69,7 +69,7 @@ func (f *facts) known() (known []restore.Known) {
 	return known
 }
 
-// highest is the last event that the topic has.
+// highest returns the last event that the topic has.
 func (f *facts) highest() int64 {
 	seq := f.high
 	for i := range f.topic {

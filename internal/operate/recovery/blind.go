@@ -78,8 +78,9 @@ func (r *Recoverer) keepOpenings(ctx context.Context) {
 	}
 }
 
-// KeepOpening notes in the ledger that a person opened the shard while the ledger was down; then workers go on. If the ledger
-// knows an event or a campaign that the shard was opened without, the shard is frozen again, and a person decides.
+// KeepOpening notes in the ledger that a person opened the shard while the ledger was down; then workers continue. If
+// the ledger knows an event or a campaign that the shard was opened without, the shard is frozen again, and a person
+// decides.
 func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 	k := r.cfg.Store.Shard(shard)
 	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {

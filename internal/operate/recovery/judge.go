@@ -76,7 +76,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
 }
 
-// moveBehind gives new seqs, after all others, to grants that were reported after their seqs were passed over.
+// moveBehind assigns new seqs, after all others, to grants that were reported after their seqs were passed over.
 func moveBehind(kept []restore.Known, known int64) []restore.Known {
 	var moved []restore.Known
 	for _, g := range kept {
@@ -139,7 +139,7 @@ func (r *Recoverer) receiptsOf(ctx context.Context, v *Verdict, known []restore.
 	return receipts, nil
 }
 
-// missing returns the known grants that Redis does not have, and what their users hold.
+// missing returns the known grants that Redis does not have, and what their users have.
 func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 	missing []restore.Known, held []hongbao.Grant, why string, err error) {
 	known := f.known()

@@ -277,12 +277,12 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	return nil
 }
 
-// closes gives the shard and the seq of each place's close; a place that has lost something has no seq.
+// closes returns the shard and the seq of each place's close; a place that has lost data has no seq.
 func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 	list := make([]payment.Close, len(e.places))
 	for j, p := range e.places {
 		list[j].Shard = p.Keys.Index()
-		if p.gone() || e.Refund != nil { // a repeat gives the closes that it is based on
+		if p.gone() || e.Refund != nil { // a repeat returns the closes that it is based on
 			continue
 		}
 		c, err := p.CloseOf(ctx, e.Campaign)

@@ -86,7 +86,7 @@ type tending struct {
 	facts   *facts // of the last attempt
 }
 
-// New makes a Recoverer.
+// New returns a Recoverer.
 func New(cfg Config) *Recoverer {
 	if cfg.Gather == 0 {
 		cfg.Gather = restore.Patience
@@ -158,7 +158,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 			return err
 		}
 		var f *facts
-		if v.Refused == "" { // else the ledger and the topic do not matter
+		if v.Refused == "" { // otherwise the ledger and the topic do not matter
 			if f, err = r.ask(ctx, shard); err != nil || f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
 				return err
 			}
@@ -322,7 +322,7 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 // maxAccepted is how many losses Accepted lists.
 const maxAccepted = 100
 
-// Accepted lists the last losses that persons have accepted, the newest first. There are none without the ledger.
+// Accepted lists the last losses that people have accepted, the newest first. There are none without the ledger.
 func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil

@@ -40,7 +40,7 @@ type Verdict struct {
 	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
 	here   map[string]here // campaigns of the ledger that Redis has
-	broken []string        // why a campaign can't go on, whatever events come back
+	broken []string        // why a campaign can't continue, whatever events come back
 
 	attempt store.Attempt // that restores the shard; zero if none does
 	// guarded: a silent process may have reported grants that no one can name, so packets are withheld.
@@ -58,9 +58,9 @@ type Verdict struct {
 	silent map[int]bool     // shards that did not answer
 }
 
-// here is a campaign on the shard: its newest generation in Redis, how many packets a user may have, on how many
-// shards it is, whether packets were added to it, and whether users may know of its packets because it has begun and
-// is not over.
+// here is a campaign on the shard: its newest generation in Redis, the limit of packets per user, the number of its
+// shards, and whether packets were added to it. It also says whether users may know of its packets because it has begun
+// and is not over.
 type here struct {
 	dealt, limit  int64
 	places        int
@@ -275,7 +275,7 @@ func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
 	return err
 }
 
-// doubt says why a campaign can't go on as Redis has it; "" if it can.
+// doubt returns why a campaign can't continue as Redis has it; "" if it can.
 func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	ahead := v.events.Campaigns[c.Spec.ID]
 	refunded := c.State == ledger.StateRefunded
@@ -325,7 +325,7 @@ func (v *Verdict) skipTo() int64 {
 	return max(n*chunk-1, v.skip)
 }
 
-// String says what is known of the shard, in one line.
+// String returns in one line what is known of the shard.
 func (v *Verdict) String() string {
 	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
 	if v.Redis < 0 {

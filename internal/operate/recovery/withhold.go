@@ -68,7 +68,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 		most += s.Seqs.Last - s.Seqs.First + 1
 	}
 	if c.places > 1 {
-		most = 0 // to the end: users who found this place empty may have gone on to another
+		most = 0 // to the end: users who found this place empty may have continued to another
 	}
 	fronts, err := k.Front(ctx, id, c.dealt, most)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// part delivers what matches of a part and was not delivered before.
+// part delivers the grants of a part that match and were not delivered before.
 func (w *run) part(ctx context.Context, shard int, p *part) error {
 	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool {
 		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g)
@@ -35,7 +35,7 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 	return errors.Join(w.noteNext(ctx, shard, at.First), ctx.Err())
 }
 
-// noteNext notes where the next run goes on: at a seq, or, for 0, with everything again.
+// noteNext notes where the next run continues: at a seq, or, for 0, with everything again.
 func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	if w.opts.DryRun || w.shard[shard].failed {
 		return nil
@@ -43,7 +43,7 @@ func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	return w.Store.Shard(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
-// note changes the report and tells of it.
+// note changes the report and passes it to Progress.
 func (w *run) note(change func(*Report)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	return mark(ctx, k, w.Sink, fromReceipts) // no worker will ever do it
 }
 
-// there tells, by seq, which of the grants the ledger has before they are delivered to it; none if the target is
+// there returns, by seq, which of the grants the ledger has before they are delivered to it; none if the target is
 // another one.
 func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map[int64]bool, error) {
 	if !w.Settles || w.Ledger == nil || len(grants) == 0 {
@@ -154,7 +154,7 @@ func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Gra
 	return err
 }
 
-// eachLetter hands on the grants of the dead letters of opts.Dead whose seq the replay covers.
+// eachLetter passes on the grants of the dead letters of opts.Dead whose seq the replay covers.
 func (w *run) eachLetter(ctx context.Context, shard int, fn func(*part) error) error {
 	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []deadletter.Letter) error {
 		p := &part{events: int64(len(page))}

@@ -6,13 +6,13 @@
 //
 // What it promises:
 //
-//   - Each replay has a name and done bits of its own, so it can be stopped or killed anywhere and started again:
-//     what was delivered is not delivered a second time, and it ends with the same result.
+//   - Each replay has its own name and done bits, so it can be stopped or killed anywhere and started again. What was
+//     delivered is not delivered a second time, and it ends with the same result.
 //   - What it covers, and the last seq of each shard, are noted when it begins and never change under that name.
 //   - A dry run writes nothing, neither to Redis nor to the target.
-//   - A grant counts as delivered when its Handler says so. What can't be delivered is named in the report, and
+//   - A grant counts as delivered when its Handler says so. What can't be delivered is listed in the report, and
 //     tried again by the next run under that name.
-//   - Entries that the numbers of its shard refute (store.Head.Refute) are passed over and counted.
+//   - Entries that the numbers of its shard refute (store.Head.Refute) are skipped and counted.
 //
 // It refuses a name that was begun with another range or target, and entries of a newer build.
 package replay

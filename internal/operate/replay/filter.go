@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
-// Filter picks grants. A zero field picks all.
+// Filter selects grants. A zero field selects all.
 type Filter struct {
 	// Shard is one shard; nil: all.
 	Shard *int `json:"shard,omitempty" doc:"One shard; absent: all."`
@@ -18,7 +18,7 @@ type Filter struct {
 	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Events of the shard; absent: all."`
 	Campaign string          `json:"campaign,omitempty" doc:"One campaign; absent: all."`
 	User     string          `json:"user,omitempty" doc:"One user; absent: all."`
-	// From and To are when the grant was decided: From is included, To is not.
+	// From and To bound the time when the grant was decided: From is included, To is not.
 	From time.Time `json:"from,omitzero" doc:"Grants decided at or after this time; absent: all."`
 	To   time.Time `json:"to,omitzero" doc:"Grants decided before this time; absent: all."`
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Lost finds what a sink has finished and does not have: events that were lost there. Make it with FindLost, tell it
-// all that the sink has, and then ask it, as Config.Only.
+// Lost finds what a sink has finished and does not have: events that were lost there. Create it with FindLost, pass it
+// everything that the sink has, and then use it as Config.Only.
 type Lost struct {
 	shards []lostShard
 }
@@ -23,17 +23,17 @@ type lostShard struct {
 	mu   sync.Mutex
 	done store.Bitset
 	last int64
-	// skipped are seqs that no entry has: Redis lost their events, if there were any. What the ledger has paid of them is
-	// delivered by nobody else, whether the sink has marked them as done or not.
+	// skipped are seqs that no entry has: Redis lost their events, if there were any. Only a replay delivers those that
+	// the ledger has paid, whether or not the sink has marked them as done.
 	skipped []stream.SeqRange
-	// aside are the events of dead letters, waiting and dropped ones: these are decided one by one.
+	// aside are the events of dead letters, waiting and dropped ones: a person decides these one by one.
 	aside map[int64]bool
 	seen  map[int64]uint64 // by seq / 64
 	since time.Time        // events that were decided before may have expired from the sink
 }
 
-// FindLost notes which events the sink has finished now. What it finishes later, and what is a dead letter, is not
-// lost. It must be called before the sink is read, or what is delivered meanwhile would seem to be lost.
+// FindLost notes which events the sink has finished now. Events that it finishes later, and dead letters, are not lost.
+// Call it before the sink is read, or events delivered meanwhile would seem to be lost.
 func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) {
 	l := &Lost{shards: make([]lostShard, st.Len())}
 	letters := deadletter.New(st)
@@ -59,7 +59,7 @@ func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) 
 	return l, nil
 }
 
-// Has tells that the sink has a grant. It may be called at once.
+// Has notes that the sink has a grant. It is safe for concurrent use.
 func (l *Lost) Has(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(l.shards) || g.Seq < 1 {
 		return
@@ -70,10 +70,10 @@ func (l *Lost) Has(g *hongbao.Grant) {
 	s.seen[g.Seq/64] |= 1 << (g.Seq % 64)
 }
 
-// Since says since when the sink has kept all events of a shard: those that were decided before are not judged.
+// Since notes since when the sink has kept all events of a shard: events that were decided before are not judged.
 func (l *Lost) Since(shard int, since time.Time) { l.shards[shard].since = since }
 
-// Picks tells whether a grant was lost. It may be called at once, when all is told.
+// Picks reports whether a grant was lost. It is safe for concurrent use, after all calls of Has and Since.
 func (l *Lost) Picks(g *hongbao.Grant) bool {
 	if g.Shard < 0 || g.Shard >= len(l.shards) {
 		return false

@@ -22,7 +22,7 @@ func newReceipts(sink string, n int) *receipts {
 	return &receipts{sink: sink, shards: make([]map[int64]hongbao.Grant, n)}
 }
 
-// of gives such grants among seqs, in their order. It reads the receipts once a shard, and only if the sink has not
+// of returns such grants among seqs, in their order. It reads the receipts once per shard, and only if the sink has not
 // finished some of the seqs.
 func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.SeqRange) ([]hongbao.Grant, error) {
 	k := s.store.Shard(shard)
@@ -66,13 +66,13 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 		return seq >= head.DoneFloor && seq <= head.Seq && !done.Has(seq) && !aside[seq]
 	})
 	for seq, g := range c.shards[shard] {
-		g.EntryID = ledgerID(seq) // as one of the ledger: neither has an entry
+		g.EntryID = ledgerID(seq) // like a grant of the ledger: neither has an entry
 		c.shards[shard][seq] = g
 	}
 	return err
 }
 
-// has tells whether a grant came from a receipt.
+// has reports whether a grant came from a receipt.
 func (c *receipts) has(g *hongbao.Grant) bool {
 	if c == nil {
 		return false

@@ -20,32 +20,35 @@ import (
 // Config of one replay.
 type Config struct {
 	Store *store.Store
-	// Ledger is where trimmed grants are read; nil if the deployment has none.
+	// Ledger is the source of trimmed grants; nil if the deployment has none.
 	Ledger Ledger
-	// Name names the replay in its deployment, for ever: the same name goes on where the last run ended. Target says
-	// where it goes; a name keeps its target.
+	// Name names the replay in its deployment, permanently: the same name continues where the last run ended. Target
+	// names the destination; a name keeps its target.
 	Name, Target string
-	// Options are how it delivers. The bound of its rate counts over all shards.
+	// Options are the options of the delivery. The bound of its rate counts over all shards.
 	delivery.Options
-	// DoneSink is the sink whose done bits say what was delivered: DoneSink(Name), or the sink's own where only what
-	// it does not have yet is wanted. Of those what lies so far back that they are deleted counts as delivered.
+	// DoneSink is the sink whose done bits say what was delivered. It is DoneSink(Name), or the sink's own name to
+	// deliver only what it does not have yet. In that case events so old that their bits are deleted count as
+	// delivered.
 	DoneSink string
-	// Marks: the Handler sets those done bits itself, as the publisher does. Else the replay does, after the Handler.
+	// Marks says that the Handler sets those done bits itself, as the publisher does. Otherwise the replay does, after
+	// the Handler.
 	Marks bool
-	// Settles: the target is the ledger. What it has when a grant comes counts as There, not as Delivered.
+	// Settles says that the target is the ledger. A grant that the ledger already has counts as There, not as
+	// Delivered.
 	Settles bool
 	// Sink, if not empty, is the sink that the target belongs to. A grant whose entry was deleted before this sink had
-	// finished it is delivered from its receipt, and the sink has finished it then.
+	// finished it is delivered from its receipt, and then counts as finished by the sink.
 	Sink string
-	// Only, if not nil, picks among the grants that the filter matches. It may be called at once.
+	// Only, if not nil, selects among the grants that the filter matches. It must be safe for concurrent use.
 	Only func(g *hongbao.Grant) bool
-	// Parallel is how many shards are worked on at once, 1 to 64.
+	// Parallel is how many shards are processed concurrently, 1 to 64.
 	Parallel int
-	// Progress, if not nil, is told of each step, by one goroutine at a time. It must be quick.
+	// Progress, if not nil, is called after each step, by one goroutine at a time. It must be quick.
 	Progress func(*Report)
 }
 
-// DoneSink is the sink under which a replay keeps its done bits and claims.
+// DoneSink returns the sink under which a replay keeps its done bits and claims.
 func DoneSink(name string) string { return "replay-" + name }
 
 func (c *Config) check() error {
@@ -70,7 +73,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Replay delivers a range of grants once more. Run may be called again, also by other processes at once.
+// Replay delivers a range of grants once more. Run may be called again, also concurrently by other processes.
 type Replay struct{ cfg Config }
 
 // New checks the configuration.
@@ -93,7 +96,7 @@ type Options struct {
 // ErrOtherReplay says that the name was begun with another range or target. Its error is a Conflict.
 var ErrOtherReplay = errors.New("replay_exists_with_other_range")
 
-// Covers is what a name stands for; it is stored as JSON.
+// Covers is what a name covers; it is stored as JSON.
 type Covers struct {
 	Target string `json:"target"`
 	Done   string `json:"done"`
@@ -101,8 +104,8 @@ type Covers struct {
 	Filter Filter `json:"filter"`
 }
 
-// Run replays until all that the replay covers was looked at, or ctx ends, or it can't go on. The report is given in
-// any case but a refusal; what failed is in it and is no error of Run.
+// Run replays until everything that the replay covers was checked, ctx ends, or it can't continue. It returns the
+// report in every case except a refusal. Failed grants are in the report and are no error of Run.
 func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	err := opts.Filter.check(r.cfg.Store.Len())
 	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
@@ -147,14 +150,14 @@ type run struct {
 	report Report
 }
 
-// shardRun is how far a run has come on a shard; one goroutine works on it.
+// shardRun is the progress of a run on a shard; one goroutine works on it.
 type shardRun struct {
 	epoch  int64           // of the shard when the run began
-	seqs   stream.SeqRange // those that are still to be looked at
-	failed bool            // something could not be delivered: the next run goes on before it
+	seqs   stream.SeqRange // the seqs still to be checked
+	failed bool            // something could not be delivered: the next run continues before it
 }
 
-// begin notes what the replay covers, or compares it with what was noted; a dry run looks only.
+// begin notes what the replay covers, or compares it with what was noted; a dry run only reads.
 func (w *run) begin(ctx context.Context) error {
 	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
 	if err != nil {
@@ -194,8 +197,8 @@ func (w *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// plan sets which seqs of a shard this run looks at: those of the filter's time, from where the last run stopped. What
-// is missing in a target is found anew by each run, so that looks at all.
+// plan sets which seqs of a shard this run checks: those of the filter's time, from where the last run stopped. A
+// replay of what a target lacks searches again in each run, so it checks all seqs.
 func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
 	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
 	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
@@ -228,7 +231,7 @@ func (w *run) beginShard(ctx context.Context, k *store.Shard, text string) (stor
 	return store.Replay{Covers: text, Last: last}, err
 }
 
-// shards works on so many shards at once as configured, until all are done or one fails.
+// shards processes as many shards concurrently as configured, until all are done or one fails.
 func (w *run) shards(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(w.Parallel)
@@ -237,7 +240,7 @@ func (w *run) shards(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // what it writes changes nothing once the shard was opened anew
+			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // its writes change nothing after a later opening
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
 			if w.opts.Dead != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
-// Counts is where the grants came from, and what was met on the way.
+// Counts are the sources of the grants, and what else the replay found.
 type Counts struct {
 	FromStream int64 `json:"from_stream" doc:"Grants read from the stream."`
 	FromLedger int64 `json:"from_ledger" doc:"Grants read from the ledger: the stream no longer has them."`
@@ -25,7 +25,7 @@ type Counts struct {
 	// Forged are entries that their shard's numbers refute: see store.Head.Refute. They are never delivered.
 	Forged int64 `json:"forged" doc:"Entries that no grab and no close wrote: never delivered."`
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
-	// replayed, the event's name is taken; the audit names them.
+	// replayed, because the event's name is taken; the audit lists them.
 	SameSeq int64 `json:"same_seq" doc:"Grants of the ledger with the seq of another one: left out."`
 }
 
@@ -40,27 +40,27 @@ func (c *Counts) add(o *Counts) {
 	c.SameSeq += o.SameSeq
 }
 
-// Report is how far a run of a replay came.
+// Report is the progress of a run of a replay.
 type Report struct {
 	Name    string    `json:"name" doc:"The replay's name."`
 	Target  string    `json:"target" doc:"Where it delivers to."`
 	DryRun  bool      `json:"dry_run" doc:"True: nothing was written."`
 	Started time.Time `json:"started" doc:"When this run began."`
 	Seconds float64   `json:"seconds" doc:"How long this run took."`
-	// Finished: everything that it covers was looked at, and nothing failed.
+	// Finished says that everything that it covers was checked, and nothing failed.
 	Finished bool `json:"finished" doc:"True if everything was looked at, and nothing failed."`
-	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them were looked at.
-	// Resumed of these were looked at by runs before: this one went on behind them. A run that comes to the end without a
-	// failure is followed by one that looks at everything again.
+	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them were checked.
+	// Resumed of these were checked by earlier runs: this run continued behind them. After a run that reaches the end
+	// without a failure, the next one checks everything again.
 	Events  int64 `json:"events" doc:"Events that it covers; with dead, letters."`
 	Looked  int64 `json:"looked" doc:"How many of them were looked at."`
 	Resumed int64 `json:"resumed" doc:"How many of these runs before had looked at: this one went on behind them."`
 	// Last is the last seq that it covers, by shard; 0 where it covers none.
 	Last []int64 `json:"last" doc:"The last seq that it covers, by shard; 0 where it covers none."`
 	Counts
-	// Matched are the grants that the filter picks. Before of them were delivered before this run (by this replay, or by
-	// the sink), There the target had although this replay did not deliver them, Delivered it got in this run, Failed
-	// could not be delivered. In a dry run those that would be delivered are Matched - Before - There.
+	// Matched are the grants that the filter selects. Before of them were delivered before this run, by this replay or
+	// by the sink. The target had There of them although this replay did not deliver them. It got Delivered in this
+	// run, and Failed could not be delivered. In a dry run, Matched - Before - There would be delivered.
 	Matched   int64 `json:"matched" doc:"Grants that the filter picks."`
 	Before    int64 `json:"before" doc:"Those that were delivered before this run, by this replay or by the sink."`
 	There     int64 `json:"there" doc:"Those that the target had, although this replay did not deliver them."`

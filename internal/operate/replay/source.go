@@ -14,18 +14,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is what a replay asks of the ledger.
+// Ledger is the part of the ledger that a replay needs.
 type Ledger interface {
 	// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
 	// fails. A seq comes twice if Redis went back in time.
 	EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange, fn func(hongbao.Grant) error) error
 }
 
-// part is a run of grants of one shard, by rising seq, and what was met besides. All grants of a part come from the
-// same place, so that a batch of them can be built again from there.
+// part is a run of grants of one shard, by rising seq, and the counts of what else was found. All grants of a part come
+// from the same source, so that a batch of them can be built again from there.
 type part struct {
 	grants []hongbao.Grant
-	events int64 // seqs that it covers, whatever they are
+	events int64 // seqs that it covers, grants or not
 	read   Counts
 }
 
@@ -36,13 +36,13 @@ type source struct {
 	ledger   Ledger    // may be nil
 	page     int       // grants at once
 	receipts *receipts // nil: it does not read receipts
-	// lost: what the ledger has paid of events that Redis lost is among the grants. Not where the done bits of a sink are
-	// all that says what is there: these were lost, too.
+	// lost says that the grants include what the ledger has paid of events that Redis lost. It is off where only the
+	// done bits of a sink say what is delivered: these were lost, too.
 	lost bool
 }
 
-// each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in what it gives
-// is filled from the ledger.
+// each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in its entries is
+// filled from the ledger.
 func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
 	k := s.store.Shard(shard)
 	from, err := s.seek(ctx, k, seqs.First)
@@ -59,7 +59,7 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 			return s.fill(ctx, shard, stream.SeqRange{First: next, Last: seqs.Last}, fn)
 		}
 		from = "(" + raw[len(raw)-1].ID
-		var read Counts // the seqs of what is not real, if it has any, become a gap
+		var read Counts // the seqs of a forged entry, if it has any, become a gap
 		var entries []stream.Entry
 		if entries, read.Unreadable, read.Forged, err = k.Decode(ctx, raw); err != nil {
 			return err
@@ -75,8 +75,8 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	return nil
 }
 
-// entries hands on what the entries hold of the seqs, and fills the gaps before and between them. It gives the next
-// seq.
+// entries passes on the events of the entries within the seqs, and fills the gaps before and between them. It returns
+// the next seq.
 func (s *source) entries(ctx context.Context, entries []stream.Entry, read Counts, seqs stream.SeqRange,
 	fn func(*part) error) (int64, error) {
 	p := &part{read: read}
@@ -111,7 +111,7 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 	return seqs.First, flush()
 }
 
-// add adds what an entry of the stream holds of the seqs, and gives the next seq.
+// add adds the events of an entry of the stream within the seqs, and returns the next seq.
 func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	end := min(e.Last(), seqs.Last)
 	if end < seqs.First { // it comes a second time
@@ -127,7 +127,7 @@ func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	return end + 1
 }
 
-// fill hands on what the ledger and the receipts have of the seqs.
+// fill passes on what the ledger and the receipts have of the seqs.
 func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
 	p, next := &part{}, seqs.First
 	flush := func() error {
@@ -170,8 +170,8 @@ func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	return flush()
 }
 
-// gap adds what the receipts tell of seqs that neither the stream nor the ledger has. Seqs that an opening of the
-// shard has skipped stand for nothing.
+// gap adds the receipts' grants for seqs that neither the stream nor the ledger has. Seqs that an opening of the shard
+// has skipped have no event.
 func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *part) error {
 	if seqs.Len() <= 0 {
 		return nil
@@ -197,8 +197,9 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 	return nil
 }
 
-// ledgerID stands in a grant for the entry that the stream no longer has. It is an id that Redis can read and that no
-// entry ever had: a worker that looks for it in the stream finds nothing, and the publisher then reads the topic back.
+// ledgerID replaces in a grant the id of the entry that the stream no longer has. It is an id that Redis can read and
+// that no entry ever had. A worker that looks for it in the stream finds nothing, and the publisher then reads the
+// topic back.
 func ledgerID(seq int64) string { return "0-" + strconv.FormatInt(seq, 10) }
 
 func seqOfLedgerID(id string) (int64, bool) {
@@ -207,7 +208,7 @@ func seqOfLedgerID(id string) (int64, bool) {
 	return seq, ok && err == nil
 }
 
-// seek finds where to begin to read for a seq: an id at or before its entry, not far from it.
+// seek returns where to begin to read for a seq: an id at or before its entry, not far from it.
 func (s *source) seek(ctx context.Context, k *store.Shard, seq int64) (string, error) {
 	f, err := s.search(ctx, k, func(e *stream.Entry) bool { return e.Seq <= seq })
 	if err != nil || f.last == nil {
@@ -216,9 +217,8 @@ func (s *source) seek(ctx context.Context, k *store.Shard, seq int64) (string, e
 	return strconv.FormatInt(msOf(f.last.ID), 10), nil
 }
 
-// found is where a search in a stream came to: the first entry of the stream, the last one that is before what was
-// searched for, and the one after it. One that is not there, can't be read or is forged is nil: then the reading begins
-// earlier, and tells of it.
+// found is the result of a search in a stream: the first entry of the stream, the last one before the searched place,
+// and the one after it. A missing, unreadable or forged entry is nil: then the reading begins earlier, and reports it.
 type found struct{ first, last, next *stream.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
@@ -251,7 +251,7 @@ func (s *source) search(ctx context.Context, k *store.Shard, before func(*stream
 	return f, nil
 }
 
-// probe gives the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
+// probe returns the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
 func (s *source) probe(ctx context.Context, k *store.Shard, id string) (*stream.Entry, error) {
 	raw, err := k.Range(ctx, id, "+", 1)
 	if err != nil {
@@ -273,15 +273,16 @@ func msOf(id string) int64 {
 	return ms
 }
 
-// Entries gives the publisher what it needs to build a batch of a replay again. It may be used at once.
+// Entries returns the entries that the publisher needs to build a batch of a replay again. It is safe for concurrent
+// use.
 type Entries struct {
 	Store *store.Store
 	// Ledger may be nil: then grants that came from it are found among the receipts only.
 	Ledger Ledger
 }
 
-// Entries gives the entries from firstID to lastID, both included, in order; those that are gone are left out. Ids that
-// a replay made up for grants of the ledger and of receipts give one entry each.
+// Entries returns the entries from firstID to lastID, both included, in order; missing ones are left out. Ids that a
+// replay created for grants of the ledger and of receipts have one entry each.
 func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
@@ -314,7 +315,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		var granted map[int64]hongbao.Grant
 		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
 		for _, g := range granted {
-			_ = add(g) // it gives no error
+			_ = add(g) // it returns no error
 		}
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ type Late struct {
 	Limit    int64           // packets that a user may have of the campaign
 }
 
-// Fate is what becomes of a late grant.
+// Fate is the outcome of a late grant.
 type Fate int
 
 // The fates.
@@ -22,8 +22,8 @@ const (
 	Quarantine             // a person decides
 )
 
-// Judge returns what becomes of a late grant. With several places the user may be on the way to another packet, which
-// no script sees: a person decides.
+// Judge returns the outcome of a late grant. With several places the user may be moving to another packet, which no
+// script sees: a person decides.
 func Judge(l Late) Fate {
 	request := false
 	for i := range l.Held {

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Source is where a grant is known from. A lower one precedes a higher one of the same epoch.
+// Source is the origin of a known grant. A lower one precedes a higher one of the same epoch.
 type Source int
 
 // The sources.
@@ -18,7 +18,7 @@ const (
 	Witness
 )
 
-// Known is a grant behind the last intact event.
+// Known is a grant after the last intact event.
 type Known struct {
 	hongbao.Grant
 	From Source
@@ -34,8 +34,8 @@ type Claims struct {
 	Held []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld a packet.
 	Withheld func(campaign string, packet int64) bool
-	// Missed reports whether an opening went without a grant of a campaign over several places: its user may have
-	// gone on to the next place since, and a person decides, as about a late grant.
+	// Missed reports whether an opening went without a grant of a campaign over several places. Its user may have
+	// continued to the next place since, and a person decides, as about a late grant.
 	Missed func(g *hongbao.Grant) bool
 	// Limit returns how many packets a user may have of a campaign.
 	Limit func(campaign string) int64

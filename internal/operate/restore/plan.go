@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Span is what may have been granted in one epoch and is lost.
+// Span is a range that may have been granted in one epoch and is lost.
 type Span struct {
 	// Seqs are those from after the opening, or after the last intact event, to the last that anyone saw.
 	Seqs  stream.SeqRange
@@ -19,8 +19,8 @@ type Span struct {
 
 // Place is a campaign's place on the shard.
 type Place struct {
-	// Packets are those behind the last intact event, in the order in which they are dealt: what the lists have, what
-	// Redis has of the grants behind it, and what attempts that have not opened the shard withheld.
+	// Packets are those after the last intact event, in the order in which they are dealt: what the lists have, what
+	// Redis has of the later grants, and what attempts that have not opened the shard withheld.
 	Packets  []int64
 	Withheld []int64         // by earlier openings
 	Known    map[int64]Known // by packet
@@ -31,13 +31,13 @@ type Place struct {
 	Through int64
 }
 
-// Step is what becomes of a packet. It is withheld if Grant is nil.
+// Step is the outcome of a packet. It is withheld if Grant is nil.
 type Step struct {
 	Packet int64
 	Grant  *Known
 }
 
-// Plan returns what becomes of the place's packets, in the order of its lists; those that it leaves out stay there. Up
+// Plan returns the outcomes of the place's packets, in the order of its lists; those that it leaves out stay there. Up
 // to the last known packet of an epoch each packet is known or belongs to a hole. Each later hole may be of this
 // campaign too: seqs count by shard, packets by campaign.
 func Plan(p Place) []Step {

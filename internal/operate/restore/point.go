@@ -8,10 +8,10 @@ import (
 
 const (
 	// Young is how old the witness line of a process may be when the process grants and when it answers. An older line
-	// is first written again, so a process that was stopped gives no answer that a recoverer has decided without.
+	// is first written again, so a stopped process sends no answer that a recoverer has decided without.
 	Young = stream.WitnessAge
-	// Overlap is how far before its last write Redis is not trusted if more than one promotion may lie behind it. For
-	// Young, and the second until a watch looks, a process may write without noticing a promotion.
+	// Overlap is how far before its last write Redis is not trusted if more than one promotion may have happened since.
+	// For Young, and the second until a watch looks, a process may write without noticing a promotion.
 	Overlap = Young + time.Second
 	// Fresh is how old a witness line may be, before the last write that Redis has, for its process still to have to
 	// report.
@@ -19,7 +19,7 @@ const (
 	// Patience is how long a restore waits for silent witnesses. No answer is under way for longer.
 	Patience = Young
 
-	chunk  = 1 << 16 // seqs go on at a multiple of it
+	chunk  = 1 << 16 // seqs continue at a multiple of it
 	perSec = 500_000 // more than a shard can grant in a second
 )
 
@@ -44,8 +44,8 @@ type Found struct {
 	Floors []int64
 }
 
-// Intact returns the last event up to which Redis surely has all that was granted. What Redis has after it is evidence
-// like that of others: a server that was promoted twice may have granted it in place of what it lost.
+// Intact returns the last event up to which Redis certainly has every granted event. What Redis has after it is
+// evidence like that of others: a server that was promoted twice may have granted it in place of what it lost.
 func Intact(f Found) int64 {
 	intact := f.Seq
 	if !f.Direct {
@@ -62,8 +62,8 @@ func Intact(f Found) int64 {
 	return intact
 }
 
-// SkipTo returns the last seq that an opening skips: a boundary after all that is known, and after all that may have
-// been granted since Redis' last intact write.
+// SkipTo returns the last seq that an opening skips: a boundary after every known event, and after everything that may
+// have been granted since Redis' last intact write.
 func SkipTo(known int64, since time.Duration) int64 {
 	known += chunk/2 + int64(since.Seconds()*perSec)
 	return (known/chunk+1)*chunk - 1

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Where the fields of a record batch v2 stand, counted from the size that Kafka puts before it.
+// Positions of the fields of a record batch v2, counted from the size that Kafka puts before it.
 const (
 	atLength      = 4 + 8
 	atLeaderEpoch = 4 + 12
@@ -30,18 +30,18 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// numbers are what the broker knows a batch by.
+// numbers identify a batch for the broker.
 type numbers struct {
 	producer int64
 	epoch    int16
 	sequence int32 // of the first record
 }
 
-// batch encodes record batches into a buffer that it keeps: no allocation per record. All records have one time.
+// batch encodes record batches into a buffer that it keeps: no allocation per record. All records have the same time.
 type batch struct {
 	message
 	buf    []byte
-	packed *bytes.Buffer // what pack gave last
+	packed *bytes.Buffer // the last result of pack
 	count  int
 }
 
@@ -65,14 +65,14 @@ func (b *batch) start(n numbers, ms int64) {
 	b.parents = true
 }
 
-// startAgain begins a stored batch. Its records have no header traceparent: a build before that header may have cut
-// the batch at the size limit, and the broker drops a copy only if it has the same number of records.
+// startAgain begins a stored batch. Its records have no header traceparent. A build before that header may have cut the
+// batch at the size limit, and the broker drops a copy only if it has the same number of records.
 func (b *batch) startAgain(n numbers, ms int64) {
 	b.start(n, ms)
 	b.parents = false
 }
 
-// add appends a grant, unless the batch would be longer than limit bytes then.
+// add appends a grant, unless that would make the batch longer than limit bytes.
 func (b *batch) add(g *hongbao.Grant, limit int) bool {
 	b.message.encode(g)
 	return b.put(g.User, limit)
@@ -106,7 +106,7 @@ func (b *batch) put(key string, limit int) bool {
 	return true
 }
 
-// finish gives the whole batch, size included, as RawProduce wants it. It is valid until the next start.
+// finish returns the whole batch, size included, as RawProduce expects it. It is valid until the next start.
 func (b *batch) finish() []byte {
 	be := binary.BigEndian
 	be.PutUint32(b.buf[atLastDelta:], uint32(b.count-1))
@@ -115,7 +115,7 @@ func (b *batch) finish() []byte {
 	return b.buf
 }
 
-// pack is finish with the records compressed. Equal records give equal bytes, in any worker whose build has the same
+// pack is finish with the records compressed. Equal records become equal bytes, in any worker whose build has the same
 // compressor.
 func (b *batch) pack(codec kafka.Compression) ([]byte, error) {
 	raw := b.finish()
@@ -146,7 +146,7 @@ func seal(raw []byte) {
 	be.PutUint32(raw[atCRC:], crc32.Checksum(raw[atAttributes:], castagnoli))
 }
 
-// forget gives the buffers up: an abandoned request may still be reading one.
+// forget drops the buffers: an abandoned request may still be reading one.
 func (b *batch) forget() { b.buf, b.packed = nil, &bytes.Buffer{} }
 
 // uncompressed is kafka-go's compression "none", which has no name there.
@@ -163,7 +163,7 @@ func parseCodec(name string) (c kafka.Compression, err error) {
 	return c, nil
 }
 
-// varintSize is how many bytes binary.AppendVarint takes for n >= 0.
+// varintSize returns how many bytes binary.AppendVarint needs for n >= 0.
 func varintSize(n int64) int {
 	size := 1
 	for u := uint64(n) << 1; u >= 0x80; u >>= 7 {

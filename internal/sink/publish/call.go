@@ -10,13 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// call is one Handle at work.
+// call is the state of one Handle.
 type call struct {
 	shard  int
 	grants []hongbao.Grant
 	errs   []error
 	left   []int // grants that are not settled, by seq
-	// most bounds the next batch: halved when the broker finds one too much, doubled when it takes one.
+	// most bounds the next batch: it is halved when the broker rejects one as too large, and doubled when it accepts
+	// one.
 	most, limit int
 }
 
@@ -36,7 +37,7 @@ func newCall(grants []hongbao.Grant, limit int) *call {
 	return c
 }
 
-// admit tells why a grant can't be a message, or could not be found again in the stream.
+// admit returns an error that says why a grant can't be a message, or could not be found again in the stream.
 func admit(g *hongbao.Grant, shard int) error {
 	if g.Shard != shard || shard < 0 {
 		return fmt.Errorf("it is of shard %d among grants of shard %d", g.Shard, shard)
@@ -50,7 +51,7 @@ func admit(g *hongbao.Grant, shard int) error {
 	return checkEntryID(g.EntryID)
 }
 
-// settle gives every left grant of the events its result.
+// settle sets the result of every left grant of the events.
 func (c *call) settle(events []stream.SeqRange, err error) {
 	c.left = slices.DeleteFunc(c.left, func(i int) bool {
 		if !covers(events, c.grants[i].Seq) {
@@ -61,7 +62,7 @@ func (c *call) settle(events []stream.SeqRange, err error) {
 	})
 }
 
-// fail gives every left grant the error.
+// fail sets the error of every left grant.
 func (c *call) fail(err error) {
 	for _, i := range c.left {
 		c.errs[i] = err
@@ -78,7 +79,7 @@ func (c *call) result() []error {
 	return nil
 }
 
-// widen lets the next batch be larger: the broker has taken one.
+// widen lets the next batch be larger: the broker has accepted one.
 func (c *call) widen() { c.most = min(2*c.most, c.limit) }
 
 func covers(events []stream.SeqRange, seq int64) bool {

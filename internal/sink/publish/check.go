@@ -12,19 +12,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// CheckReport is what Check saw besides what it refuses.
+// CheckReport is what Check found besides its refusals.
 type CheckReport struct {
 	Created bool // the topic was missing and was created
-	// Skipped names each check that could not be made because the broker did not tell, with the reason.
+	// Skipped names each check that was impossible because the broker did not report the value, with the reason.
 	Skipped []string
-	// Warnings name what is allowed and may still hurt.
+	// Warnings name what is allowed and may still cause harm.
 	Warnings []string
-	// ProducerExpiration is what stored batches are judged by: the lower of the configured and the brokers'.
+	// ProducerExpiration limits how stored batches are judged: the lower of the configured value and the brokers'.
 	ProducerExpiration time.Duration
 }
 
-// Check compares the topic with the configuration, and creates it if it is missing and Create is set. It gives every
-// refusal at once as a Broken error; an error of another class says that the brokers could not be asked.
+// Check compares the topic with the configuration, and creates it if it is missing and Create is set. It returns all
+// refusals at once as a Broken error. An error of another class says that the brokers could not be asked.
 func (l *Log) Check(ctx context.Context) (CheckReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -62,7 +62,7 @@ func (k *check) warn(format string, args ...any) {
 	k.report.Warnings = append(k.report.Warnings, fmt.Sprintf(format, args...))
 }
 
-// topic gives the topic, created if need be.
+// topic returns the topic, and creates it if needed.
 func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	t, err := k.describeTopic(ctx, false)
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) {
@@ -81,7 +81,7 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	return k.describeTopic(ctx, true)
 }
 
-// describeTopic asks for the topic. must: it was just created, so wait until every broker knows it.
+// describeTopic asks for the topic. must says that it was just created: then wait until every broker knows it.
 func (k *check) describeTopic(ctx context.Context, must bool) (kafka.Topic, error) {
 	c := &k.l.cfg
 	var found kafka.Topic
@@ -139,7 +139,7 @@ func (k *check) partitions(t kafka.Topic) {
 	case n < want:
 		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must "+
 			"not change", n, want)
-	case n > want: // Kafka can't take them away
+	case n > want: // Kafka can't remove partitions
 		k.warn("it has %d partitions, configured are %d: shards stay on the first %d, the others get nothing; do not raise "+
 			"kafka.partitions", n, want, want)
 	}
@@ -150,7 +150,7 @@ func (k *check) partitions(t kafka.Topic) {
 	}
 }
 
-// The settings that are looked at.
+// The settings that are checked.
 const (
 	minInsync    = "min.insync.replicas"
 	unclean      = "unclean.leader.election.enable"
@@ -200,7 +200,7 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	return nil
 }
 
-// describe asks for settings and notes those that the broker does not tell.
+// describe asks for settings and notes those that the broker does not report.
 func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name string, settings ...string) error {
 	answered := map[string]bool{}
 	var denied error
@@ -213,7 +213,7 @@ func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name stri
 		}
 		for _, r := range res.Resources {
 			if denied = r.Error; denied != nil {
-				return nil //nolint:nilerr // denied has the refusal, and a second try would get it too
+				return nil //nolint:nilerr // denied has the refusal, and a second try would be refused too
 			}
 			for _, e := range r.ConfigEntries {
 				k.values[e.ConfigName], answered[e.ConfigName] = e.ConfigValue, true

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Config is every knob of a Publisher. A zero value is refused where the field does not say otherwise.
+// Config has every knob of a Publisher. A zero value is refused unless the field says otherwise.
 type Config struct {
 	// Some brokers of the cluster; the rest is discovered.
 	Brokers []string `knob:"kafka.brokers,common" default:"127.0.0.1:9092" form:"address"`
@@ -33,25 +33,25 @@ type Config struct {
 	// Not looked at if Create is false.
 	ReplicationFactor int `knob:"kafka.replication_factor,common" default:"3" want:"1 to 100"`
 
-	// Campaigns has what a grant may lack: the code of a coupon, and the currency of a grant that comes from the ledger or
+	// Campaigns has data that a grant may lack: the code of a coupon, and the currency of a grant from the ledger or
 	// from an entry of an earlier build. nil leaves both out of the messages.
 	Campaigns Campaigns
 
-	// Observe, if not nil, is told of each request that has ended, by its name in Kafka's protocol. An error says that no
-	// answer came; what a broker refuses is an answer. It must be quick, and is called at once by many.
+	// Observe, if not nil, is called for each request that has ended, with its name in Kafka's protocol. An error says
+	// that no response came; a broker's refusal is a response. It must be quick, and is called concurrently.
 	Observe func(request string, took time.Duration, err error) `json:"-"`
 
-	// Epoch, if not nil, returns the ledger's epoch of a shard. A Publisher makes no claim in a shard of which the ledger
-	// has a later epoch than the batch (stream.WithEpoch): the shard was restored elsewhere. A Log needs none.
+	// Epoch, if not nil, returns the ledger's epoch of a shard. If the ledger's epoch is later than the batch's
+	// (stream.WithEpoch), a Publisher makes no claim in the shard: it was restored elsewhere. A Log needs none.
 	Epoch func(ctx context.Context, shard int) (int64, error) `json:"-"`
 
 	// Deployment is the deployment's name; the source of its events is /hongbao/<Deployment>.
 	Deployment string `form:"name"`
-	// Founding tells the deployment from others with the same name; empty if it has none, or if a Log does not know it. It
-	// is a header of every record, and a partition whose last record has another one takes none of ours. Readers pass over
-	// records that have another one.
+	// Founding distinguishes the deployment from others with the same name. It is empty if the deployment has none, or
+	// if a Log does not know it. It is a header of every record. A Publisher does not write to a partition whose last
+	// record has another founding. Readers skip records that have another founding.
 	Founding string
-	// AnyFounding publishes behind the record of another deployment, too.
+	// AnyFounding also publishes after the record of another deployment.
 	AnyFounding bool
 	// Worker names this worker in the claims. A Log needs none.
 	Worker string
@@ -65,8 +65,8 @@ type Config struct {
 
 	// Compression of the batches.
 	//
-	// Set it when every worker is of a build that knows it: an older one leaves the compressed batches of a killed
-	// worker to the others.
+	// Set it once every worker's build supports it: an older worker leaves the compressed batches of a killed worker to
+	// the others.
 	Compression string `knob:"publisher.compression" default:"none" want:"none, gzip, snappy, lz4, zstd"`
 
 	// One connect with its handshakes.
@@ -84,7 +84,7 @@ type Config struct {
 	AttemptTime time.Duration `knob:"publisher.attempt_time" default:"15s" want:"100ms to 10m"`
 	// How old a claim may be when its batch is sent.
 	//
-	// By both clocks. It must be below the consumer's lease, and at least AttemptTime.
+	// Measured by both clocks. It must be below the consumer's lease, and at least AttemptTime.
 	MaxClaimAge time.Duration `knob:"publisher.max_claim_age" default:"20s" want:"100ms to 10m"`
 	// The brokers' producer.id.expiration.ms, or less. Stored batches are sent again blindly for half of it.
 	//
@@ -94,14 +94,14 @@ type Config struct {
 	FetchBytes int `knob:"publisher.fetch_bytes" default:"8388608" want:"65_536 to 1_073_741_824 bytes"`
 }
 
-// maxBatchGrants, maxBatchBytes and maxPartitions are bounds of Config, by which stored batches are judged too.
+// maxBatchGrants, maxBatchBytes and maxPartitions are bounds of Config, and of stored batches.
 const (
 	maxBatchGrants = 20_000
 	maxBatchBytes  = 64 << 20
 	maxPartitions  = 10_000
 )
 
-// validate names every problem at once.
+// validate returns every problem at once.
 func (c *Config) validate() error {
 	checked := *c
 	if !c.Create {

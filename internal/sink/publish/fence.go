@@ -16,24 +16,25 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// FenceSince returns from when on Fence must read the partition to meet each session that may have made a claim after
-// the last write that Redis has, by the clock of Redis.
+// FenceSince returns the time, by the clock of Redis, from which Fence must read the partition. From then on it meets
+// each session that may have made a claim after the last write that Redis has.
 func (l *Log) FenceSince(last time.Time) time.Time {
 	return last.Add(-ShownFor - l.cfg.MaxClaimAge - stream.ClockSkew)
 }
 
 // Fence makes the broker refuse every batch that a session from before the call may still send to the partition of a
-// shard, and returns what such sessions have sent. The ledger must have the shard's new epoch before the call: a session
-// from after it asks the ledger (Config.Epoch).
+// shard, and returns what such sessions have sent. The ledger must have the shard's new epoch before the call: a
+// session from after it asks the ledger (Config.Epoch).
 //
-// A session has epoch 0, and a fence record under its producer id has a later one: from then on the broker refuses what
-// comes under epoch 0. Fence sends one for each producer id that it meets in a claim, or in the partition as it is at
-// the call, and reads on up to the last of them. A session that it meets only there is from after the call. It is fenced
-// and read up to as well if it has sent a grant of the shard. The others are left alone: live publishers of other shards
-// in the partition begin new sessions as fast as they are fenced. They find the fenced batch in the log, or send it again.
+// A session has epoch 0, and a fence record under its producer id has a later one: from then on the broker refuses
+// batches under epoch 0. Fence sends one for each producer id that it meets in a claim, or in the partition as it is at
+// the call, and reads on up to the last of these records. A session that it meets only while reading on began after the
+// call. Such a session is also fenced and read if it has sent a grant of the shard. The others are left alone: live
+// publishers of other shards in the partition begin new sessions as fast as they are fenced. They find the fenced batch
+// in the log, or send it again.
 //
 // After an error call Fence again; the broker drops a second copy of a fence record. Calls for other shards of the
-// partition may run at the same time.
+// partition may run concurrently.
 func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
 	r := fencing{l: l, shard: f.Shard, partition: l.Partition(f.Shard), sessions: map[int64]int16{},
 		fenced: map[int64]int16{}}
@@ -70,7 +71,7 @@ func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, er
 	}
 }
 
-// fencing is a call of Fence at work.
+// fencing is the state of a call of Fence.
 type fencing struct {
 	l                  *Log
 	shard, partition   int
@@ -125,7 +126,7 @@ func (r *fencing) one(rec *record) error {
 	return nil
 }
 
-// open returns what to fence: the next epochs of the sessions that no fence record was met of.
+// open returns what to fence: the next epochs of the sessions for which no fence record was met.
 func (r *fencing) open() (open []numbers) {
 	for _, producer := range slices.Sorted(maps.Keys(r.sessions)) {
 		if epoch := r.sessions[producer]; r.fenced[producer] <= epoch {
@@ -143,8 +144,8 @@ func (r *fencing) result() stream.Fenced {
 	return stream.Fenced{Grants: slices.Compact(r.grants), Records: r.records, Producers: r.producers, Doubt: r.doubt}
 }
 
-// fence sends a fence record under the numbers and returns an offset: what was sent under an earlier epoch of the
-// producer id lies before it.
+// fence sends a fence record under the numbers and returns an offset. Everything sent under an earlier epoch of the
+// producer id is before that offset.
 func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -158,7 +159,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 		switch sent.verdict {
 		case appended:
 			return sent.base, nil
-		case fenced, lookBack: // another fence record came first; one more shows up to where to read
+		case fenced, lookBack: // another fence record came first; one more shows up to which offset to read
 			err := l.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
 				n, err = l.newProducer(ctx)
 				return err

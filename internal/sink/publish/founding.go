@@ -9,13 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
-// lastRecords is how far back from the end of a log a record of this deployment is looked for: other producers' records
-// and control records may stand behind it.
+// lastRecords is how far back from the end of a log it looks for a record of this deployment. Other producers' records
+// and control records may come after it.
 const lastRecords = 100
 
-// checkFounding looks whose the last record of a partition is: before the first batch of each session, and again after
-// each MaxClaimAge, since two deployments that start at once both find no record of the other. Two deployments with one id
-// would give two grants the same name.
+// checkFounding checks which deployment wrote the last record of a partition. It runs before the first batch of each
+// session, and again after each MaxClaimAge, since two deployments that start together both find no record of the
+// other. Two deployments with one id would give two grants the same name.
 func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	if p.cfg.Founding == "" || p.cfg.AnyFounding || s.session != nil && !p.tooOld(s.checked) {
 		return nil
@@ -45,8 +45,8 @@ func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// anothers tells whether a record is of another deployment, whatever its source. A record without a founding is not, and a
-// Log that does not know its own founding can't tell.
+// anothers reports whether a record is of another deployment, whatever its source. It returns false for a record
+// without a founding, and for a Log that does not know its own founding.
 func (l *Log) anothers(r *record) bool {
 	f := foundingOf(r.headers)
 	return f != "" && l.cfg.Founding != "" && f != l.cfg.Founding

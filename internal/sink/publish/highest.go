@@ -10,10 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// HighestSeq gives the highest seq of a shard that stands in its partition from since up to the end; 0 if none does. A
-// record has the time at which a worker first sent it, by that worker's clock: the caller takes the clocks' difference
-// from since. It passes over fence records, other shards' events and whatever is not this deployment's. It writes
-// nothing.
+// HighestSeq returns the highest seq of a shard in its partition from since up to the end; 0 if there is none. A record
+// has the time at which a worker first sent it, by that worker's clock: the caller subtracts the clocks' difference
+// from since. It skips fence records, other shards' events and other deployments' records. It writes nothing.
 func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
 	partition := l.Partition(shard)
 	b, err := l.ends(ctx, partition)
@@ -35,11 +34,11 @@ func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64
 	return highest, err
 }
 
-// offsetAt gives the offset of the first record within b that has the time or a later one; the end of b if there is
+// offsetAt returns the offset of the first record within b that has the time or a later one; the end of b if there is
 // none.
 func (l *Log) offsetAt(ctx context.Context, partition int, when time.Time, b bounds) (int64, error) {
 	ms := when.UnixMilli()
-	if ms <= 0 { // Kafka gives negative times a meaning of their own
+	if ms <= 0 { // negative times have a special meaning in Kafka
 		return b.start, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Log is the topic's log: it checks the topic, and reads it. A Publisher has one to write to.
+// Log is the topic's log: it checks the topic, and reads it. A Publisher also writes to it.
 type Log struct {
 	cfg       Config
 	source    string
@@ -27,7 +27,8 @@ type Log struct {
 	expiration atomic.Int64 // of producer ids at the brokers, ns
 }
 
-// NewLog makes a Log. It does not talk to the brokers. Config's Worker, Campaigns and BatchGrants are a Publisher's.
+// NewLog returns a Log. It does not connect to the brokers. Config's Worker, Campaigns and BatchGrants are for a
+// Publisher.
 func NewLog(cfg Config) (*Log, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -38,13 +39,13 @@ func NewLog(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Close closes the connections. Call it when no Handle and no Scan runs any more.
+// Close closes the connections. Call it after all calls of Handle and Scan have returned.
 func (l *Log) Close() { l.transport.CloseIdleConnections() }
 
-// Partition is where the events of a shard go.
+// Partition returns the partition of a shard's events.
 func (l *Log) Partition(shard int) int { return shard % l.cfg.Partitions }
 
-// newTransport writes out every option of kafka-go's Transport. It repeats nothing by itself: one call is one request.
+// newTransport sets every option of kafka-go's Transport. It repeats nothing by itself: one call is one request.
 func newTransport(c *Config) *kafka.Transport {
 	dialer := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}
 	return &kafka.Transport{
@@ -68,7 +69,7 @@ func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: transport}
 }
 
-// observed tells of each request.
+// observed reports each request.
 type observed struct {
 	kafka.RoundTripper
 	tell func(request string, took time.Duration, err error)
@@ -83,7 +84,7 @@ func (o *observed) RoundTrip(ctx context.Context, to net.Addr, r kafka.Request) 
 }
 
 // produce sends one batch once. An error that is not Kafka's own says nothing about the batch: even a cancelled request
-// may be on the wire.
+// may be sent.
 func (l *Log) produce(ctx context.Context, partition int, raw []byte) (int64, error) {
 	res, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
 		Topic:        l.cfg.Topic,
@@ -97,7 +98,7 @@ func (l *Log) produce(ctx context.Context, partition int, raw []byte) (int64, er
 	return res.BaseOffset, res.Error
 }
 
-// newProducer asks the broker for a producer id of its own.
+// newProducer asks the broker for a new producer id.
 func (l *Log) newProducer(ctx context.Context) (numbers, error) {
 	res, err := l.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
 	if err == nil {
@@ -137,7 +138,7 @@ func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
 // The pauses between requests; the context bounds how many.
 const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 
-// ask repeats a question that changes nothing until it is answered, refused, or ctx ends.
+// ask repeats a read-only request until it is answered, refused, or ctx ends.
 func (l *Log) ask(ctx context.Context, what string, question func(context.Context) error) error {
 	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		err := question(ctx)
@@ -160,7 +161,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 	}
 }
 
-// sinkError is the error of a refusal that concerns the whole sink.
+// sinkError returns the error of a refusal that concerns the whole sink.
 func (l *Log) sinkError(what string, v verdict, err error) error {
 	hint := "look at the topic's and the broker's configuration and log"
 	switch {

@@ -12,10 +12,11 @@ import (
 )
 
 // lookBack settles a claim whose batch the broker can't judge by its numbers: it reads the log from the noted offset.
-// All events there: complete. None: a fence record under the next epoch makes the broker refuse every late copy, and
-// being acknowledged by all in-sync replicas it also shows that nothing before it is hidden; if they are not there even
-// then, the claim is released and the events are claimed anew. If this worker dies in between, the next one does it all
-// again; if only the time of this call ends, the next call goes on reading where this one stopped.
+// If all events are there, it completes the claim. If none is, a fence record under the next epoch makes the broker
+// refuse every late copy. All in-sync replicas acknowledge that record, so it also shows that nothing before it is
+// hidden. If the events are not there even then, the claim is released and the events are claimed again. If this worker
+// dies in between, the next one does it all again. If only the time of this call ends, the next call continues reading
+// where this one stopped.
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
 	born := p.now()
 	progress := s.searchFor(o)
@@ -28,7 +29,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 		return err
 	}
 	if !all {
-		if p.tooOld(born) { // so long a log: go round, see whose the claim is by now, and read what has come since
+		if p.tooOld(born) { // such a long log: go round, see who has the claim by now, and read what has come since
 			return nil
 		}
 		err = p.letGo(ctx, s, c, o, progress, born)
@@ -39,8 +40,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 	return err
 }
 
-// letGo makes sure that no copy of the batch, which was not found, is in the log or can come any more, and releases its
-// claim.
+// letGo makes sure that no copy of the missing batch is in the log or can still come, and releases its claim.
 func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, progress *search, born time.Time) error {
 	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
@@ -77,14 +77,14 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, pro
 	return err
 }
 
-// search is how far the log was read for the batch of one claim. It stays with the slot, so that a log which takes
-// longer than one call of Handle may is read in several.
+// search is the progress of reading the log for the batch of one claim. The slot keeps it, so a log that takes longer
+// than one call of Handle may take is read in several calls.
 type search struct {
 	next int64              // every offset from the noted one up to here was read
 	seen map[int64]struct{} // the batch's events that were found
 }
 
-// maxSearches bounds what a slot keeps in mind: the searches of claims that others settled are never asked for again.
+// maxSearches bounds the searches that a slot remembers: searches of claims that others settled are never used again.
 const maxSearches = 64
 
 func (s *slot) searchFor(o *claimed) *search {
@@ -99,7 +99,7 @@ func (s *slot) searchFor(o *claimed) *search {
 	return progress
 }
 
-// reach makes sure that the log still holds everything that is to be read.
+// reach makes sure that the log still has everything that must be read.
 func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *search) (bounds, error) {
 	st := &o.st
 	b, err := p.ends(ctx, st.partition)
@@ -110,7 +110,7 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 		if !s.knewBack(st) {
 			return b, p.wentBack(s, progress.next, "its end is at offset "+decimal(b.end))
 		}
-		*progress = search{next: b.start, seen: make(map[int64]struct{})} // it stands anywhere in the new log, or nowhere
+		*progress = search{next: b.start, seen: make(map[int64]struct{})} // anywhere in the new log, or nowhere
 	}
 	if b.start > progress.next {
 		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")
@@ -127,8 +127,8 @@ func (p *Publisher) waits(o *claimed, why string) error {
 			"ends it", o.st.count(), p.where(o.st.partition), o.st.noted, why, errUndecidable, o.claim.ID)
 }
 
-// ownOnly takes the error of a claim that nobody but a person can decide: it is one of the claim's own grants, and the
-// others go on. Any other error concerns the whole call.
+// ownOnly handles the error of a claim that only a person can decide. The claim's own grants get the error, and the
+// others continue. Any other error concerns the whole call.
 func (c *call) ownOnly(claim *stream.Claim, err error) error {
 	if !errors.Is(err, errUndecidable) {
 		return err
@@ -137,7 +137,7 @@ func (c *call) ownOnly(claim *stream.Claim, err error) error {
 	return nil
 }
 
-// find looks for the batch's events up to end. True: all are there and the claim is settled.
+// find looks for the batch's events up to end. It returns true if all are there and the claim is settled.
 func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *search, end int64) (bool, error) {
 	st := &o.st
 	err := p.read(ctx, st.partition, bounds{progress.next, end}, func(r *record) error {

@@ -32,7 +32,7 @@ func newMessage(source string) message {
 	return m
 }
 
-// found adds what the deployment was founded as.
+// found adds the deployment's founding.
 func (m *message) found(founding string) {
 	if founding != "" {
 		m.fixedGrant = appendHeader(m.fixedGrant, cloudevent.HeaderFounding, founding)
@@ -122,7 +122,7 @@ func (m *message) encode(g *hongbao.Grant) {
 	m.value = append(v, '}')
 }
 
-// encodeFence sets value and headers to those of a fence record, named by the epoch that it opens.
+// encodeFence sets value and headers to those of a fence record, whose name has the epoch that it opens.
 func (m *message) encodeFence(n numbers, ms int64) {
 	m.setTime(ms)
 	m.fixed = m.fixedFence
@@ -135,7 +135,7 @@ func (m *message) encodeFence(n numbers, ms int64) {
 }
 
 // appendString appends s as a JSON string. Ids and codes are printable ASCII, so only the quote and the backslash need
-// care.
+// escaping.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

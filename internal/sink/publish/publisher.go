@@ -19,8 +19,8 @@ import (
 // maxIdleRounds bounds how often Handle goes round without settling a grant.
 const maxIdleRounds = 5
 
-// Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called at once for different shards;
-// shards that share a partition wait for each other.
+// Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called concurrently for different
+// shards; shards that share a partition wait for each other.
 type Publisher struct {
 	*Log
 	codec   kafka.Compression
@@ -37,7 +37,8 @@ type Publisher struct {
 
 var _ hongbao.Handler = (*Publisher)(nil)
 
-// New makes a Publisher. It does not talk to the brokers; call Check before the first Handle, and Close in the end.
+// New returns a Publisher. It does not connect to the brokers. Call Check before the first Handle, and Close at the
+// end.
 func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 	log, err := NewLog(cfg)
 	if !knob.IsName(cfg.Worker) {
@@ -75,11 +76,11 @@ func (p *Publisher) newClaimID() string {
 
 // Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
 //
-// The errors' classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free in time;
-// a claim that was stored stays for whoever comes next. Held: a live worker is at the same grants. Permanent: a grant
-// that can't be sent at all, one of a campaign that nobody knows, a coupon without its code, a grant that the broker
-// refuses alone though it takes a minimal record. Conflict: the log holds a part of a batch, or no longer reaches back
-// to where it would be. Broken: topic and claims contradict each other, or the broker refuses everything.
+// The errors have these classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free
+// in time; a stored claim stays for the next worker. Held: a live worker is processing the same grants. Permanent: a
+// grant that can't be sent at all, a grant of an unknown campaign, a coupon without its code, a grant that the broker
+// refuses alone though it accepts a minimal record. Conflict: the log contains a part of a batch, or no longer reaches
+// back to where it would be. Broken: topic and claims contradict each other, or the broker refuses everything.
 func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	c := newCall(grants, p.cfg.BatchGrants)
 	if len(c.left) == 0 {
@@ -114,8 +115,8 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	return c.result()
 }
 
-// publish brings the next batch of the call into the topic, or what stands in its way to its end. An error concerns
-// every grant that is left. After nil, go round again with what is left.
+// publish brings the next batch of the call into the topic, or finishes the claims that block it. An error concerns
+// every grant that is left. After nil, the caller continues with what is left.
 func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -128,8 +129,8 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 		return err
 	}
 	if !answer.Granted() {
-		// The session ends here. If the answer to a first run of the script was lost and the client ran it again, that first
-		// run has stored the claim, and whoever finishes it uses the sequence up.
+		// The session ends here. The response to a first run of the script may have been lost, and the client ran it
+		// again. Then that first run has stored the claim, and the worker that finishes it uses the sequence up.
 		return p.resolveAll(ctx, s, c, answer)
 	}
 	sent := p.send(attempt, s, b.born, b.raw)
@@ -138,7 +139,7 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 		return p.complete(ctx, s, c, b, sent.base)
 	case sent.verdict == lookBack:
 		return c.ownOnly(&b.claim, p.lookBack(ctx, s, c, &b.claimed))
-	case sent.verdict == fenced: // the claim was taken over; the next one tells how that went
+	case sent.verdict == fenced: // the claim was taken over; the next answer shows the result
 		return nil
 	case !sent.unsure && (sent.verdict == tooMuch || sent.verdict == refused || sent.verdict == absent):
 		return p.giveBack(ctx, s, c, b, sent)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// claimed is a batch and the claim that holds it.
+// claimed is a batch and the claim that contains it.
 type claimed struct {
 	st    stored
 	claim stream.Claim
@@ -68,7 +68,7 @@ func (p *Publisher) claim(ctx context.Context, c *call, b *push) (*stream.ClaimA
 	return &answer, nil
 }
 
-// resolveAll brings to its end what stood in the way of a claim.
+// resolveAll finishes the claims that blocked a new claim.
 func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.ClaimAnswer) error {
 	c.settle(a.Done, nil)
 	for i := range a.Open {
@@ -83,7 +83,7 @@ func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.
 	return nil
 }
 
-// complete ends a batch that is in the log. Only here, and after a release, the session goes on.
+// complete ends a batch that is in the log. Only here, and after a release, does the session continue.
 func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, base int64) error {
 	if err := p.checkOffset(s, &b.st, base); err != nil {
 		return err
@@ -101,7 +101,8 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	return nil
 }
 
-// giveBack releases the claim of a batch that is certainly not in the log. One that was too much is sent in halves.
+// giveBack releases the claim of a batch that is certainly not in the log. A batch that was too large is sent in
+// halves.
 func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
 	released, err := p.releaseClaim(ctx, c, &b.claim)
 	switch {
@@ -115,7 +116,7 @@ func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sen
 	return p.halve(ctx, s, c, b, sent.err)
 }
 
-// halve makes the next batch smaller. One grant alone is given up once the broker took a minimal record.
+// halve makes the next batch smaller. It gives up a single grant once the broker accepted a minimal record.
 func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause error) error {
 	p.count.refused.Add(1)
 	if n := int(b.st.count()); n > 1 {
@@ -134,14 +135,14 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 	return nil
 }
 
-// undecided is the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, also when
-// the time of the call was over first: other shards had the partition before.
+// undecided returns the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, even
+// if the time of the call ended first: other shards used the partition before.
 func (p *Publisher) undecided(s *slot, sent sendResult) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no answer in time that decides: %w; its claim stays",
 		p.where(s.partition), sent.err)
 }
 
-// completeClaim marks the claim's events done. False: it was taken over, go round.
+// completeClaim marks the claim's events done. It returns false if the claim was taken over: then try again.
 func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Complete(ctx, c.shard, *claim)
 	if errors.Is(err, stream.ErrFenced) {
@@ -155,7 +156,8 @@ func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Cl
 	return true, nil
 }
 
-// releaseClaim removes the claim of a batch that is certainly not in the log. False: it was taken over.
+// releaseClaim removes the claim of a batch that is certainly not in the log. It returns false if the claim was taken
+// over.
 func (p *Publisher) releaseClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Release(ctx, c.shard, *claim)
 	if errors.Is(err, stream.ErrFenced) {

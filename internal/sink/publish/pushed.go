@@ -2,11 +2,11 @@ package publish
 
 import "time"
 
-// Pushed is what a claim's payload says of its batch to a person who looks for it in the topic.
+// Pushed is what a claim's payload says about its batch, for a person who looks for it in the topic.
 type Pushed struct {
 	Topic     string
 	Partition int
-	// Offset is where the log ended before the batch was sent: the batch is there or behind it.
+	// Offset is the end of the log before the batch was sent: the batch is at this offset or after it.
 	Offset int64
 	Sent   time.Time
 }

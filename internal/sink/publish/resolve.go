@@ -13,12 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// clockSlack is how far ahead of ours the clock of the worker that stored a batch may be.
+// clockSlack is how far the clock of the worker that stored a batch may be ahead of ours.
 const clockSlack = 5 * time.Minute
 
 var errGone = errors.New("entries of the batch are not in the stream any more")
 
-// resolve finishes an open claim that was taken over. After nil it is completed, released, or again somebody else's.
+// resolve finishes an open claim that was taken over. After nil the claim is completed, released, or taken over by
+// another worker.
 func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.Claim) error {
 	st, err := p.readStored(s.partition, &claim)
 	if err != nil {
@@ -90,14 +91,14 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	return st, nil
 }
 
-// remembered tells whether the brokers surely still know the producer of the batch.
+// remembered reports whether the brokers certainly still know the producer of the batch.
 func (p *Publisher) remembered(st *stored) bool {
 	age := p.now().Sub(time.UnixMilli(st.ms))
 	return age > -clockSlack && age < time.Duration(p.expiration.Load())/2
 }
 
-// rebuild reads the batch's grants from the stream, in their order, and their codes, which never change; errGone if one
-// is not there.
+// rebuild reads the batch's grants from the stream, in their order, and their codes, which never change. It returns
+// errGone if a grant is missing.
 func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongbao.Grant, error) {
 	grants := make([]hongbao.Grant, 0, st.count())
 	for _, r := range st.runs {
@@ -129,8 +130,7 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 	return grants, err
 }
 
-// checkOffset tells whether the batch stands where it can stand: at or behind the end that was noted before it was
-// sent.
+// checkOffset checks that the offset of the batch is possible: at or after the end that was noted before it was sent.
 func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	if base >= st.noted || s.knewBack(st) {
 		return nil
@@ -138,7 +138,7 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	return p.wentBack(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-// wentBack reports once that the log went back: then the slot goes on with the log that is there now.
+// wentBack reports once that the log went back. Then the slot continues with the current log.
 func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
@@ -147,6 +147,6 @@ func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 			"again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
 
-// knewBack tells whether the batch was stored before the report that the log went back: its noted offset is one of the
-// log before.
+// knewBack reports whether the batch was stored before the report that the log went back: then its noted offset is in
+// the earlier log.
 func (s *slot) knewBack(st *stored) bool { return st.ms <= s.back.UnixMilli() }

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// maxEmptyFetches bounds how often an answer may hold no record at or after the offset that was asked for.
+// maxEmptyFetches bounds how often a response may contain no record at or after the requested offset.
 const maxEmptyFetches = 20
 
 // record is one record of the log; its bytes are valid until the next one.
@@ -40,26 +40,27 @@ func (r *record) isFence() bool {
 	return valueOf(r.headers, cloudevent.HeaderType) == cloudevent.TypeFence
 }
 
-// ScanReport is what a scan passed over and how far it went.
+// ScanReport says what a scan skipped and how far it went.
 type ScanReport struct {
 	Events int64
 	// Foreign counts other producers' records and other deployments'.
 	Foreign int64
-	// Malformed counts records that claim to be this deployment's grants and can't be read; FirstMalformed is the first
+	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the first
 	// error, with its place.
 	Malformed      int64
 	FirstMalformed error
-	// Since says since when each partition has kept everything: grants that were decided before may have expired from it.
-	// It is zero if nothing has expired, and right only for a scan from the beginning of the log.
+	// Since has, for each partition, the time since which it has kept everything: grants that were decided before may
+	// have expired from it. It is zero if nothing has expired, and correct only for a scan from the beginning of the
+	// log.
 	Since []time.Time
-	// Next has the offset after the last one read, per partition: where a following scan begins.
+	// Next has the offset after the last one read, per partition: the next scan begins there.
 	Next []int64
 }
 
-// Scan reads the topic from the offsets in from, one per partition (nil: from the beginning of the log), up to the end
-// that each partition has when the scan begins, and gives every event of this deployment to fn. fn is called by one
-// goroutine a partition, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's
-// grants are counted and passed over.
+// Scan reads the topic from the offsets in from, one per partition (nil: from the beginning of the log). It reads up to
+// each partition's end at the beginning of the scan, and passes every event of this deployment to fn. One goroutine per
+// partition calls fn, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's
+// grants are counted and skipped.
 func (l *Log) Scan(ctx context.Context, from []int64,
 	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
 	if from != nil && len(from) != l.cfg.Partitions {
@@ -90,9 +91,9 @@ func (l *Log) Scan(ctx context.Context, from []int64,
 	return report, err
 }
 
-// Offsets gives, for each partition, the offset of the first record that was sent at since or later, and the offset
-// after the last record. The zero time stands for the beginning of the log. A record has the time at which a worker
-// first sent it.
+// Offsets returns, for each partition, the offset of the first record that was sent at since or later, and the offset
+// after the last record. The zero time means the beginning of the log. A record has the time at which a worker first
+// sent it.
 func (l *Log) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
 	for i := range l.cfg.Partitions {
 		b, err := l.ends(ctx, i)
@@ -164,12 +165,12 @@ func (s *partitionScan) one(r *record) error {
 }
 
 const (
-	// firstEvents are the events at the beginning of a log whose times say when it begins. One time alone says little: a
-	// batch that is sent again keeps its old one.
+	// firstEvents is how many events at the beginning of a log determine when the log begins. One time alone proves
+	// little: a batch that is sent again keeps its old time.
 	firstEvents = 1_000
 )
 
-// since gives the time since which the log has kept everything; zero if nothing has expired. Only times can say it: the
+// since returns the time since which the log has kept everything; zero if nothing has expired. Only times show it: the
 // log is not ordered by seq, since dead letters are requeued late and the batches of two workers may cross.
 func (s *partitionScan) since() time.Time {
 	switch {
@@ -181,7 +182,7 @@ func (s *partitionScan) since() time.Time {
 	return s.latest.Add(stream.ClockSkew)
 }
 
-// ends asks for the ends of a partition's log.
+// ends asks for the first and last offsets of a partition's log.
 func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -192,13 +193,13 @@ func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
 	return b, err
 }
 
-// read gives the records of a partition with offsets in b to fn. Control batches are passed over, compressed ones
-// unpacked, transactions that are not committed are read as well.
+// read passes the records of a partition with offsets in b to fn. It skips control batches, decompresses compressed
+// ones, and also reads transactions that are not committed.
 func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record) error) error {
 	empty := 0
 	for at := b.start; at < b.end; {
 		set, err := l.page(ctx, partition, at)
-		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // slow answers must not end a long reading
+		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // slow responses must not end it
 			set, err = l.page(ctx, partition, at)
 		}
 		if err != nil {
@@ -220,7 +221,7 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 	return nil
 }
 
-// slowPages is how many attempts more a page of a log gets.
+// slowPages is how many more attempts a page of a log gets.
 const slowPages = 4
 
 // page fetches records from an offset on, with repeats within the time of an attempt.
@@ -246,7 +247,7 @@ func (l *Log) fetch(ctx context.Context, partition int, offset int64) (kafka.Rec
 	return res.Records, res.Error
 }
 
-// drain gives the records of one answer to fn and tells the offset after the last one.
+// drain passes the records of one response to fn and returns the offset after the last one.
 func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*record) error) (int64, error) {
 	batches := []kafka.RecordReader{set}
 	if stream, ok := set.(*protocol.RecordStream); ok {
@@ -271,7 +272,7 @@ func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*re
 				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w",
 					b.start, l.where(partition), err)
 			}
-			if r.offset < b.start || r.offset >= b.end { // an answer may begin and end with more than was asked for
+			if r.offset < b.start || r.offset >= b.end { // it may have more than was asked for
 				continue
 			}
 			b.start = r.offset + 1

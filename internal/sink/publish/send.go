@@ -10,17 +10,17 @@ import (
 
 var errStale = errors.New("this process slept: the claim is older than MaxClaimAge")
 
-// sendResult is what came of sending a batch, once or more often.
+// sendResult is the result of sending a batch, once or several times.
 type sendResult struct {
 	verdict verdict
 	base    int64 // offset of the first record, if appended
 	err     error // of the last answer
-	// unsure: a request before the last one may have been appended, whatever the last answer says.
+	// unsure says that a request before the last one may have been appended, whatever the last response says.
 	unsure bool
 }
 
-// send sends the batch until an answer decides or ctx ends. Not one byte changes between the requests: that is what
-// makes a repeat harmless.
+// send sends the batch until a response decides or ctx ends. All requests have exactly the same bytes, so a repeat is
+// harmless.
 func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byte) sendResult {
 	r := p.Log.send(ctx, s.partition, raw, func(repeat bool) error {
 		if p.tooOld(born) {
@@ -38,7 +38,7 @@ func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byt
 	return r
 }
 
-// send asks may before each request; an error of may is the last answer then.
+// send calls may before each request; an error of may becomes the result.
 func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repeat bool) error) (r sendResult) {
 	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		if err := ctx.Err(); err != nil && r.err == nil {
@@ -59,7 +59,7 @@ func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repe
 			return r
 		}
 		if !retry.Pause(ctx, wait.NextBackOff()) {
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // broken off: it was not absent for long
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // aborted: it was not absent for long
 				r.verdict = again
 			}
 			return r

@@ -10,34 +10,34 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// slot is a partition's place: one batch in flight at a time.
+// slot is the state of a partition: one batch in flight at a time.
 type slot struct {
 	partition int
 	turn      chan struct{}
-	// session is nil while a batch is on its way, so whatever goes wrong there ends it.
+	// session is nil while a batch is in flight, so any failure there ends it.
 	session *session
 	batch   *batch
-	// searches are those that are not at their end, by claim.
+	// searches are the unfinished ones, by claim.
 	searches map[string]*search
 	checked  time.Time // when the last record of the partition was not of another founding
 	back     time.Time // when Handle last reported that the log went back
 }
 
-// session is a producer id whose next sequence is certainly unused: its last claim, if it had any, ended with this
-// worker's own complete or release. In any other case whoever took the claim over may have used the sequence up, and
-// the broker would drop another batch of that sequence and size as a copy.
+// session is a producer id whose next sequence is certainly unused: its last claim, if any, ended with this worker's
+// own complete or release. In any other case the worker that took the claim over may have used the sequence up. The
+// broker would then drop another batch of that sequence and size as a copy.
 type session struct {
 	numbers
 	end   int64 // the log was at least this long
 	known time.Time
 	shown time.Time    // when its last record was sent, as the record says; zero before the first one
-	asked map[int]bool // the shards whose epoch was asked for since it showed itself
+	asked map[int]bool // the shards whose epoch was asked for since its last record
 }
 
-// ShownFor is how old the last record of a session may be when it claims. Fence finds the sessions by their records.
+// ShownFor is the maximum age of a session's last record when it claims. Fence finds the sessions by their records.
 const ShownFor = 30 * time.Second
 
-// lock waits for the slot; it tells whether it got it before ctx ended.
+// lock waits for the slot, and reports whether it got the slot before ctx ended.
 func (s *slot) lock(ctx context.Context) bool {
 	select {
 	case s.turn <- struct{}{}:
@@ -49,8 +49,8 @@ func (s *slot) lock(ctx context.Context) bool {
 
 func (s *slot) unlock() { <-s.turn }
 
-// takeSession gives the slot's session, or opens one, and leaves the slot without: put it back with keep. The session
-// has shown itself in the partition at most ShownFor before the batch was born.
+// takeSession takes the session out of the slot, or opens one; keep puts it back. The session's last record was sent at
+// most ShownFor before the batch was born.
 func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*session, error) {
 	if err := p.checkFounding(ctx, s); err != nil {
 		return nil, err
@@ -84,9 +84,9 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 
 var errProducer = errors.New("the broker refuses the producer id")
 
-// show sends the smallest record that there is, a fence record under the session's own numbers: whoever fences the
-// partition reads it and knows the session. It also tells a grant that the broker does not take from a broker that takes
-// nothing.
+// show sends the smallest possible record, a fence record under the session's own numbers. A worker that fences the
+// partition reads the record and knows the session. The record also distinguishes a grant that the broker rejects from
+// a broker that rejects everything.
 func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -109,8 +109,8 @@ func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
 	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
 }
 
-// checkEpoch refuses a claim in a shard of which the ledger has a later epoch than the batch. A session from before the
-// fence of that epoch was raised, because it had shown itself; one from after it asks here first.
+// checkEpoch refuses a claim in a shard for which the ledger has a later epoch than the batch. A session from before
+// the fence of that epoch was fenced, because it had sent a record; one from after it asks here first.
 func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) error {
 	epoch, ok := stream.EpochOf(ctx)
 	if p.cfg.Epoch == nil || !ok || open.asked[shard] {
@@ -129,7 +129,7 @@ func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) er
 	return nil
 }
 
-// refresh asks for the end of the log. An old end would make a read-back long, or reach below what retention keeps.
+// refresh asks for the end of the log. An old end would make a read-back long, or start below what retention keeps.
 func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 	known := p.now()
 	return p.ask(ctx, "asking for the end of the log", func(ctx context.Context) error {
@@ -145,11 +145,11 @@ func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 	})
 }
 
-// keep puts a session back whose sequence is certainly unused.
+// keep puts a session whose sequence is certainly unused back into the slot.
 func (s *slot) keep(open *session) { s.session = open }
 
-// tooOld tells whether a claim that was written at born must not be acted on any more. Both clocks count: the monotonic
-// one stands still while the machine sleeps, the wall clock can be set back.
+// tooOld reports whether a claim that was written at born is too old to act on. Both clocks count: the monotonic one
+// stops while the machine sleeps, the wall clock can be set back.
 func (p *Publisher) tooOld(born time.Time) bool { return older(p.now(), born, p.cfg.MaxClaimAge) }
 
 func older(now, then time.Time, most time.Duration) bool {

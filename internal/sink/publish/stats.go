@@ -7,21 +7,21 @@ type Stats struct {
 	Batches    int64 // batches that were sent and completed
 	Resends    int64 // requests that repeated the bytes of an earlier one
 	Sessions   int64 // producer ids taken
-	TakenOver  int64 // open claims found, this worker's own among them
+	TakenOver  int64 // open claims found, also this worker's own
 	SentAgain  int64 // open claims settled by sending the stored batch again
 	FoundInLog int64 // open claims settled by reading the log: every event was there
 	LetGo      int64 // open claims settled by reading the log: no event was there, and no copy can come any more
 	Fences     int64 // fence records written before a claim was let go
-	Lost       int64 // claims that were found taken over when they were to be ended
-	Refused    int64 // batches that the broker refused for what they hold
-	Stale      int64 // sends that were left out because the claim was too old
+	Lost       int64 // claims that turned out to be taken over when they were to be ended
+	Refused    int64 // batches that the broker refused because of their content
+	Stale      int64 // sends that were skipped because the claim was too old
 }
 
 type counters struct {
 	batches, resends, sessions, takenOver, sentAgain, foundInLog, letGo, fences, lost, refused, stale atomic.Int64
 }
 
-// Stats may be called at any time.
+// Stats returns the counts. It may be called at any time.
 func (p *Publisher) Stats() Stats {
 	c := &p.count
 	return Stats{

@@ -30,7 +30,7 @@ type stored struct {
 	runs      []run
 }
 
-// run is events of one shard without a gap, and the entries that brought them.
+// run is a gapless run of events of one shard, and the entries that contain them.
 type run struct {
 	stream.SeqRange
 	firstEntry, lastEntry string
@@ -45,7 +45,7 @@ const (
 	maxEpoch = math.MaxInt16 - 1
 )
 
-// extend adds the event to the last run if it is the next one, else it begins a run.
+// extend adds the event to the last run if it is the next one, otherwise it begins a run.
 func (s *stored) extend(g *hongbao.Grant) {
 	if n := len(s.runs); n > 0 && s.runs[n-1].Last+1 == g.Seq {
 		s.runs[n-1].Last, s.runs[n-1].lastEntry = g.Seq, g.EntryID
@@ -92,7 +92,7 @@ func (s *stored) String() string {
 	return string(b)
 }
 
-// parseStored reads a payload. It takes exactly what String writes.
+// parseStored reads a payload. It accepts exactly what String writes.
 func parseStored(payload string) (stored, error) {
 	var s stored
 	if len(payload) > maxStored {
@@ -181,7 +181,7 @@ func parseRun(text string) (run, error) {
 	return r, checkEntryID(lastEntry)
 }
 
-// checkEntryID takes digits, letters and "-": a stream's ids, and those that a replay makes up.
+// checkEntryID accepts digits, letters and "-": a stream's ids, and those that a replay creates.
 func checkEntryID(id string) error {
 	if id == "" || len(id) > maxEntryID {
 		return fmt.Errorf("entry id %.80q: want 1 to %d bytes", id, maxEntryID)

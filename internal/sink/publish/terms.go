@@ -9,9 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// addTerms gives the call's grants their currency and their codes. A grant of a campaign that nobody knows, and one
-// that has no code although its campaign has codes, gets a Permanent error. That Campaigns can't be asked concerns all,
-// and nothing is sent.
+// addTerms sets the currency and the codes of the call's grants. A grant of an unknown campaign gets a Permanent error,
+// and so does a grant without a code whose campaign has codes. If Campaigns can't be asked, all grants fail, and
+// nothing is sent.
 func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 	grants, without, err := p.withTerms(ctx, c.grants)
 	if err != nil {
@@ -24,8 +24,8 @@ func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 	return nil
 }
 
-// withTerms returns a copy of the grants, which belong to the caller, with currency and code. It keeps those that a grant
-// brings: the stream has the currency, except in entries of earlier builds, and the ledger has the code. without says
+// withTerms returns a copy of the grants, which belong to the caller, with currency and code. It keeps a grant's own
+// values: the stream has the currency, except in entries of earlier builds, and the ledger has the code. without says
 // which grants can't be a message, and why.
 func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out []hongbao.Grant, without map[int]error,
 	err error) {
@@ -66,7 +66,7 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 	return out, without, nil
 }
 
-// addCodes gives the campaign's grants, which stand at these places, their codes.
+// addCodes sets the codes of the campaign's grants at these indexes.
 func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hongbao.Grant, at []int,
 	without map[int]error) error {
 	packets := make([]int64, len(at))
@@ -87,7 +87,7 @@ func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hong
 	return nil
 }
 
-// unread is an outage of the whole sink, whatever failed: no grant is to blame.
+// unread returns an outage of the whole sink, whatever failed: no grant is to blame.
 func unread(err error) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "reading the currency and the codes of campaigns, nothing was sent: %w",
 		err)

@@ -7,29 +7,30 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// verdict is what an answer to a produce request means for the batch.
+// verdict is what a response to a produce request means for the batch.
 type verdict uint8
 
 const (
-	// again: not decided, or not for long. The same bytes are sent again. Anything that is not in the table is this.
+	// again: not decided, or only temporarily. The same bytes are sent again. Every error that is not in the table is
+	// this.
 	again verdict = iota
 	// appended: the batch is in the log, by this request or by an earlier one.
 	appended
-	// lookBack: the broker cannot tell by the numbers; the log has to be read.
+	// lookBack: the broker can't decide by the numbers, so the log must be read.
 	lookBack
-	// fenced: a higher epoch was seen. Somebody took the batch over.
+	// fenced: a higher epoch was seen. Another worker took the batch over.
 	fenced
-	// tooMuch: nothing was appended, because of the bytes of this batch: fewer grants may go through.
+	// tooMuch: nothing was appended, because of the bytes of this batch: fewer grants may be accepted.
 	tooMuch
 	// refused: nothing was appended, and nothing will be until a person changes something.
 	refused
-	// absent: the topic or the partition is not there. Just after a start that may pass.
+	// absent: the topic or the partition does not exist. Just after a start that may pass.
 	absent
 )
 
-// verdicts classes every Kafka error that is not to be answered by sending again. The rest of Kafka's table (leaders
-// moving, timeouts, storage, too few replicas, loading, throttling, and what only groups, transactions and
-// administration answer) decides nothing about this batch.
+// verdicts classifies every Kafka error that sending again does not solve. The rest of Kafka's table decides nothing
+// about this batch: leaders moving, timeouts, storage, too few replicas, loading, throttling, and the errors of groups,
+// transactions and administration.
 var verdicts = map[kafka.Error]verdict{
 	kafka.OutOfOrderSequenceNumber: lookBack,
 	kafka.DuplicateSequenceNumber:  lookBack,
@@ -58,8 +59,8 @@ var verdicts = map[kafka.Error]verdict{
 	kafka.InconsistentTopicID:     absent,
 }
 
-// verdictOf classes an error of a request. Errors that are not Kafka's own (network, time-outs, an answer that can't be
-// read) decide nothing.
+// verdictOf classifies an error of a request. Errors that are not Kafka's own (network, time-outs, an unreadable
+// response) decide nothing.
 func verdictOf(err error) verdict {
 	if err == nil {
 		return appended

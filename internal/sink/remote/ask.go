@@ -16,9 +16,9 @@ type Booked struct {
 	Amount            hongbao.Amount
 }
 
-// Credited asks a queryable remote what it has booked for a packet; false if nothing. An answer that tells nothing is
-// asked for again as often as Config.Repeats allows. Many may ask at once: Config.Concurrency bounds them together
-// with Handle's requests.
+// Credited asks a queryable remote what it has booked for a packet; false if nothing. It repeats an inconclusive
+// request up to Config.Repeats times. It is safe for concurrent use: Config.Concurrency bounds its requests together
+// with Handle's.
 func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
 	reference := Key(h.cfg.Deployment, campaign, packet)
 	if !h.cfg.Queryable {

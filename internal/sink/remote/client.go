@@ -18,11 +18,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// newTransport writes out every option whose default could repeat a request or hang. A transport follows no redirect:
-// that is an answer like any other.
+// newTransport sets every option whose default could repeat a request or hang. A transport follows no redirect: that is
+// a response like any other.
 func newTransport(c *Config) *http.Transport {
 	t := &http.Transport{
-		Proxy:                  nil, // no proxy out of the environment
+		Proxy:                  nil, // no proxy from the environment
 		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    c.ConnectTimeout,
@@ -40,20 +40,20 @@ func newTransport(c *Config) *http.Transport {
 	return t
 }
 
-// answer is what came back for one request.
+// answer is the response to one request.
 type answer struct {
 	status     int
 	body       []byte
 	retryAfter time.Duration
-	// sent tells that the request may have reached the remote.
+	// sent says that the request may have reached the remote.
 	sent bool
 	err  error
 }
 
-// traceKey is where a context has the traceparent of the grab that its request is about.
+// traceKey is the context key of the traceparent of the grab that a request is about.
 type traceKey struct{}
 
-// inTrace lets the requests about a grant carry its traceparent, so that the remote goes on with the trace.
+// inTrace adds a grant's traceparent to the requests about it, so that the remote continues the trace.
 func inTrace(ctx context.Context, g *hongbao.Grant) context.Context {
 	if g.Trace == "" {
 		return ctx
@@ -61,7 +61,7 @@ func inTrace(ctx context.Context, g *hongbao.Grant) context.Context {
 	return context.WithValue(ctx, traceKey{}, g.Trace)
 }
 
-// do sends one request and reads the answer, at most bytes of it.
+// do sends one request and reads the response, at most most bytes of it.
 func (h *Handler) do(ctx context.Context, method, path, key string, body []byte, most int64) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
@@ -115,7 +115,7 @@ func readBody(resp *http.Response, most int64) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// retryAfter reads the header in both of its forms; 0 if there is none that makes sense.
+// retryAfter reads the header in both of its forms; 0 if there is no valid one.
 func retryAfter(value string) time.Duration {
 	if value == "" {
 		return 0
@@ -129,7 +129,7 @@ func retryAfter(value string) time.Duration {
 	return 0
 }
 
-// credit is what goes over the wire. The batch endpoint takes the key in the credit, the other in the header.
+// credit is the JSON of a request. The batch endpoint takes the key in the credit, the other in the header.
 type credit struct {
 	Key       string         `json:"key,omitempty"`
 	Reference string         `json:"reference"`
@@ -151,7 +151,7 @@ var (
 	errBody = errors.New("the answer can't be read")
 )
 
-// compare tells whether an answer is about the credit: same reference, account, currency and amount.
+// compare returns an error unless a response is about the credit: same reference, account, currency and amount.
 func (c *credit) compare(o flatjson.Object) error {
 	reference, _ := o.Text("reference")
 	account, _ := o.Text("account")
@@ -168,7 +168,7 @@ func (c *credit) compare(o flatjson.Object) error {
 	return nil
 }
 
-// code is the error code in an answer; empty if it has none.
+// code returns the error code in a response; empty if it has none.
 func code(body []byte) string {
 	o, err := flatjson.Parse(body, "", 0)
 	if err != nil {

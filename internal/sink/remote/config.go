@@ -11,12 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Config says how to reach the remote and what it is able to do. Nothing has a default; zero is refused but where it
-// says what it means.
+// Config says how to reach the remote and what it supports. A zero value is refused unless the field gives it a
+// meaning.
 type Config struct {
 	// Where the remote's API begins, http(s)://host[:port][/path]; /v1/credits is put behind it.
 	URL string `knob:"remote.url,common" form:"url"`
-	// Token goes into the Authorization header as a bearer token; empty for none. It is never logged.
+	// Token is sent in the Authorization header as a bearer token; empty for none. It is never logged.
 	Token string
 	// TLS for https; nil for the system's roots.
 	TLS *tls.Config
@@ -53,13 +53,13 @@ type Config struct {
 	// It counts from the end of the sender's ClaimTime, and is at least ClaimTime.
 	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
 
-	// Replay says that the grants may have been settled before, at the time that they carry or later. The Handler
-	// asks for each once more while the remote surely remembers its key since then. Later it only looks the credit
-	// up. It never sends a new one.
+	// Replay says that the grants may have been settled before, at their own time or later. The Handler asks for each
+	// once more while the remote certainly remembers its key since then. Later it only looks the credit up. It never
+	// sends a new one.
 	Replay bool
-	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; else empty.
+	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; otherwise empty.
 	// Done: the remote has the credits as we ask for them, and nothing is sent; only for remotes that can't be asked.
-	// NotSent: it did not have them at VerifiedAt, and no request was under way. Those are sent anew, unless their
+	// NotSent: it did not have them at VerifiedAt, and no request was under way. These are sent again, unless their
 	// last sender had time until after VerifiedAt.
 	Verified   Verdict
 	VerifiedAt time.Time
@@ -78,7 +78,7 @@ type Config struct {
 	MaxRetryAfter time.Duration `knob:"remote.max_retry_after" default:"1m" want:"1ms to 1h"`
 }
 
-// Check tells everything that is wrong with the configuration at once.
+// Check returns everything that is wrong with the configuration at once.
 func (c *Config) Check() error {
 	errs := knob.Check(c)
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

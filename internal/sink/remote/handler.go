@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Handler credits grants at the remote. Its methods may be called at once.
+// Handler credits grants at the remote. Its methods are safe for concurrent use.
 type Handler struct {
 	cfg       Config
 	base      string
@@ -27,14 +27,14 @@ type Handler struct {
 	ledger    Ledger
 	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	slots     chan struct{}
-	gate      atomic.Int64 // unix ns until which the remote is left alone
-	credits   refusals     // of those who asked for a credit
-	questions refusals     // of those who asked about one
+	gate      atomic.Int64 // unix ns until which nothing is sent to the remote
+	credits   refusals     // for requests of a credit
+	questions refusals     // for queries about a credit
 	known     known
 	now       func() time.Time
 }
 
-// New checks the configuration. It asks nothing of the remote.
+// New checks the configuration. It sends nothing to the remote.
 func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	err := cfg.Check()
 	if campaigns == nil || ledger == nil {
@@ -55,7 +55,7 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	}, nil
 }
 
-// Close closes idle connections. No Handle may run.
+// Close closes idle connections. No Handle may be running.
 func (h *Handler) Close() { h.http.CloseIdleConnections() }
 
 // BreakerOpen reports whether the circuit breaker stops requests. It is open until one request succeeds.
@@ -68,10 +68,10 @@ const (
 	outcomeOpen     outcome = iota // it may be booked, now or later
 	outcomeUnbooked                // certainly not booked
 	outcomeBooked                  // certainly booked
-	outcomeRejected                // the remote refuses it for good
+	outcomeRejected                // the remote refuses it permanently
 )
 
-// item is one grant on its way.
+// item is the state of one grant.
 type item struct {
 	grant      *hongbao.Grant
 	index      int
@@ -79,17 +79,17 @@ type item struct {
 	outcome    outcome
 	err        error     // nil if and only if done
 	first      time.Time // the earliest time of a request
-	asked      time.Time // when a worker last began to ask for it; he had ClaimTime
-	batch      int64     // that of its row in the ledger; 0 if it has none, or another one's
+	asked      time.Time // when a worker last began to ask for it; that worker had ClaimTime
+	batch      int64     // the batch of its row in the ledger; 0 if it has no row, or another batch's
 	sent       bool      // a request for it was sent in this round
-	resend     bool      // it was noted before and certainly is not booked: the next round sends it
+	resend     bool      // it was noted before and is certainly not booked: the next round sends it
 	last       result
 	rejected   *result // of a repeat: what was sent before may be booked all the same
-	mismatches int     // answers about another credit
+	mismatches int     // responses about another credit
 }
 
-// Handle credits the grants. Nil for a grant means that the remote said so and that the ledger holds it since then.
-// Grants without a value need no credit and are recorded only.
+// Handle credits the grants. Nil for a grant means that the remote confirmed the credit and the ledger has it since
+// then. Grants without a value need no credit and are only recorded.
 func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	items, free := h.sort(ctx, grants, errs)
@@ -117,13 +117,13 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 var errTwice = errors.New("the grant comes twice in one call")
 
-// ErrContradiction is in the chain of a Conflict that is no mere doubt: the grant contradicts the plan, or what the
-// ledger or the remote has of its packet. Somebody forges, two deployments share an id, or Redis went back in time:
-// stop the campaign.
+// ErrContradiction is in the chain of a Conflict that is more than a doubt: the grant contradicts the plan, or what the
+// ledger or the remote has of its packet. The cause is a forgery, two deployments with one id, or a Redis that went
+// back in time. Stop the campaign.
 var ErrContradiction = errors.New("contradiction")
 
-// each calls do for the parts of n, at most Concurrency at once, and waits: a goroutine a grant would be thousands of
-// stacks that only wait for a slot.
+// each calls do for the parts of n, at most Concurrency at once, and waits. One goroutine per grant would be thousands
+// of stacks that only wait for a slot.
 func (h *Handler) each(n, size int, do func(first, last int)) {
 	if n <= size {
 		if n > 0 {
@@ -147,8 +147,7 @@ func (h *Handler) each(n, size int, do func(first, last int)) {
 	wg.Wait()
 }
 
-// sort makes items of the grants that are to be credited, and of those without a value; errs gets what is wrong with
-// the others.
+// sort makes items of the grants that need a credit, and of those without a value; errs gets the errors of the others.
 func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) (items, free []*item) {
 	items = make([]*item, 0, len(grants))
 	currencies := map[string]string{}
@@ -198,7 +197,7 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 	return items, free
 }
 
-// check compares a grant with the plan, before anything is touched.
+// check compares a grant with the plan, before anything is changed.
 func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[string]string) error {
 	err := hongbao.CheckCampaignID(g.Campaign)
 	if err == nil {

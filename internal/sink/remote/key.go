@@ -4,15 +4,15 @@ import (
 	"strconv"
 )
 
-// keySep stands between the parts of a key; none of them can hold it.
+// keySep separates the parts of a key; no part can contain it.
 const keySep = ":"
 
-// MaxDeployment is how long a deployment's id may be, so that a key fits into hongbao.MaxIDLength: 54 + 64 + 8 digits
-// + 2.
+// MaxDeployment is the maximum length of a deployment's id, so that a key fits into hongbao.MaxIDLength: 54 + 64 + 8
+// digits + 2.
 const MaxDeployment = 54
 
-// Key is the Idempotency-Key and the reference of a grant: deployment, campaign and packet. It is the same for ever,
-// whichever worker sends it and whatever became of Redis in between.
+// Key returns the Idempotency-Key and the reference of a grant: deployment, campaign and packet. It never changes,
+// whichever worker sends it and whatever happened to Redis in between.
 func Key(deployment, campaign string, packet int64) string {
 	return deployment + keySep + campaign + keySep + strconv.FormatInt(packet, 10)
 }

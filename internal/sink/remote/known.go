@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// known holds facts that this process could not write to the ledger, which was out of reach.
+// known contains facts that this process could not write to the ledger, which was unreachable.
 type known struct {
 	mu sync.Mutex
 	// booked has the references of credits that are booked and not recorded.
@@ -42,7 +42,7 @@ func (k *known) setUnsent(reference string, batch int64) {
 	k.unsent[reference] = append(k.unsent[reference], batch)
 }
 
-// forgetUnsent tells whether certainly nothing was sent under the batch, and forgets what was known of the reference.
+// forgetUnsent reports whether certainly nothing was sent under the batch, and deletes what was known of the reference.
 func (k *known) forgetUnsent(reference string, batch int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

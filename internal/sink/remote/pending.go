@@ -11,12 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// maxBegun bounds what is noted in the ledger in one transaction. A remote that is not idempotent has a lower bound:
-// what it has credited is recorded when all of the transaction's credits were answered, and until then only this
-// process knows of it.
+// maxBegun bounds what is noted in the ledger in one transaction. A remote that is not idempotent has a lower bound,
+// maxBlind. Its credits are recorded when all of the transaction's credits were answered, and until then only this
+// process knows of them.
 const maxBegun, maxBlind = 5_000, 32
 
-// maxRounds bounds how often credits that were asked for before, and are not booked, are noted anew.
+// maxRounds bounds how often credits that were asked for before, and are not booked, are noted again.
 const maxRounds = 3
 
 // settle brings the items to the remote and then to the ledger.
@@ -33,8 +33,8 @@ func (h *Handler) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// round asks for the items once. It gives the items that an earlier call asked for and that are certainly not booked:
-// the next round sends them anew.
+// round asks for the items once. It returns the items that an earlier call asked for and that are certainly not booked:
+// the next round sends them again.
 func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
@@ -54,13 +54,13 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 			}
 		}
 	}
-	// After all were sent, so that their pauses keep no other grant waiting.
+	// After all were sent, so that their pauses delay no other grant.
 	h.each(len(open), 1, func(i, _ int) { h.resolve(ctx, open[i]) })
 	h.record(ctx, items)
 	return h.forget(ctx, items)
 }
 
-// begin notes the items in the ledger. Nobody has asked for the fresh ones yet; open ones may be booked; the others
+// begin notes the items in the ledger. No worker has asked for the fresh ones yet; open ones may be booked; the others
 // have their outcome.
 func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item) {
 	grants := make([]hongbao.Grant, 0, len(items))
@@ -81,7 +81,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	held, before, err := h.ledger.Begin(ctx, call, grants)
 	if err != nil {
 		for reference, it := range at {
-			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be noted all the same
+			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be noted after all
 				h.known.setUnsent(reference, call.Batch)
 			}
 			it.err = fmt.Errorf("credit %s was not asked for: %w", reference, err)
@@ -116,8 +116,8 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 
 func (h *Handler) keyOf(g *hongbao.Grant) string { return Key(h.cfg.Deployment, g.Campaign, g.Packet) }
 
-// recorded compares an item with the ledger's grant of its packet, which the remote has credited before. True: this
-// is a replay, which asks the remote all the same.
+// recorded compares an item with the ledger's grant of its packet, which the remote has credited before. It returns
+// true for a replay, which asks the remote all the same.
 func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
 	if !h.same(it, row, "holds") {
 		return false
@@ -131,7 +131,7 @@ func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
 	return false
 }
 
-// same tells whether the ledger's row is the item's grant; if not, the item is a contradiction.
+// same reports whether the ledger's row is the item's grant; if not, the item is a contradiction.
 func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	g := it.grant
 	if row.User == g.User && row.Amount == g.Amount && row.Shard == g.Shard && row.Seq == g.Seq {
@@ -145,8 +145,8 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	return false
 }
 
-// mayBeBooked tells whether an item with a row in table pending may be booked. False: another worker owns the row, or
-// certainly no request was sent.
+// mayBeBooked reports whether an item with a row in table pending may be booked. It returns false if another worker
+// owns the row, or if certainly no request was sent.
 func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 	if !h.same(it, &p.Grant, "notes as about to be credited") {
 		return false
@@ -170,8 +170,8 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 // errAsked says why a credit is in doubt without a request of this call.
 var errAsked = errors.New("it may have been asked for before")
 
-// record hands the ledger what the remote has credited; the row in table pending ends with it. If the ledger does not
-// take it, this process knows that it is booked, and others find the row.
+// record passes what the remote has credited to the ledger, which deletes the row in table pending. If the ledger does
+// not accept it, this process knows that it is booked, and others find the row.
 func (h *Handler) record(ctx context.Context, items []*item) {
 	var list []*item
 	var grants []hongbao.Grant
@@ -183,7 +183,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	if len(list) == 0 {
 		return
 	}
-	// What is known stays true when the lease is lost: it is recorded all the same, and for one grant never twice.
+	// A certain result stays true when the lease is lost: it is recorded all the same, and never twice for one grant.
 	left := endTime
 	if deadline, ok := ctx.Deadline(); ok {
 		left = max(left, time.Until(deadline))
@@ -210,11 +210,11 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	}
 }
 
-// endTime is how long the ledger is given for what is known at the end of a round.
+// endTime is how long the ledger may take for the certain results at the end of a round.
 const endTime = 5 * time.Second
 
-// forget deletes the rows of items that are certainly not booked: whoever has them next sends them. It gives those
-// that this call is to send anew.
+// forget deletes the rows of items that are certainly not booked: the next worker sends them. It returns those that
+// this call must send again.
 func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 	rows := map[int64][]*item{}
 	for _, it := range items {

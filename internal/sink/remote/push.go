@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// push sends the items that nobody has asked for yet.
+// push sends the items that no worker has asked for yet.
 func (h *Handler) push(ctx context.Context, items []*item) {
 	if h.cfg.BatchCredits > 0 && len(items) > 1 {
 		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
@@ -21,8 +21,8 @@ func (h *Handler) push(ctx context.Context, items []*item) {
 	}
 }
 
-// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: a
-// refusal or a rejection of this one then proves nothing about that one.
+// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: then a
+// refusal or a rejection proves nothing about that earlier request.
 func (h *Handler) conclude(it *item, r result, repeated bool) {
 	if r.late && it.sent && it.err != nil { // the attempt that was made counts
 		return
@@ -64,7 +64,7 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 }
 
-// conflict leaves an item to a person. Its row stays: whoever requeues it gets here again.
+// conflict leaves an item to a person. Its row stays: a requeued grant gets here again.
 func (h *Handler) conflict(it *item, what error) {
 	cause := it.last.err
 	if cause == nil {
@@ -76,7 +76,7 @@ func (h *Handler) conflict(it *item, what error) {
 		it.credit.Reference, what, cause)
 }
 
-// resolve asks whether an item is booked, as often as the configuration and ctx allow.
+// resolve finds out whether an item is booked, with as many requests as the configuration and ctx allow.
 func (h *Handler) resolve(ctx context.Context, it *item) {
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {
@@ -94,7 +94,7 @@ func (h *Handler) resolve(ctx context.Context, it *item) {
 	}
 }
 
-// ask resolves an item by one request, if one can. False: the outcome is still unknown, ask again.
+// ask resolves an item by one request, if possible. It returns false if the outcome is still unknown: ask again.
 func (h *Handler) ask(ctx context.Context, it *item) bool {
 	age := h.now().Sub(it.first)
 	remembered := h.remembers(it.first)
@@ -130,7 +130,7 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	clashed := it.last.clash
 	r := h.query(ctx, it)
-	if r.clash { // one wrong answer is not enough to call a person
+	if r.clash { // one wrong response is not enough to alert a person
 		r = h.query(ctx, it)
 	}
 	switch {
@@ -152,7 +152,8 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	return true
 }
 
-// unbooked ends the doubt about an item: none of its requests was booked. It is sent anew, unless its repeat was rejected.
+// unbooked ends the doubt about an item: none of its requests was booked. It is sent again, unless its repeat was
+// rejected.
 func (h *Handler) unbooked(it *item, err error) {
 	if it.rejected != nil {
 		h.conclude(it, *it.rejected, false)
@@ -161,8 +162,8 @@ func (h *Handler) unbooked(it *item, err error) {
 	it.outcome, it.resend, it.err = outcomeUnbooked, true, err
 }
 
-// lastSent is by when the last request for an item was sent. A remote that is not idempotent gets one, by the worker
-// that began first; another one may have got more, but not when the key was too old.
+// lastSent returns the time by which the last request for an item was sent. A remote that is not idempotent gets one
+// request, by the worker that began first. Another remote may have got more, but not when the key was too old.
 func (h *Handler) lastSent(it *item) time.Time {
 	began := it.first
 	if h.cfg.idempotent() {
@@ -173,12 +174,12 @@ func (h *Handler) lastSent(it *item) time.Time {
 	return began.Add(h.cfg.ClaimTime)
 }
 
-// verifiedUnbooked tells whether a person has verified that none of an item's requests was booked.
+// verifiedUnbooked reports whether a person has verified that none of an item's requests was booked.
 func (h *Handler) verifiedUnbooked(it *item) bool {
 	return h.cfg.Verified == NotSent && h.lastSent(it).Before(h.cfg.VerifiedAt)
 }
 
-// pushBatch sends items in one request. What the answer does not tell of an item stays open.
+// pushBatch sends items in one request. Items without a result in the response stay open.
 func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	list := make([]credit, len(items))
 	for i, it := range items {
@@ -198,7 +199,7 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	}
 }
 
-// batchResults gives one result an item, in their order.
+// batchResults returns one result per item, in their order.
 func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []result {
 	all := func(r result) []result {
 		if r.verdict == Rejected { // it does not say which of them
@@ -236,7 +237,8 @@ func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []resul
 	return list
 }
 
-// partResult gives the verdict on one result of a batch: its status says what an answer about it alone would have said.
+// partResult returns the verdict on one result of a batch. Its status has the same meaning as that of a response about
+// this credit alone.
 func (h *Handler) partResult(o flatjson.Object, want *credit) result {
 	status, err := o.Integer("status", 599)
 	if err != nil {

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// refusals tells whom a bare refusal is about: a status that refuses without a code of the contract. A grant that is
-// refused waits without an attempt until a credit of another account went through, or for maxHold: then the refusal is
-// its own failure. But if another account is refused before any credit went through, the remote refuses everybody: an
-// outage.
+// refusals finds out whether a bare refusal concerns one account or all. A bare refusal is a status that refuses
+// without a code of the contract. A refused grant waits without an attempt until a credit of another account succeeded,
+// or for maxHold: then the refusal is the account's own failure. But if another account is refused before any credit
+// succeeded, the remote refuses every account: an outage.
 type refusals struct {
 	mu sync.Mutex
-	// through counts the credits that went through.
+	// through counts the credits that succeeded.
 	through int64
 	// first has the accounts that are refused.
 	first map[string]refusal
-	// last is what through was when an account was refused for the first time.
+	// last is the value of through when an account was most recently refused for the first time.
 	last int64
 }
 
-// refusal is the first one of an account: when it was, and what through was then.
+// refusal is the first one of an account: its time, and the value of through at that time.
 type refusal struct {
 	at      time.Time
 	through int64
 }
 
-// maxHold is how long an account that is refused waits at most. The last accounts of a campaign have no other one behind
-// them that could go through.
+// maxHold is how long a refused account waits at most. After the last accounts of a campaign there may be no other
+// account that could succeed.
 const maxHold = 15 * time.Minute
 
-// maxRefused bounds the accounts that are remembered. Those that are forgotten wait once more.
+// maxRefused bounds the accounts that are remembered. Forgotten accounts wait once more.
 const maxRefused = 100_000
 
-// whose says what a bare refusal means.
+// whose says what a bare refusal concerns.
 type whose int
 
 const (
 	whoseUnknown whose = iota // the grant waits
-	whoseAccount              // the account's alone
-	whoseRemote               // everybody's
+	whoseAccount              // this account alone
+	whoseRemote               // every account
 )
 
-// refuse notes that an account is refused. An account that was refused before tells nothing new: else the consumer,
-// which brings the same grants again during an outage, would never get on to an account that tells more.
+// refuse notes that an account is refused. A repeated refusal of an account is no new information. Otherwise the
+// consumer, which brings the same grants again during an outage, would never reach an account that gives some.
 func (r *refusals) refuse(account string, now time.Time) whose {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,8 @@ func (r *refusals) refuse(account string, now time.Time) whose {
 	return whoseUnknown
 }
 
-// pass notes that a credit of an account went through. So what went through after a first refusal is of another account.
+// pass notes that a credit of an account succeeded, and deletes the account's refusal. So credits that succeed after a
+// first refusal are of other accounts.
 func (r *refusals) pass(account string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +73,8 @@ func (r *refusals) pass(account string) {
 	delete(r.first, account)
 }
 
-// attribute completes the result about an account: whom a bare refusal is about. A remote that refuses everybody is
-// left alone for a while, as one that fails is.
+// attribute completes the result about an account with whom a bare refusal concerns. A remote that refuses every
+// account gets no requests for a while, like one that fails.
 func (h *Handler) attribute(of *refusals, account string, r result) result {
 	switch {
 	case r.verdict == Done:

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// first gives the earliest time at which somebody may have asked the remote for an item.
+// first returns the earliest time at which a worker may have asked the remote for an item.
 func (h *Handler) first(it *item, now time.Time) time.Time {
 	if h.cfg.Replay && it.grant.Time.Before(now) {
 		return it.grant.Time
@@ -16,7 +16,8 @@ func (h *Handler) first(it *item, now time.Time) time.Time {
 	return now
 }
 
-// remembers tells whether the remote surely still has the key of a request that was first sent then, or later.
+// remembers reports whether the remote certainly still has the key of a request that was first sent at that time, or
+// later.
 func (h *Handler) remembers(first time.Time) bool {
 	return h.cfg.idempotent() && h.now().Sub(first) < h.cfg.Retention-h.cfg.Margin
 }

@@ -18,25 +18,25 @@ import (
 type result struct {
 	verdict Verdict
 	err     error
-	// outage: not this credit, the whole remote.
+	// outage says that the failure concerns the whole remote, not this credit.
 	outage bool
-	// bare: a refusal without a code, so that it does not say whom it is about. It waits until that is known: see
+	// bare says that it is a refusal without a code, so it is open whom it concerns. It waits until that is known: see
 	// refusals.
 	bare, waits bool
-	// late: there was no time for it, or no free slot. Nothing is wrong with it.
+	// late says that there was no time for it, or no free slot. The credit itself has no fault.
 	late bool
-	// clash: something else is there under our key or reference.
+	// clash says that the remote has another credit under our key or reference.
 	clash bool
-	// after is when to come back, if the remote said so.
+	// after is how long to wait, if the remote said so.
 	after time.Duration
 }
 
-// errAborted marks requests that we broke off ourselves: they say nothing about the remote.
+// errAborted marks requests that we aborted ourselves: they say nothing about the remote.
 var errAborted = errors.New("the request was broken off: the lease or the time for it is over")
 
 var errStatus = errors.New("the remote answered")
 
-// closed tells why nothing may be sent now; nil if something may.
+// closed returns why nothing may be sent now; nil if sending is allowed.
 func (h *Handler) closed() error {
 	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
 		return hongbao.Outagef(hongbao.ClassTransient, "the remote is left alone until %s, as it asked or as it refuses "+
@@ -50,8 +50,7 @@ func (h *Handler) closed() error {
 	return nil
 }
 
-// request sends one request when gate, breaker and a free slot let it. A result that is not nil says why it was not
-// sent.
+// request sends one request when gate, breaker and a free slot allow it. A non-nil result says why it was not sent.
 func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (answer, *result) {
 	select {
 	case h.slots <- struct{}{}:
@@ -86,12 +85,12 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	return a, nil
 }
 
-// everybody tells whether a status speaks of the whole remote.
+// everybody reports whether a status concerns the whole remote.
 func everybody(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
-// silence keeps everything back for a time.
+// silence stops all requests for a time.
 func (h *Handler) silence(d time.Duration) {
 	until := h.now().Add(d).UnixNano()
 	for {
@@ -119,7 +118,7 @@ func (h *Handler) post(ctx context.Context, it *item) result {
 	return h.attribute(&h.credits, it.credit.Account, r)
 }
 
-// failure is the result of a request without a whole answer.
+// failure returns the result of a request without a complete response.
 func (h *Handler) failure(a *answer) (result, bool) {
 	switch {
 	case a.err == nil:
@@ -127,7 +126,7 @@ func (h *Handler) failure(a *answer) (result, bool) {
 	case !a.sent:
 		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
 	case a.status != 0 && h.cfg.verdictOf(a.status, "") != Done:
-		// The head alone decides: what the body says more is for people.
+		// The head alone decides: the body only adds information for people.
 		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
 		r.after = a.retryAfter
 		return r, true
@@ -135,7 +134,7 @@ func (h *Handler) failure(a *answer) (result, bool) {
 	return result{verdict: Unknown, err: a.err}, true
 }
 
-// oneResult gives the verdict on a whole answer about one credit.
+// oneResult returns the verdict on a complete response about one credit.
 func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *credit) result {
 	o, err := flatjson.Parse(body, "", 0)
 	c, _ := o.Text("code")
@@ -153,8 +152,8 @@ func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *
 	return result{verdict: Done}
 }
 
-// get asks for a credit by its reference. Done: the body is what the remote has. NotSent: the remote does not have it
-// now. Unknown tells nothing.
+// get asks for a credit by its reference. Done: the body is the remote's credit. NotSent: the remote does not have it
+// now. Unknown means nothing.
 func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
 	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	switch {

@@ -12,9 +12,9 @@ import (
 // sweepAtOnce is how many credits are read from the ledger before they are asked about.
 const sweepAtOnce = 1_000
 
-// Sweep asks a queryable remote about the credits in doubt: those whose events come no more, as their letters were
-// dropped or Redis has lost them, are found out about by nobody else. What is booked is recorded, and what never will
-// be is forgotten. It sends nothing, so it may run beside workers. It gives how many are in doubt still.
+// Sweep asks a queryable remote about the credits in doubt. If a credit's event comes no more, because its letter was
+// dropped or Redis has lost it, only Sweep resolves it. Booked credits are recorded, and credits that never will be
+// booked are forgotten. It sends no credit, so it may run beside workers. It returns how many are still in doubt.
 func (h *Handler) Sweep(ctx context.Context) (left int, err error) {
 	if !h.cfg.Queryable {
 		return 0, nil
@@ -58,14 +58,14 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 	return left + len(list) - len(items), err
 }
 
-// asPending gives an item what its row tells.
+// asPending sets an item's fields from its row.
 func (h *Handler) asPending(it *item, row *payment.Pending) {
 	now := h.now()
 	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
 }
 
-// Unbook ends a credit in doubt of which a person says that it is not booked (Config.Verified), without sending it:
-// its event comes no more.
+// Unbook ends a credit in doubt that a person says is not booked (Config.Verified), without sending it: its event comes
+// no more.
 func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	it := &item{grant: &row.Grant}
 	if h.asPending(it, &row); !h.verifiedUnbooked(it) {

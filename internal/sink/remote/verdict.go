@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// Verdict is what an answer says about one credit.
+// Verdict is what a response says about one credit.
 type Verdict string
 
 // The verdicts.
@@ -16,10 +16,10 @@ const (
 	Unknown  Verdict = "UNKNOWN"
 )
 
-// ofStatus is the table: what each status says about a credit that was asked for. Statuses that are not in it are
-// Unknown, redirects with them: 303 is how some systems answer what they have done.
+// ofStatus says what each status means for a credit that was asked for. Statuses that are not in it are Unknown, also
+// redirects: some systems answer 303 for what they have done.
 var ofStatus = map[int]Verdict{
-	http.StatusOK:      Done, // if the answer repeats the credit
+	http.StatusOK:      Done, // if the response repeats the credit
 	http.StatusCreated: Done, // likewise
 
 	http.StatusAccepted:           Wait,
@@ -33,8 +33,8 @@ var ofStatus = map[int]Verdict{
 	http.StatusGone:                Rejected,
 	http.StatusUnprocessableEntity: Rejected,
 
-	// Refused before anyone looked at the credit. Without a code it may be about this account or about every request:
-	// see refusals.
+	// Refused before the remote looked at the credit. Without a code it may concern this account or every request: see
+	// refusals.
 	http.StatusUnauthorized:                NotSent,
 	http.StatusForbidden:                   NotSent,
 	http.StatusNotFound:                    NotSent,
@@ -48,15 +48,15 @@ var ofStatus = map[int]Verdict{
 	http.StatusRequestHeaderFieldsTooLarge: NotSent,
 }
 
-// Codes of errors that say more than their status: the key, or the reference, stands for another credit.
+// Codes of errors that say more than their status: the key, or the reference, belongs to another credit.
 const (
 	codeKeyReused       = "idempotency_key_reused"
 	codeReferenceReused = "reference_reused"
 	codeNotFound        = "credit_not_found"
 )
 
-// refusesCredit has the codes that refuse one credit for good, and refusesAll those that would meet every request: the
-// configuration is wrong.
+// refusesCredit has the codes that refuse one credit permanently. refusesAll has those that would refuse every request:
+// the configuration is wrong.
 var (
 	refusesCredit = map[string]bool{
 		"account_invalid": true, "amount_out_of_range": true, "credit_refused": true, "currency_invalid": true,
@@ -68,15 +68,15 @@ var (
 	}
 )
 
-// verdictOf gives the verdict on a status and an error's code. A remote that can neither repeat nor be asked gets no
-// benefit of the doubt: of "later" only 429 says that nothing was begun.
+// verdictOf returns the verdict on a status and an error's code. A remote that is neither idempotent nor queryable gets
+// no benefit of the doubt: of the Wait statuses only 429 says that nothing was begun.
 func (c *Config) verdictOf(status int, code string) Verdict {
 	v, known := ofStatus[status]
 	switch {
 	case !known:
 		return Unknown
 	case code == codeKeyReused || code == codeReferenceReused:
-		return Unknown // to be looked at: something is there under our name
+		return Unknown // must be checked: something is there under our key
 	case v == NotSent && refusesCredit[code]:
 		return Rejected
 	case v == Wait && !c.idempotent() && !c.Queryable:
@@ -88,7 +88,7 @@ func (c *Config) verdictOf(status int, code string) Verdict {
 	return v
 }
 
-// ofAnswer is the result of an answer that is not Done; err says what came.
+// ofAnswer returns the result of a response that is not Done; err describes the response.
 func (c *Config) ofAnswer(status int, code string, err error) result {
 	r := result{verdict: c.verdictOf(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
 	refused := r.verdict == NotSent && ofStatus[status] == NotSent

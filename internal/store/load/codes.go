@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// loadCodes puts each packet's code on the place that the packet is dealt to. A load goes on where the codes end; if
-// the campaign is loaded and some are missing, nobody knows which: all are put back.
+// loadCodes puts each packet's code on the place that the packet is dealt to. A load continues where the codes end.
+// If the campaign is loaded and some codes are missing, it is unknown which, so loadCodes puts all of them back.
 func (l *load) loadCodes(ctx context.Context) error {
 	if l.c.Codes == nil {
 		return nil
@@ -36,7 +36,7 @@ func (l *load) loadCodes(ctx context.Context) error {
 	return err
 }
 
-// coded is the number of the last packet before which no place lacks a code.
+// coded returns the number of the last packet up to which no place lacks a code.
 func (l *load) coded(ctx context.Context) (int64, error) {
 	after, n := l.c.Packets, int64(len(l.places))
 	for _, p := range l.places {
@@ -67,7 +67,7 @@ func (l *load) codesAfter(ctx context.Context, after int64) ([]string, error) {
 	return codes, nil
 }
 
-// every gives each n-th code, beginning with the first one.
+// every returns each n-th code, beginning with the first one.
 func every(codes []string, n int) []string {
 	if n == 1 {
 		return codes
@@ -79,7 +79,8 @@ func every(codes []string, n int) []string {
 	return out
 }
 
-// putCodes puts codes of packets of one place, and tells how many it has. first is the first packet's number.
+// putCodes stores codes of packets of one place, and returns how many codes the place has. first is the first
+// packet's number.
 func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []string) (int64, error) {
 	chunk := &store.CodesChunk{Campaign: l.c.ID, Hash: l.hash, First: first, Step: int64(len(l.places)), Codes: codes}
 	var has store.LoadState
@@ -97,7 +98,7 @@ func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []stri
 	return has.Loaded, nil
 }
 
-// checkCodes makes sure that each place has as many codes as packets.
+// checkCodes returns an error unless each place has as many codes as packets.
 func (l *load) checkCodes(ctx context.Context) error {
 	for _, p := range l.places {
 		has, err := l.putCodes(ctx, p, 1, nil)

@@ -1,4 +1,4 @@
-// Package load brings the packets of campaigns and of their top-ups to their shards in Redis. Package campaign plans
+// Package load puts the packets of campaigns and of their top-ups on their shards in Redis. Package campaign plans
 // them.
 package load
 
@@ -21,13 +21,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Config of a Loader.
+// Config configures a Loader.
 type Config struct {
-	// Codes gives the codes of up to n packets after a number, in their order, as the ledger has them. It is needed to
-	// load a campaign that has codes; nil where none is loaded.
+	// Codes returns the codes of up to n packets after a number, in their order, as the ledger has them. It is needed
+	// to load a campaign that has codes. It may be nil if no such campaign is loaded.
 	Codes func(ctx context.Context, id string, after int64, n int) ([]string, error)
-	// Pause gives the ledger's last decision to pause or resume a campaign, nil if it has none. A campaign that is loaded
-	// while it is paused stays paused. nil where nothing is loaded.
+	// Pause returns the ledger's last decision to pause or resume a campaign, nil if it has none. A paused campaign
+	// that is loaded stays paused. If Pause is nil, every loaded campaign opens.
 	Pause func(ctx context.Context, id string) (*stream.Control, error)
 	// Packets that one call loads into Redis, which is busy meanwhile.
 	//
@@ -37,14 +37,14 @@ type Config struct {
 	Patience time.Duration `knob:"campaign.load_patience" default:"30s" want:"0s to 1h"`
 }
 
-// Loader brings the packets of campaigns and of their top-ups to their shards. It is safe for concurrent use.
+// Loader puts the packets of campaigns and of their top-ups on their shards. It is safe for concurrent use.
 type Loader struct {
 	store *store.Store
 	cfg   Config
 	lease time.Duration // see topup.go
 }
 
-// New checks the configuration.
+// New returns a Loader, or an error for a wrong configuration.
 func New(st *store.Store, cfg Config) (*Loader, error) {
 	if errs := knob.Check(&cfg); len(errs) > 0 {
 		return nil, fmt.Errorf("load campaigns: %w", errors.Join(errs...))
@@ -53,11 +53,12 @@ func New(st *store.Store, cfg Config) (*Loader, error) {
 }
 
 // Load puts the plan's packets into the stocks of the campaign's places, chunk by chunk, and opens the campaign. hash
-// is the plan's published hash. progress, if not nil, is told how many packets are there after each chunk.
+// is the plan's published hash. Load reports the number of loaded packets to progress after each chunk, if it is not
+// nil.
 //
-// Load may be killed at any point and called again, by several processes at once too: it goes on where the stock ends.
-// A campaign that is loaded is left as it is, but for codes that are missing in Redis: they are put back. Conflict if
-// another plan of the same id is there.
+// Load may be killed at any point and called again, even by several processes at once. It continues where the stock
+// ends. It does not change a loaded campaign, except that it puts back codes that are missing in Redis. The error is
+// a Conflict if another plan with the same id is there.
 func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Plan, hash string,
 	progress func(loaded int64)) error {
 	if c.Places() > s.store.Len() {
@@ -65,7 +66,8 @@ func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pl
 			"was loaded", c.ID, c.Places(), s.store.Len())
 	}
 	l := s.newLoad(&c, hash, plan.Amounts, progress)
-	// A user who has passed an empty place may come to any other one, so all are full before the first one opens.
+	// A user who has passed an empty place may come to any other place. So all places are full before the first one
+	// opens.
 	for _, step := range []func(context.Context) error{l.checkWhole, l.create, l.loadCodes, l.deal, l.open} {
 		if err := step(ctx); err != nil {
 			return err
@@ -74,7 +76,7 @@ func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pl
 	return nil
 }
 
-// Deal gives the amounts of the packets of place j of n. Packet i, from 0, goes to place i mod n, whatever its
+// Deal returns the amounts of the packets of place j of n. Packet i, from 0, goes to place i mod n, in every
 // generation.
 func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
 	if n == 1 {
@@ -87,7 +89,7 @@ func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
 	return dealt
 }
 
-// load is one Load under way.
+// load is one call of Load in progress.
 type load struct {
 	*Loader
 	c        *hongbao.Campaign
@@ -100,12 +102,12 @@ type load struct {
 type place struct {
 	*store.Shard
 	number  int
-	amounts []hongbao.Amount // of its packets
-	sum     hongbao.Amount   // of the amounts
+	amounts []hongbao.Amount // amounts of its packets
+	sum     hongbao.Amount   // sum of the amounts
 	at      store.LoadState
 }
 
-// newLoad begins a load: it deals the amounts of all packets to the places of the campaign.
+// newLoad returns a load in which the amounts of all packets are dealt to the places of the campaign.
 func (s *Loader) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amount, progress func(loaded int64)) *load {
 	if progress == nil {
 		progress = func(int64) {}
@@ -121,7 +123,7 @@ func (s *Loader) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amo
 	return l
 }
 
-// chunk gives the packets that follow those that a place has.
+// chunk returns the packets that follow those that a place has.
 func (l *load) chunk(p *place) *store.Chunk {
 	step, has := int64(len(l.places)), p.at.Loaded
 	return &store.Chunk{
@@ -130,8 +132,9 @@ func (l *load) chunk(p *place) *store.Chunk {
 	}
 }
 
-// checkWhole refuses a campaign that Redis has lost on one of its places: a load would deal that place's packets again.
-// No place opens before all are there. So where one is beyond loading, each that is missing afterwards is lost.
+// checkWhole returns an error for a campaign that Redis has lost on one of its places, because a load would deal that
+// place's packets again. No place opens before all are there. So if one place is beyond loading, each place that is
+// missing afterwards is lost.
 func (l *load) checkWhole(ctx context.Context) error {
 	if len(l.places) == 1 {
 		return nil
@@ -163,7 +166,7 @@ func (l *load) checkWhole(ctx context.Context) error {
 	return nil
 }
 
-// stateOn is the campaign's state on a place, empty if it is not there.
+// stateOn returns the campaign's state on a place, empty if it is not there.
 func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
 	err = l.patiently(ctx, func() (err error) {
 		state, _, err = p.CampaignState(ctx, l.c.ID)
@@ -175,7 +178,7 @@ func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) 
 	return state, nil
 }
 
-// create puts the campaign on its places, where it is not there yet, and learns how far the load is.
+// create puts the campaign on each place that does not have it yet, and reads the progress of the load.
 func (l *load) create(ctx context.Context) error {
 	fields, err := redisFields(l.c)
 	if err != nil {
@@ -195,7 +198,7 @@ func (l *load) create(ctx context.Context) error {
 	return nil
 }
 
-// check looks at what a place has answered.
+// check returns an error if a place's answer prevents the load.
 func (l *load) check(p *place, err error) error {
 	switch {
 	case err != nil:
@@ -284,9 +287,9 @@ func (s *Loader) patiently(ctx context.Context, call func() error) error {
 	}, backoff.WithContext(policy, ctx))
 }
 
-// redisFields are the fields that the scripts look at, and the whole specification for people who look. Redis searches
-// a small hash from its front, field by field; with a text as long as that it keeps a table, and grabs get their fields
-// faster.
+// redisFields returns the fields that the scripts read, and the whole specification for people. Redis searches a
+// small hash from its front, field by field. A text as long as the specification makes Redis use a table, and grabs
+// get their fields faster.
 func redisFields(c *hongbao.Campaign) ([]string, error) {
 	zone, err := Transitions(*c)
 	if err != nil {

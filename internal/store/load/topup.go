@@ -12,30 +12,30 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// lease is as long as a producer relies on its copy of a campaign, and some more: after it each producer knows of a
-// generation that was announced.
+// lease is a little longer than a producer relies on its copy of a campaign. After it each producer knows of an
+// announced generation.
 const lease = walk.Lease + 50*time.Millisecond
 
-// Generation is a top-up that is to be brought into Redis.
+// Generation is a top-up that is to be loaded into Redis.
 type Generation struct {
 	Spec hongbao.Campaign
-	// Hash is that of the campaign's own plan, PlanHash that of the generation's.
+	// Hash is the hash of the campaign's own plan, PlanHash that of the generation's plan.
 	Hash, PlanHash string
 	// Number is 2 for the first top-up.
 	Number int
-	// Packets and Total are the campaign's with this generation. Plan has all packets up to its last one.
+	// Packets and Total are the campaign's, including this generation. Plan has all packets up to its last one.
 	Packets int64
 	Total   hongbao.Amount
 	Plan    *campaign.Plan
 }
 
-// TopUp announces a generation on every place of its campaign, waits until no producer relies on an older copy of the
-// campaign, and deals the packets, chunk by chunk. Packet k goes to place (k-1) mod S, as in every generation. A place
-// gives them away once its last chunk is there; until then grabs that find it empty are told refilling. progress is as
-// in Load.
+// TopUp announces a generation on every place of its campaign and waits until no producer relies on an older copy of
+// the campaign. Then it deals the packets, chunk by chunk. Packet k goes to place (k-1) mod S, as in every
+// generation. A place grants them once its last chunk is there. Until then grabs that find the place empty are
+// answered refilling. progress is as in Load.
 //
-// A place that has it already is left as it is, whatever its state. It may be killed at any point and called again, by
-// several processes at once too.
+// TopUp does not change a place that has the generation already, whatever its state. It may be killed at any point
+// and called again, even by several processes at once.
 func (s *Loader) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
 	l := s.newLoad(&g.Spec, g.Hash, g.Plan.Amounts[:g.Packets], progress)
 	if err := l.announce(ctx, g); err != nil {
@@ -53,7 +53,7 @@ func (s *Loader) TopUp(ctx context.Context, g *Generation, progress func(loaded 
 	return nil
 }
 
-// announce tells every place: from then on each grab there learns of the generation first.
+// announce announces the generation on every place. From then on each grab there first gets the new terms.
 func (l *load) announce(ctx context.Context, g *Generation) error {
 	for _, p := range l.places {
 		call := &store.Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
@@ -65,7 +65,7 @@ func (l *load) announce(ctx context.Context, g *Generation) error {
 	return nil
 }
 
-// add deals one place's packets of a generation. The first chunk has none: its answer tells how far the place is.
+// add deals one place's packets of a generation. The first chunk is empty: its answer has the progress of the place.
 func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 	all := int64(len(p.amounts))
 	for asked := false; ; asked = true {
@@ -96,7 +96,7 @@ func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 	}
 }
 
-// notAdded says how it stands.
+// notAdded returns the error of a top-up that failed.
 func (l *load) notAdded(g *Generation, err error) error {
 	return fmt.Errorf("deal generation %d of campaign %s (a worker tries again): %w", g.Number, g.Spec.ID, err)
 }

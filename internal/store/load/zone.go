@@ -9,17 +9,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// afterWindow is how far beyond the window the transitions reach: a limit of its last day resets there.
+// afterWindow is how far beyond the window the transitions reach. A limit of the window's last day resets there.
 const afterWindow = 48 * time.Hour
 
-// Transition says that from an instant on the local clock differs from UTC by an offset.
+// Transition is an instant from which the local clock differs from UTC by an offset.
 type Transition struct {
-	From   int64 // unix milliseconds; the first transition has 0 and holds since ever
+	From   int64 // Unix ms; the first transition has 0 and is valid from the beginning
 	Offset int   // seconds east of UTC
 }
 
-// Transitions lists the offsets in force in the campaign's time zone from its start to two days after its end, in the
-// order of time. There is always a first one.
+// Transitions returns the offsets in force in the campaign's time zone from its start to two days after its end, in
+// the order of time. The list is never empty.
 func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	loc, err := time.LoadLocation(c.TimeZone)
 	if err == nil && loc == time.Local { // it depends on the machine
@@ -46,7 +46,7 @@ func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	}
 }
 
-// encodeTransitions writes the table as "ms:offset ms:offset ...", separated by one space.
+// encodeTransitions returns the list as "ms:offset ms:offset ...", separated by one space.
 func encodeTransitions(list []Transition) string {
 	var b strings.Builder
 	for i, t := range list {
@@ -65,16 +65,16 @@ const (
 	dayMillis  = 24 * hourMillis
 )
 
-// Bucket is what grab.lua does with the offsets, for tests to compare with. It tells in which period an instant counts, and when a later one begins, both instants in unix milliseconds. A
-// bucket is the number of the local day or hour; two instants count together if their buckets are equal. A limit per
-// campaign has one bucket, 0, that ends never: resets is 0.
+// Bucket does the same as grab.lua with the offsets, for comparison in tests. It returns the period of an instant,
+// and when a later period begins, in Unix ms. A bucket is the number of the local day or hour. Two instants count
+// together if their buckets are equal. A limit per campaign has one bucket, 0, that never ends: resets is 0.
 //
-// A day is what the local calendar calls one, be it 23 or 25 hours long. An hour begins where the local clock shows a
-// full hour; the hour that comes twice at the end of summer time is two hours. Where the clock is moved by half an
-// hour, the hour before the move forward goes on into the half one after it. Where it goes back over midnight, the day
-// that had begun goes on after the rest of the old one, and resets is when the day after it begins.
+// A day is a day of the local calendar, even if it has 23 or 25 hours. An hour begins when the local clock shows a
+// full hour. The hour that comes twice at the end of summer time is two hours. If the clock moves forward by half an
+// hour, the hour before the move continues into the half hour after it. If the clock goes back over midnight, the day
+// that had begun continues after the rest of the old one. resets is then when the day after it begins.
 //
-// list is that of Transitions and ms at or after its campaign's start.
+// list is the result of Transitions. ms is at or after its campaign's start.
 func Bucket(list []Transition, per hongbao.Period, ms int64) (bucket, resets int64) {
 	unit, shift := dayMillis, func(offset int) int64 { return int64(offset) * 1000 }
 	switch per {

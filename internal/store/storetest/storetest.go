@@ -17,7 +17,7 @@ import (
 )
 
 // Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
-// hand; where somebody has seen more than Redis has, they go on behind that, as after an accepted loss.
+// hand. If a process has seen more than Redis has, the seqs continue after that, as after an accepted loss.
 func Open(ctx context.Context, st *store.Store) error {
 	var errs []error
 	for _, k := range st.Shards() {
@@ -45,7 +45,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, k *store.Shard) error 
 	return err
 }
 
-// KeepOpen opens frozen shards until the test ends. What fails while servers are away is tried again.
+// KeepOpen opens frozen shards until the test ends. It repeats calls that fail while servers are down.
 func KeepOpen(t testing.TB, st *store.Store) {
 	t.Helper()
 	done := make(chan struct{})
@@ -64,7 +64,7 @@ func KeepOpen(t testing.TB, st *store.Store) {
 	t.Cleanup(func() { tick.Stop(); <-done })
 }
 
-// Token names the run of the server that has a shard.
+// Token returns the token of the run of the server that has a shard.
 func Token(ctx context.Context, k *store.Shard) (string, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func FoundedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
 	return st
 }
 
-// FarAlong makes every shard look as if it had come a long way, for events that no grab wrote.
+// FarAlong sets a high seq on every shard, for events that no grab wrote.
 func FarAlong(t testing.TB, st *store.Store) *store.Store {
 	t.Helper()
 	for _, k := range st.Shards() {
@@ -101,7 +101,7 @@ func FarAlong(t testing.TB, st *store.Store) *store.Store {
 	return st
 }
 
-// Dump is every key of the deployment with its exact content.
+// Dump returns every key of the deployment with its exact content.
 func Dump(t testing.TB, st *store.Store) map[string]string {
 	t.Helper()
 	keys, err := st.Redis().Keys(t.Context(), st.Space().Prefix+":*").Result()
@@ -114,7 +114,7 @@ func Dump(t testing.TB, st *store.Store) map[string]string {
 	return out
 }
 
-// Call is a grab call without facts, of users "u1" or "u1/request".
+// Call returns a grab call without facts, for users "u1" or "u1/request".
 func Call(campaign string, users ...string) *store.GrabCall {
 	c := &store.GrabCall{Campaign: campaign, MaxBacklog: 1e6}
 	for _, u := range users {
@@ -124,7 +124,7 @@ func Call(campaign string, users ...string) *store.GrabCall {
 	return c
 }
 
-// Grab has users grab on a shard by one call; each must be granted.
+// Grab grabs for users on a shard in one call. Each user must be granted a packet.
 func Grab(t testing.TB, k *store.Shard, campaign string, users ...string) []hongbao.Answer {
 	t.Helper()
 	answers, err := k.Grab(t.Context(), Call(campaign, users...), nil)

@@ -15,24 +15,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Locker has one owner for a name.
+// Locker runs functions under named locks, each with one owner.
 type Locker interface {
 	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
 }
 
-// BuilderConfig of a Builder. Every field must be set.
+// BuilderConfig configures a Builder. Every field must be set.
 type BuilderConfig struct {
 	Store *store.Store
 	Locks Locker
 	Log   *zap.Logger
-	// Pause between two looks at which filters are wanted.
+	// Pause between two checks for requested filters.
 	Every time.Duration `default:"1s" want:"1ms to 1m"`
 }
 
-// Builder builds the filters that producers want. Several may run at once: one works.
+// Builder builds the filters that producers request. Several builders may run at once; one of them works at a time.
 type Builder struct{ cfg BuilderConfig }
 
-// NewBuilder checks the configuration.
+// NewBuilder returns a Builder, or an error for a wrong configuration.
 func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	errs := knob.Check(&cfg)
 	if cfg.Store == nil || cfg.Locks == nil || cfg.Log == nil {
@@ -44,7 +44,7 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	return &Builder{cfg: cfg}, nil
 }
 
-// toldEvery is how often the log tells that filters can't be built.
+// toldEvery is how often the log reports that filters can't be built.
 const toldEvery = time.Minute
 
 // Run builds until ctx ends.
@@ -61,21 +61,22 @@ func (b *Builder) Run(ctx context.Context) error {
 	return nil
 }
 
-// Tend builds what is wanted now. Whoever still wants a filter that could not be built asks again.
+// Tend builds the filters that are requested now. A producer that still needs a filter that could not be built
+// requests it again.
 func (b *Builder) Tend(ctx context.Context) error {
 	wanted, err := b.cfg.Store.WantedFilters(ctx)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
 	return b.cfg.Locks.Do(ctx, "filters", func(ctx context.Context) error {
-		wanted, err := b.cfg.Store.WantedFilters(ctx) // another worker may have been quicker
+		wanted, err := b.cfg.Store.WantedFilters(ctx) // another worker may have built some meanwhile
 		for id, revision := range wanted {
 			err1 := b.Build(ctx, id, revision)
-			if ctx.Err() != nil { // the next worker goes on
+			if ctx.Err() != nil { // the next worker continues
 				return errors.Join(err, err1)
 			}
 			if errors.Is(err1, store.ErrNotFinal) || errors.Is(err1, store.ErrOvertaken) {
-				err1 = nil // it is wanted again if it is final some day
+				err1 = nil // producers request the filter again once the winners are final
 			}
 			err = errors.Join(err, err1, b.cfg.Store.Campaign(id).UnwantFilter(ctx))
 		}
@@ -83,8 +84,8 @@ func (b *Builder) Tend(ctx context.Context) error {
 	})
 }
 
-// Build builds and stores the filter of a campaign's revision, unless a good one is there. It is refused with
-// ErrNotFinal unless each place says that nothing is left, and an outage of any place fails it: then nothing is stored.
+// Build builds and stores the filter of a campaign's revision, unless a good one is there. The error is ErrNotFinal
+// unless nothing is left on each place. An outage of any place is an error too. In both cases nothing is stored.
 func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "a filter is wanted of campaign %.80q: %w", campaign, err)
@@ -122,14 +123,14 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 // place is a place that has nothing left.
 type place struct {
 	*store.Shard
-	epoch int64 // in which it said so
+	epoch int64 // the epoch in which nothing was left
 	users int64
 }
 
-// placesTimeout bounds how long a shard that hangs holds up the filters of other campaigns.
+// placesTimeout bounds how long a shard that hangs delays the filters of other campaigns.
 const placesTimeout = 5 * time.Second
 
-// places asks every place of a campaign whether nothing is left, before the users of any one are read.
+// places checks on every place of a campaign that nothing is left, before the users of any place are read.
 func (b *Builder) places(ctx context.Context, campaign, revision string) ([]place, error) {
 	ctx, cancel := context.WithTimeout(ctx, placesTimeout)
 	defer cancel()
@@ -153,8 +154,8 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 	return places, nil
 }
 
-// read adds the hashes of the users who hold packets on the place. A filter that lacks one would hide his receipt, so
-// they are counted.
+// read appends the hashes of the users who have packets on the place. A filter that lacks a user would hide the
+// user's receipt, so read compares the number of users.
 func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
 	var mine []uint64
 	err := p.Winners(store.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {

@@ -13,14 +13,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Filter has all users who hold packets of one revision of a campaign: of one plan, up to one generation.
+// Filter has all users who have packets of one revision of a campaign: of one plan, up to one generation.
 type Filter struct {
 	revision string
 	users    int
 	fuse     *xorfilter.BinaryFuse8
 }
 
-// New makes a filter of users; a user may be given more than once.
+// New returns a filter of users. users may have a user more than once.
 func New(revision string, users []string) (*Filter, error) {
 	hashes := make([]uint64, len(users))
 	for i, u := range users {
@@ -29,7 +29,7 @@ func New(revision string, users []string) (*Filter, error) {
 	return newFilter(revision, hashes)
 }
 
-// newFilter makes a filter of the hashes of users, and sorts them.
+// newFilter returns a filter of the hashes of users. It sorts the hashes.
 func newFilter(revision string, hashes []uint64) (*Filter, error) {
 	hashes = unique(hashes)
 	if len(hashes) == 0 {
@@ -47,21 +47,21 @@ func unique(hashes []uint64) []uint64 {
 	return slices.Compact(hashes)
 }
 
-// Has tells whether a user may hold a packet. One who does is always in the filter.
+// Has reports whether a user may have a packet. A user who has one is always in the filter.
 func (f *Filter) Has(user string) bool { return f.fuse.Contains(xxhash.Sum64String(user)) }
 
-// Revision is what the campaign went by when nothing was left.
+// Revision returns the campaign's revision at which nothing was left.
 func (f *Filter) Revision() string { return f.revision }
 
-// partBytes is how much of a filter one call to Redis writes or reads.
+// partBytes is how many bytes of a filter one call to Redis writes or reads.
 const partBytes = 64 << 10
 
-// version of the form of a filter in Redis, and of how xorfilter and xxhash look a user up in it. Builds of the same
-// version find the same users.
+// version is the version of a filter's format in Redis, and of the look-up of a user by xorfilter and xxhash. Builds
+// of the same version find the same users.
 const version = "1"
 
-// encode gives the head, which is stored last, and the body, which is stored in parts: the numbers of the fuse filter,
-// low byte first, and its fingerprints.
+// encode returns the head, which is stored last, and the body, which is stored in parts. The body has the numbers of
+// the fuse filter, low byte first, and its fingerprints.
 func (f *Filter) encode() (head string, body []byte) {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, numberBytes+len(f.fuse.Fingerprints)), f.fuse.Seed)
 	fuse := f.fuse
@@ -84,14 +84,14 @@ func checksum(text string, body []byte) uint64 {
 
 // head is the head of a filter as it was stored.
 type head struct {
-	text     string // all before the checksum
+	text     string // everything before the checksum
 	revision string
 	users    int
 	bytes    int
 	checksum uint64
 }
 
-// errDamaged says that what is stored is no filter that this build can use.
+// errDamaged says that the stored data is no filter that this build can use.
 var errDamaged = errors.New("it is damaged, or of another build")
 
 func parseHead(text string) (head, error) {
@@ -108,10 +108,11 @@ func parseHead(text string) (head, error) {
 	return h, nil
 }
 
-// parts is of how many parts the body is.
+// parts returns the number of parts of the body.
 func (h *head) parts() int { return (h.bytes + partBytes - 1) / partBytes }
 
-// decode reads the body. Numbers that do not fit together would lead a look-up beyond the fingerprints.
+// decode returns the filter of a body. It refuses numbers that do not fit together, because they would lead a look-up
+// beyond the fingerprints.
 func (h *head) decode(body []byte) (*Filter, error) {
 	if len(body) != h.bytes || checksum(h.text, body) != h.checksum {
 		return nil, fmt.Errorf("its %d bytes are not the %d of its head: %w", len(body), h.bytes, errDamaged)
@@ -134,8 +135,8 @@ func (h *head) decode(body []byte) (*Filter, error) {
 	return &Filter{revision: h.revision, users: h.users, fuse: fuse}, nil
 }
 
-// prove makes sure that whoever reads back what is stored of the filter finds every winner: one who is not found is
-// told that he has nothing.
+// prove returns an error unless a reader of the stored filter finds every winner. A winner who is missing would be
+// answered sold_out.
 func (f *Filter) prove(hashes []uint64) error {
 	text, body := f.encode()
 	h, err := parseHead(text)

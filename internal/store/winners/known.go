@@ -8,45 +8,46 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
-// Known is what a producer knows of a campaign of which nothing is left. Late and Renew may be called at once with all
-// else; the other methods belong to who keeps the campaign's walk.Memory, and locks it.
+// Known is a producer's knowledge of a campaign of which nothing is left. Late and Renew are safe for concurrent use
+// with all methods. The caller of the other methods owns the campaign's walk.Memory, and locks it.
 type Known struct {
 	filter  *Filter
-	ended   time.Time // when what was known ended last: what was asked before that proves nothing
+	ended   time.Time // when the knowledge ended last: answers to earlier questions prove nothing
 	proof   atomic.Pointer[proof]
-	renewed atomic.Int64 // when a grab was last sent to renew it, in ns since start
+	renewed atomic.Int64 // when a grab was last sent to renew the proof, in ns since start
 }
 
-// proof holds for a lease. It ends by itself: nothing has to be cleared.
+// proof is valid for a lease. It expires by itself, so no call has to clear it.
 type proof struct {
 	filter *Filter
-	since  time.Time // before the question by whose answer it is known that the filter's generation is the newest one
+	since  time.Time // before the question whose answer showed that the filter's generation is the newest one
 }
 
 func (p *proof) holds(now time.Time) bool { return p != nil && now.Before(p.since.Add(walk.Lease)) }
 
-// Said is what a place has said of a grab.
+// Said is a place's answer to a grab.
 type Said struct {
 	Outcome    hongbao.Outcome
-	Revision   string // by which the script decided, and its generation
-	Generation int64
+	Revision   string    // the revision by which the script decided
+	Generation int64     // the generation of Revision
 	Asked      time.Time // before the question
 }
 
-// start is what renewed counts from: a clock that is set back does not matter.
+// start is the zero of renewed. With it, a clock that is set back does not matter.
 var start = time.Now()
 
-// renewAfter is the pause between two grabs that are sent to renew what is known, where the first one brought nothing.
+// renewAfter is the pause between two grabs that are sent to renew the proof, if the first one did not renew it.
 const renewAfter = 25 * time.Millisecond
 
-// Late tells whether it is certain that nothing is left and that the user holds nothing: he is sold_out.
+// Late reports whether the user certainly lost: nothing is left, and the user has no packet. The answer is then
+// sold_out.
 func (k *Known) Late(user string, now time.Time) bool {
 	p := k.proof.Load()
 	return p.holds(now) && !p.filter.Has(user)
 }
 
-// Renew is true for a grab now and then in the last half of the lease. Its user, who is late, had better ask the script
-// at his first place, so that what is known does not end.
+// Renew reports whether a grab should renew the proof: now and then in the last half of the lease. The grab of that
+// user, who is late, then calls the script at the user's first place, so that the knowledge does not end.
 func (k *Known) Renew(now time.Time) bool {
 	if p := k.proof.Load(); p == nil || now.Sub(p.since) < walk.Lease/2 {
 		return false
@@ -55,28 +56,28 @@ func (k *Known) Renew(now time.Time) bool {
 	return at-last >= int64(renewAfter) && k.renewed.CompareAndSwap(last, at)
 }
 
-// Use takes the filter that was fetched. It is used once a script has said that its generation is the newest one.
+// Use sets the fetched filter. It takes effect once a script has said that its generation is the newest one.
 func (k *Known) Use(f *Filter) { k.filter = f }
 
-// Wants tells whether a filter of the revision would be of use.
+// Wants reports whether a filter of the revision would be of use.
 func (k *Known) Wants(revision string) bool { return k.filter == nil || k.filter.revision != revision }
 
-// End ends what is known. Answers to what was asked before do not bring it back.
+// End ends the knowledge. Answers to earlier questions do not restore it.
 func (k *Known) End(now time.Time) {
 	k.ended = now
 	k.proof.Store(nil)
 }
 
-// Answered takes what a place has said, and m has been told before that. The first time all places must have said
-// within a lease that nothing is left; afterwards what is known goes on with the answer of any one place, since every
-// place is told of a generation before it is dealt. The script knows of a limit only where the campaign is open, so
-// this too is enough to go on.
+// Answered processes a place's answer, after m has it. For the first proof, all places must have said within a lease
+// that nothing is left. Afterwards the answer of any one place renews the proof, since a generation is announced on
+// every place before it is dealt. The script checks limits only while the campaign is open, so an answer with a limit
+// renews it too.
 func (k *Known) Answered(m *walk.Memory, s *Said, now time.Time) {
 	switch s.Outcome {
 	case hongbao.OutcomeSoldOut, hongbao.OutcomeLimitReached:
 		k.prove(m, s, now)
 	case hongbao.OutcomeGranted, hongbao.OutcomeAlreadyGranted, "":
-		// They may be told of the past, and say nothing of now.
+		// These answers may be about the past, and prove nothing about now.
 	default:
 		k.End(now)
 	}

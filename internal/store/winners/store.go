@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Store puts the filter to the home of its campaign, part by part, and the head last: until then nobody has it.
+// Store stores the filter at the home of its campaign, part by part. The head comes last, and no reader uses the
+// filter before.
 func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) error {
 	head, body := f.encode()
 	p := store.FilterPart{Campaign: campaign, Revision: f.revision, By: rand.Text()}
@@ -25,8 +26,8 @@ func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) 
 	return home.PutFilter(ctx, &p)
 }
 
-// Fetch reads the filter of a campaign's revision at its home; nil if there is none, or that of an older generation. An
-// error that is no outage says that what is there can't be used.
+// Fetch returns the filter of a campaign's revision from its home. It returns nil if there is none, or if the filter
+// is of another generation. An error that is no outage says that the stored data is unusable.
 func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*Filter, error) {
 	text, found, err := home.FilterPart(ctx, campaign, store.FilterHead)
 	if err != nil || !found {
@@ -38,13 +39,13 @@ func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*
 	}
 	again, found, err1 := home.FilterPart(ctx, campaign, store.FilterHead)
 	if err1 != nil || !found || again != text {
-		return nil, err1 // another one was stored meanwhile
+		return nil, err1 // another filter was stored meanwhile
 	}
 	return nil, hongbao.Errorf(hongbao.ClassBroken, "the filter of the winners of campaign %s in %s can't be used: %w",
 		campaign, home.Keys.Filter(campaign), err)
 }
 
-// fetch reads the filter that a head tells of.
+// fetch returns the filter with the given head.
 func fetch(ctx context.Context, home *store.Shard, campaign, revision, text string) (*Filter, error) {
 	h, err := parseHead(text)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package mixin makes the alert rules of Prometheus and the dashboard of Grafana from the names in internal/base/metrics, so
-// that neither asks for a metric that is not there.
+// Package mixin creates the alert rules of Prometheus and the dashboard of Grafana from the names in
+// internal/base/metrics. So neither queries a metric that does not exist.
 package mixin
 
 import (
@@ -10,15 +10,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
-// Times are how patient the rules are.
+// Times are the durations in the rules.
 type Times struct {
-	// Soon is how long a state must last before it alarms, Window how long a single event does.
+	// Soon is how long a state must last before it alarms. Window is how long a single event alarms.
 	Soon, Window time.Duration
-	// Old is how long a grant may wait, Hang how long a step of a worker may take; AuditOld how old the last audit may be.
+	// Old is how long a grant may wait, Hang how long a step of a worker may take, AuditOld how old the last audit may
+	// be.
 	Old, Hang, AuditOld time.Duration
 }
 
-// Production are the times of deploy/alerts.
+// Production returns the times of deploy/alerts.
 func Production() Times {
 	return Times{Soon: time.Minute, Window: 10 * time.Minute, Old: 5 * time.Minute, Hang: 5 * time.Minute, AuditOld: 26 * time.Hour}
 }
@@ -27,21 +28,21 @@ func Production() Times {
 type Alert struct {
 	Code, Severity, Summary, Expr string
 	For                           time.Duration
-	// Fires and Quiet are series, by name and labels, with values a minute apart: at the end of the first it fires with
-	// Labels, at the end of the second nothing does.
+	// Fires and Quiet are series, by name and labels, with values a minute apart. At the end of the first the rule
+	// fires with Labels, at the end of the second it does not fire.
 	Fires, Quiet [][2]string
 	Labels       map[string]string
-	// First, if any, fires too: the first sample of a counter says already that it has happened.
+	// First, if any, fires too: the first sample of a counter already shows that it has happened.
 	First [][2]string
 }
 
-// The severities: now wakes somebody, today does not.
+// The severities: now wakes someone up, today does not.
 const (
 	now   = "now"
 	today = "today"
 )
 
-// Name is the rule's name.
+// Name returns the rule's name.
 func (a *Alert) Name() string {
 	name := "Hongbao"
 	for part := range strings.SplitSeq(a.Code, "_") {
@@ -55,15 +56,15 @@ func Alerts(t Times) []Alert {
 	return append(append(logged(t), states(t)...), service(t)...)
 }
 
-// span is a time as Prometheus writes it.
+// span returns a time in the syntax of Prometheus.
 func span(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 
-// steady is a series with one value for the whole of a test.
+// steady returns a series with one value for the whole of a test.
 func steady(m *metrics.Metric, labels, value string) [2]string {
 	return [2]string{m.Name + labels, value + "x30"}
 }
 
-// logged are alarms of the log that say that something has happened.
+// logged returns the rules for alarms of the log that say that something has happened.
 func logged(t Times) (all []Alert) {
 	for _, one := range []struct{ code, severity, summary string }{
 		{"redis_went_back", now, "Redis lost events that the ledger, the topic or a caller knows"},
@@ -92,14 +93,14 @@ func logged(t Times) (all []Alert) {
 	return all
 }
 
-// happened asks whether an alarm was counted within the window. increase() does not see the first sample of a series: a
-// process that alarmed before its first scrape begins with 1.
+// happened returns the query whether an alarm was counted within the window. increase() does not see the first sample
+// of a series: a process that alarmed before its first scrape begins with 1.
 func happened(series string, window time.Duration) string {
 	return fmt.Sprintf("sum by (code) (increase(%[1]s[%[2]s])) > 0 or sum by (code) (%[1]s > 0 unless %[1]s offset %[2]s)",
 		series, span(window))
 }
 
-// states are what lasts until it is mended.
+// states returns the rules for states that last until they are fixed.
 func states(t Times) []Alert {
 	stands := func(code, severity, summary string, lasts time.Duration) Alert {
 		labels := `{sink="kafka",code="` + code + `"}`
@@ -152,7 +153,7 @@ func states(t Times) []Alert {
 	}
 }
 
-// service are what users or winners feel, and what watches over all of it.
+// service returns the rules for what users or winners notice, and for what monitors all of it.
 func service(t Times) []Alert {
 	sink := map[string]string{"sink": "kafka"}
 	grabs := func(outcome string) string { return metrics.Grabs.Name + `{outcome="` + outcome + `"}` }

@@ -13,12 +13,12 @@ type panel struct {
 	queries     [][2]string // expression, legend
 }
 
-// rate is a counter a second, summed by labels.
+// rate returns the query for a counter per second, summed by labels.
 func rate(m *metrics.Metric, by string) string {
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, m.Name)
 }
 
-// p99 is the time that 99 of 100 stay below, by labels.
+// p99 returns the query for the 99th percentile of a time, by labels.
 func p99(m *metrics.Metric, by string) string {
 	if by != "" {
 		by = ", " + by
@@ -26,10 +26,10 @@ func p99(m *metrics.Metric, by string) string {
 	return fmt.Sprintf("histogram_quantile(0.99, sum by (le%s) (rate(%s_bucket[$__rate_interval])))", by, m.Name)
 }
 
-// highest is a gauge of the state: every process tells the same.
+// highest returns the query for a gauge of the state: every process reports the same value.
 func highest(m *metrics.Metric, by string) string { return fmt.Sprintf("max by (%s) (%s)", by, m.Name) }
 
-// overShards adds up what every process tells of each shard.
+// overShards returns the query that adds up what each process reports for each shard.
 func overShards(m *metrics.Metric, by string) string {
 	return fmt.Sprintf("sum by (%[2]s) (max by (%[2]s, shard) (%[1]s))", m.Name, by)
 }
@@ -79,7 +79,7 @@ func panels() []panel {
 	}
 }
 
-// Dashboard is the JSON that Grafana imports.
+// Dashboard returns the JSON that Grafana imports.
 func Dashboard() (string, error) {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${source}"}

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the API's document in docs anew")
 
-// Committed makes sure that a file is the document of an API, and that the page beside it is its reference; with -update
+// Committed checks that a file is the document of an API, and that the page beside it is its reference. With -update
 // it writes both.
 func Committed(t *testing.T, api *web.API, file string) {
 	t.Helper()
@@ -32,17 +32,17 @@ func Committed(t *testing.T, api *web.API, file string) {
 	require.NoError(t, err)
 	for name, want := range map[string]string{file: string(text), referenceFile(file): Reference(api, filepath.Base(file))} {
 		if *update {
-			require.NoError(t, os.WriteFile(name, []byte(want), 0o644)) //nolint:gosec // docs are for everybody
+			require.NoError(t, os.WriteFile(name, []byte(want), 0o644)) //nolint:gosec // docs are for everyone
 		}
 		has, err := os.ReadFile(name)
 		require.NoError(t, err)
-		if want != string(has) { // thousands of lines tell nothing
+		if want != string(has) { // a difference of thousands of lines does not help
 			t.Errorf("%s is not what the API makes: run this test with -update", name)
 		}
 	}
 }
 
-// forGenerators makes sure that the document has what a generator of clients needs: a tag and a server, names and types.
+// forGenerators checks that the document has the needs of a client generator: a tag and a server, names and types.
 func forGenerators(t *testing.T, api *web.API) {
 	t.Helper()
 	doc := api.Document()
@@ -98,7 +98,7 @@ func schemasForGenerators(t *testing.T, schemas map[string]*huma.Schema, codes m
 	}
 }
 
-// Codes are those of all problems that an API answers.
+// Codes returns the codes of all problems that an API answers.
 func Codes(api *web.API) []string {
 	all := append([]string{"not_found", "method_not_allowed", "unauthorized"}, api.Codes...)
 	for i := range api.Endpoints {
@@ -108,7 +108,7 @@ func Codes(api *web.API) []string {
 	return slices.Compact(all)
 }
 
-// OnPage makes sure that a page of docs has a table of the codes with their statuses, and of no others.
+// OnPage checks that a page of docs has a table of exactly these codes with their statuses.
 func OnPage(t *testing.T, page string, codes []string) {
 	t.Helper()
 	have, want := map[string]string{}, map[string]string{}
@@ -123,7 +123,7 @@ func OnPage(t *testing.T, page string, codes []string) {
 
 const documentURL = "https://hongbao.test/openapi#"
 
-// Document is an OpenAPI document that answers are compared with, also at once.
+// Document is an OpenAPI document to compare answers with. It is safe for concurrent use.
 type Document struct {
 	mu       sync.Mutex
 	doc      map[string]any
@@ -140,7 +140,7 @@ func NewDocument(text []byte) (*Document, error) {
 	return d, d.compiler.AddResource(strings.TrimSuffix(documentURL, "#"), d.doc)
 }
 
-// DocumentOf is the document of an API.
+// DocumentOf returns the document of an API.
 func DocumentOf(api *web.API) (*Document, error) {
 	text, err := api.Document().YAML()
 	if err != nil {
@@ -149,8 +149,8 @@ func DocumentOf(api *web.API) (*Document, error) {
 	return NewDocument(text)
 }
 
-// Check compares an answer of a method of a path with the document: its status, its type, its schema, the code of a
-// problem.
+// Check compares an answer of a method of a path with the document: its status, its type, its schema, and the code of
+// a problem.
 func (d *Document) Check(method, path string, a *Answer) error {
 	if method == http.MethodHead { // the document has one description for both
 		method = http.MethodGet
@@ -171,7 +171,7 @@ func (d *Document) Check(method, path string, a *Answer) error {
 		escape.Replace(a.Head.Get("Content-Type"))+"/schema", a.Text)
 }
 
-// Valid compares a text with one of the document's schemas, by its name. A text that does not fit is a
+// Valid compares a text with one of the document's schemas, by its name. For a text that does not fit it returns a
 // *jsonschema.ValidationError.
 func (d *Document) Valid(schema, text string) error {
 	return d.valid("/components/schemas/"+schema, text)
@@ -194,7 +194,7 @@ func (d *Document) valid(pointer, text string) error {
 	return noFakes("", v)
 }
 
-// noFakes is an error for a value that only looks like one: an empty text, "-" or the zero time. What is absent is null.
+// noFakes returns an error for a fake value: an empty text, "-" or the zero time. An absent value must be null.
 func noFakes(at string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// reference writes the page of an API that people read, from the OpenAPI document.
+// reference writes an API's page for readers, from the OpenAPI document.
 type reference struct {
 	out strings.Builder
 	doc *huma.OpenAPI
@@ -25,7 +25,8 @@ type reference struct {
 	common map[string]map[string][]string
 }
 
-// Reference is an API's document as a page of Markdown: its operations in the order of the endpoints, then its types.
+// Reference returns an API's document as a page of Markdown: its operations in the order of the endpoints, then its
+// types.
 func Reference(api *web.API, document string) string {
 	r := &reference{doc: api.Document(), types: map[string]bool{}, common: map[string]map[string][]string{}}
 	r.head(document)
@@ -59,10 +60,10 @@ func operationOf(doc *huma.OpenAPI, e *web.Endpoint) *huma.Operation {
 	return doc.Paths[e.Path].Post
 }
 
-// share keeps of the common codes of a method those that the operation has, too.
+// share reduces the common codes of a method to those that the operation also has.
 func (r *reference) share(o *huma.Operation) {
 	common := r.common[o.Method]
-	if common == nil { // the first of them
+	if common == nil { // the first operation
 		common = map[string][]string{}
 		for status, answer := range o.Responses {
 			common[status] = codesOf(answer)
@@ -75,7 +76,7 @@ func (r *reference) share(o *huma.Operation) {
 	}
 }
 
-// codesOf are those of an answer that refuses.
+// codesOf returns the codes of an answer that refuses.
 func codesOf(answer *huma.Response) []string {
 	if answer == nil {
 		return nil
@@ -105,7 +106,7 @@ func (r *reference) head(document string) {
 	r.out.WriteString("\n")
 }
 
-// who names the credentials of which a request needs one.
+// who names the credentials, one of which a request needs.
 func (r *reference) who(o *huma.Operation) string {
 	roles := map[string][]string{}
 	for _, one := range o.Security {
@@ -153,7 +154,7 @@ func (r *reference) operation(o *huma.Operation) {
 	fmt.Fprintf(&r.out, "| others | [those of each %s](#each-%s) |\n", o.Method, strings.ToLower(o.Method))
 }
 
-// problem is the line of a status with its codes, if it has any.
+// problem writes the line of a status with its codes, if it has any.
 func (r *reference) problem(status string, codes []string) {
 	if len(codes) > 0 {
 		fmt.Fprintf(&r.out, "| %s | `%s` |\n", status, strings.Join(codes, "`, `"))
@@ -168,7 +169,7 @@ func (r *reference) body(s *huma.Schema) {
 	r.fields("body", s)
 }
 
-// schema is the one that a reference names.
+// schema returns the schema that a reference names.
 func (r *reference) schema(ref string) *huma.Schema {
 	return r.doc.Components.Schemas.SchemaFromRef(ref)
 }
@@ -182,12 +183,12 @@ func (r *reference) fields(name string, s *huma.Schema) {
 	}
 }
 
-// allTypes writes those that are linked to, and those that they link to.
+// allTypes writes the types that are linked to, and those that they link to.
 func (r *reference) allTypes() {
 	r.out.WriteString("\n## Types\n")
 	r.typeOf(&huma.Schema{Ref: "#/components/schemas/Problem"})
 	known := r.doc.Components.Schemas.Map()
-	for before := -1; before < len(r.types); { // what is not linked to yet may be, by a type that is written
+	for before := -1; before < len(r.types); { // a written type may link to further types
 		before = len(r.types)
 		scratch := &reference{doc: r.doc, types: r.types}
 		for name := range maps.Clone(r.types) {
@@ -200,7 +201,7 @@ func (r *reference) allTypes() {
 	}
 }
 
-// typeOf says what values a schema takes.
+// typeOf describes the values that a schema takes.
 func (r *reference) typeOf(s *huma.Schema) string {
 	switch {
 	case s.Ref != "":
@@ -263,10 +264,10 @@ func optional(required bool) string {
 
 var page = regexp.MustCompile(`\bdocs/([a-z-]+\.md)\b`)
 
-// prose is a description for a page of docs: what it says of other pages becomes links.
+// prose returns a description for a page of docs: names of other pages become links.
 func prose(text string) string { return page.ReplaceAllString(text, "[$1]($1)") }
 
-// paragraph is prose in lines of 120 columns at most.
+// paragraph returns prose in lines of 120 columns at most.
 func paragraph(text string) string {
 	var b strings.Builder
 	column := 0
@@ -285,13 +286,13 @@ func paragraph(text string) string {
 	return b.String()
 }
 
-// anchor is that of a heading, as GitHub makes it.
+// anchor returns the anchor of a heading, as GitHub makes it.
 func anchor(heading string) string {
 	words := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(words, " ", "-")
 }
 
-// referenceFile is the page beside the file of an OpenAPI document.
+// referenceFile returns the page beside the file of an OpenAPI document.
 func referenceFile(document string) string {
 	name := strings.TrimSuffix(filepath.Base(document), ".yaml") + ".md"
 	return filepath.Join(filepath.Dir(document), strings.Replace(name, "openapi", "api", 1))

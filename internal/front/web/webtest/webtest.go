@@ -1,4 +1,4 @@
-// Package webtest has what the tests of this project's HTTP servers share.
+// Package webtest has the common parts of the tests of this project's HTTP servers.
 package webtest
 
 import (
@@ -24,7 +24,7 @@ func As(token string) Tweak {
 	return Header("Authorization", "Bearer "+token)
 }
 
-// Header sets a header; "" takes it out.
+// Header sets a header; "" removes it.
 func Header(name, value string) Tweak {
 	return func(r *http.Request) {
 		if r.Header.Del(name); value != "" {
@@ -33,7 +33,7 @@ func Header(name, value string) Tweak {
 	}
 }
 
-// Answer is one that was read whole.
+// Answer is an answer that was read whole.
 type Answer struct {
 	Status int
 	Head   http.Header
@@ -56,7 +56,7 @@ func Send(r *http.Request) (*Answer, error) {
 	return read(resp)
 }
 
-// Serve has a handler answer a request.
+// Serve lets a handler answer a request.
 func Serve(h http.Handler, r *http.Request) (*Answer, error) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -78,13 +78,13 @@ func read(resp *http.Response) (*Answer, error) {
 	return a, nil
 }
 
-// Code is that of a problem; other answers have none.
+// Code returns the code of a problem; other answers have none.
 func (a *Answer) Code() string {
 	code, _ := a.Body["code"].(string)
 	return code
 }
 
-// OK decodes an answer with the status into a value, if there is one.
+// OK checks the status of an answer, and decodes it into a value, if there is one.
 func (a *Answer) OK(t testing.TB, status int, to any) {
 	t.Helper()
 	require.Equal(t, status, a.Status, "%s", a.Text)
@@ -93,7 +93,7 @@ func (a *Answer) OK(t testing.TB, status int, to any) {
 	}
 }
 
-// Refused makes sure that an answer is a problem with the code.
+// Refused checks that an answer is a problem with the code.
 func (a *Answer) Refused(t testing.TB, code string, about ...any) {
 	t.Helper()
 	about = append(about, a.Text)

@@ -1,5 +1,4 @@
-// Package deadlettertest has a deployment with grants, dead letters and a handler that counts, for the tests of what
-// delivers them again.
+// Package deadlettertest has a deployment with grants, dead letters and a handler that counts, for tests of redelivery.
 package deadlettertest
 
 import (
@@ -25,11 +24,11 @@ type World struct {
 	Store  *store.Store
 	Target *Target
 	Seq    [Shards]int64 // the last of each shard
-	// OnGrant, if not nil, is told of every grant that Add writes.
+	// OnGrant, if not nil, is called for every grant that Add writes.
 	OnGrant func(hongbao.Grant)
 }
 
-// What every grant of a world follows from.
+// Constants that determine every grant of a world.
 const (
 	Shards = 2
 	Began  = 1_700_000_000_000 // unix ms of seq 0; each seq is a second later
@@ -42,7 +41,7 @@ func Setup(t *testing.T) *World {
 	return &World{Redis: st.Redis(), Store: st, Target: &Target{Copies: map[string]int{}}}
 }
 
-// Grant is what stands under a seq of a shard, always the same.
+// Grant returns the grant of a seq of a shard, always the same.
 func Grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
 		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*Shards + int64(shard) +
@@ -51,7 +50,7 @@ func Grant(shard int, seq int64) hongbao.Grant {
 	}
 }
 
-// Add writes n grants to each shard's stream, one an entry.
+// Add writes n grants to each shard's stream, one per entry.
 func (w *World) Add(t *testing.T, n int) {
 	t.Helper()
 	for shard := range Shards {
@@ -80,7 +79,7 @@ type Target struct {
 	Copies map[string]int
 	Calls  int
 	Got    []hongbao.Grant
-	// Before is asked before each call; its errors are the call's answer, and nothing is taken then.
+	// Before is called before each call; its errors are the call's result, and then no grant is taken.
 	Before func(calls int, grants []hongbao.Grant) []error
 }
 
