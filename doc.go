@@ -10,7 +10,7 @@
 //     grabs over HTTP;
 //   - consumer brings the entries from a consumer group to a Handler, with a lease, parking, dead letters and an ack
 //     that marks each grant's done bit;
-//   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row for ever
+//   - settlement is the Handler that makes the ledger agree with the grant: one debit, one credit, one row permanently
 //     (internal/ledger); internal/sink/remote is one that asks somebody else's balance system over HTTP, and
 //     internal/front/bank serves such a system;
 //   - internal/sink/publish has the Handler that puts the grant into a Kafka topic, one copy each, by the claims that

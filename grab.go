@@ -74,7 +74,7 @@ type Receipt struct {
 	Code string `json:"code,omitempty"`
 }
 
-// LimitHit says which limit refused a grab, and when it counts anew.
+// LimitHit says which limit refused a grab, and when it counts again.
 type LimitHit struct {
 	Limit Limit `json:"limit"`
 	// Resets is when the limit's period ends; zero for a limit per campaign, which never does.

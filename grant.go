@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Grant is the immutable fact "this packet, this user, this amount". (Shard, Seq) names it in a deployment for ever;
+// Grant is the immutable fact "this packet, this user, this amount". (Shard, Seq) names it in a deployment permanently;
 // (Campaign, Packet) is unique as well.
 type Grant struct {
 	Shard int   `json:"shard" doc:"The shard's number."`
 	Seq   int64 `json:"seq" doc:"Its number on the shard: shard and seq name it permanently."`
-	Epoch int64 `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
+	Epoch int64 `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
 	// EntryID is the id of the stream entry that brought it; empty if it did not come from the stream.
 	EntryID  string `json:"entry_id,omitempty" doc:"Id of the stream entry that brought it; absent if none did."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`

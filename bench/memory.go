@@ -16,7 +16,7 @@ import (
 )
 
 // memoryRow compares what a granted packet costs in Redis once it is settled and trimmed with what the classic design
-// keeps for ever: JSON in a list and a hash of users.
+// keeps permanently: JSON in a list and a hash of users.
 func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(250_000) // nearly fills a hash of 2^18, as a million nearly fills one of 2^20
 	r, err := newFixture(ctx)

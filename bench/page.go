@@ -152,7 +152,7 @@ const pageHead = `# The rows of make bench
 
 ` + "`make bench`" + ` writes this page, the tables of the READMEs and ` + "`bench/results.json`" + `; ` +
 	"`make bench ROW=grab_1x512`" + ` measures
-one row anew and leaves the others, each with the date of its own. Nobody edits it by hand: what a person adds to a row,
+one row again and leaves the others, each with the date of its own. Nobody edits it by hand: what a person adds to a row,
 above all why it was missed, stands in ` + "`bench/notes.md`" + ` and comes from there.%s
 
 Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. The ratios are what

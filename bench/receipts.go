@@ -121,7 +121,7 @@ func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err er
 	return c, nil
 }
 
-// both gives the cost in a campaign that has few receipts, made anew, and in the one that has so many.
+// both gives the cost in a campaign that has few receipts, made again, and in the one that has so many.
 func (r *fixture) both(ctx context.Context, s side, has int) (ofFew, ofMany float64, err error) {
 	if err = s.few(ctx); err == nil {
 		ofFew, err = r.cost(ctx, s, few, fewReceipts)

@@ -86,7 +86,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val(), "who stops gives the lead up")
 }
 
-// A trimmer that leads again begins anew: what it remembers may be wrong by now.
+// A trimmer that leads again begins again: what it remembers may be wrong by now.
 func TestOneTrimmerLeads(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

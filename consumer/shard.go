@@ -110,7 +110,7 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 	}
 	s.failures++
 	if s.epoch = 0; errors.Is(err, store.ErrStale) {
-		s.log.Info("the shard was opened anew; the batch in hand begins anew", zap.Error(err))
+		s.log.Info("the shard was opened again; the batch in hand begins again", zap.Error(err))
 		return true
 	}
 	s.stands(s.waits(err), err)
@@ -130,7 +130,7 @@ func (s *shard) waits(err error) string {
 		return RedisDown
 	}
 	if s.c.Health()[s.index].Code != ShardFrozen {
-		s.log.Error("ALARM: the shard is frozen: Redis was started anew, or has lost something; grabs are answered frozen, "+
+		s.log.Error("ALARM: the shard is frozen: Redis was restarted, or has lost something; grabs are answered frozen, "+
 			"and nothing is lost by waiting; it opens by itself within seconds if nothing is missing, else see `hongbao "+
 			"recover`",
 			zap.String("code", ShardFrozen), zap.Error(err))

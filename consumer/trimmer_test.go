@@ -156,7 +156,7 @@ func TestMissingGroupBlocksTrimmingAndIsReportedOnce(t *testing.T) {
 	require.Less(t, b.length(t), int64(500))
 	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Keys.Events(), "kafka").Err())
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, 2, logs.FilterMessageSnippet("declared groups do not exist").Len(), "it is missing anew")
+	require.Equal(t, 2, logs.FilterMessageSnippet("declared groups do not exist").Len(), "it is missing again")
 }
 
 func TestUnknownGroupIsRespectedAndReported(t *testing.T) {

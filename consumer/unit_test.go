@@ -50,7 +50,7 @@ func TestConfigBounds(t *testing.T) {
 		"entries":            func(c *Config) { c.MaxEntries = 10_001 },
 		"one attempt":        func(c *Config) { c.MaxAttempts = 1 },
 		"attempts":           func(c *Config) { c.MaxAttempts = 1_001 },
-		"block for ever":     func(c *Config) { c.Block = 0 },
+		"block permanently":  func(c *Config) { c.Block = 0 },
 		"poll":               func(c *Config) { c.Poll = time.Hour },
 		"lease":              func(c *Config) { c.Lease = 99 * time.Millisecond },
 		"handle timeout":     func(c *Config) { c.HandleTimeout = 2 * time.Hour },

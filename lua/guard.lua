@@ -29,7 +29,7 @@ do
 		return redis.error_reply('HBOPENED the shard was opened for another server')
 	end
 	if ARGV[#ARGV - 1] ~= '' and ARGV[#ARGV - 1] ~= m[2] then
-		return redis.error_reply('HBEPOCH the shard was opened anew, it is in epoch ' .. m[2] .. ' now')
+		return redis.error_reply('HBEPOCH the shard was opened again, it is in epoch ' .. m[2] .. ' now')
 	end
 	table.remove(KEYS)
 	table.remove(ARGV)

@@ -74,7 +74,7 @@ func (c *Config) check() error {
 	}
 	need(len(c.Brokers) > 0, "Brokers is empty: name at least one host:port")
 	need(c.Sink != nil && c.Log != nil, "Sink and Log are required")
-	need(c.DeadLetters != c.Topic, "DeadLetters is the topic itself: what fails would come again for ever")
+	need(c.DeadLetters != c.Topic, "DeadLetters is the topic itself: what fails would come again forever")
 	need(c.MaxBackoff >= c.Backoff, "MaxBackoff is %s: want at least Backoff, %s", c.MaxBackoff, c.Backoff)
 	if len(errs) == 0 {
 		return nil

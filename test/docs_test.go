@@ -1,11 +1,14 @@
 package test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -198,4 +201,38 @@ func isCall(n ast.Node, x, name string) bool {
 	}
 	id, ok := sel.X.(*ast.Ident)
 	return ok && id.Name == x
+}
+
+// wrong are words that are always wrong here, with better ones. The lint of the house can't know them: most have two words.
+var wrong = map[*regexp.Regexp]string{
+	regexp.MustCompile(`(?i)\bfor ever\b`):    "permanently, or forever",
+	regexp.MustCompile(`(?i)\banew\b`):        "again",
+	regexp.MustCompile(`(?i)\bof one that\b`): "the thing's name",
+}
+
+// The words that are always wrong stand in no source, script or page.
+func TestWordsThatAreAlwaysWrong(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z", "*.go", "*.lua", "*.md", "*.sql", "*.html", "*.yaml").Output()
+	require.NoError(t, err)
+	looked := 0
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		if strings.Contains(name, "testdata/") || name == "test/docs_test.go" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if errors.Is(err, fs.ErrNotExist) { // deleted, and not committed yet
+			continue
+		}
+		require.NoError(t, err)
+		looked++
+		for i, line := range strings.Split(string(text), "\n") {
+			for word, better := range wrong {
+				if word.MatchString(line) {
+					t.Errorf("%s:%d: %s: write %s", name, i+1, word.FindString(line), better)
+				}
+			}
+		}
+	}
+	require.Greater(t, looked, 500)
 }

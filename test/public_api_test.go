@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write docs/public-api.txt anew")
+var update = flag.Bool("update", false, "write docs/public-api.txt again")
 
 // Each public name is a promise, so a new one shows in a review: docs/public-api.txt has them all, one a line.
 // After a change that is meant: go test ./test -run TestPublicAPI -update

@@ -28,7 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var updateShots = flag.Bool("shots", false, "write the screenshots of docs/img anew")
+var updateShots = flag.Bool("shots", false, "write the screenshots of docs/img again")
 
 // widths are those of a desk, a tablet and a phone.
 var widths = []int64{1280, 768, 390}

@@ -347,7 +347,7 @@ func TestGrabOutcomes(t *testing.T) {
 	require.NotNil(t, limited.Limit)
 	require.Equal(t, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1}, limited.Limit.Limit)
 	require.True(t, limited.Limit.Resets.After(time.Now()))
-	require.Regexp(t, `^limit_reached\nlimit of 1 by device per day; it counts anew at \S+\n$`,
+	require.Regexp(t, `^limit_reached\nlimit of 1 by device per day; it counts again at \S+\n$`,
 		d.ok("grab", "limits", "u1", "--request-id", "b", "--fact", "device=d1"))
 	require.Equal(t, hongbao.OutcomeGranted, d.answer("limits", "u1", "--request-id", "c", "--fact", "device=d2").Outcome)
 	full := d.answer("limits", "u1", "--request-id", "d", "--fact", "device=d3")

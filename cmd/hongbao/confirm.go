@@ -38,7 +38,7 @@ settlement.kind is remote.
 
 --booked: the remote has the credit under its reference, as we asked for it. Nothing is sent, and the ledger records it.
 --not-booked: the remote did not have it at the time --asked, and no request could be under way any more. It is sent
-anew, once. A request after that time is in doubt again, so the same command may run twice.
+again, once. A request after that time is in doubt again, so the same command may run twice.
 
 The letters are kept among the resolved ones, with who and why. Begin with --dry-run: it prints the references to ask
 about. Where the remote or the ledger can tell, its answer counts, and not the person's.
@@ -70,7 +70,7 @@ waits for it and says which. If it is not booked it is forgotten, and not sent.`
 	flags := cmd.Flags()
 	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were asked for")
 	flags.BoolVar(&f.notBooked, "not-booked", false,
-		"the remote does not have them, and nothing is under way: send them anew")
+		"the remote does not have them, and nothing is under way: send them again")
 	flags.StringSliceVar(&f.packets, "packet", nil,
 		"a credit in doubt that has no letter any more, as rain/17; may be given often")
 	flags.StringVar(&f.asked, "asked", "",

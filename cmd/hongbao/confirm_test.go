@@ -74,7 +74,7 @@ func (b *blindBank) has() (credits, most, posts int) {
 	return credits, most, b.posts
 }
 
-// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent anew,
+// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent again,
 // once.
 func TestConfirmCreditsInDoubt(t *testing.T) {
 	t.Parallel()

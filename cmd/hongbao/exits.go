@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// exit is an exit code and what it means, the same for every command.
+// exit is an exit code and what it means, permanently the samey command.
 type exit struct {
 	code int
 	what string

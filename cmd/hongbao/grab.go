@@ -59,7 +59,7 @@ func writeGrab(w io.Writer, a *app.Grabbed) error {
 	says := ""
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():
-		says = fmt.Sprintf("limit of %d by %s per %s; it counts anew at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By,
+		says = fmt.Sprintf("limit of %d by %s per %s; it counts again at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By,
 			a.Limit.Limit.Per,
 			a.Limit.Resets.UTC().Format(time.RFC3339))
 	case a.Limit != nil:

@@ -79,7 +79,7 @@ func TestInitTogetherAndKilled(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 }
 
-// Redis that lost everything is not founded anew by whoever comes first (issue 8, point 1): new grants would get seqs
+// Redis that lost everything is not founded again by whoever comes first (issue 8, point 1): new grants would get seqs
 // that subscribers have seen, and packets would be dealt again.
 func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()

@@ -197,7 +197,7 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no")
 }
 
-// A Redis that hides its run_id is refused: nobody would notice that it was started anew.
+// A Redis that hides its run_id is refused: nobody would notice that it was restarted.
 func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	t.Parallel()
 	hidden := miniredis.RunT(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis lost grants that the ledger had paid and the topic had not, and the shard was opened anew. The replay that the
+// Redis lost grants that the ledger had paid and the topic had not, and the shard was opened again. The replay that the
 // audit recommends brings these grants to the topic, each once.
 func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ type Version struct {
 	Event     string         `json:"event" doc:"Shard and seq of the grant."`
 	User      string         `json:"user" doc:"Who gets the packet by this version."`
 	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
-	Epoch     int64          `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
+	Epoch     int64          `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
 	RequestID string         `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
 	Time      time.Time      `json:"time" doc:"When it was granted."`
 }

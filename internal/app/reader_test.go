@@ -139,7 +139,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	require.NoError(t, a.redis.HDel(t.Context(), k.Keys.Meta(), "frozen").Err())
 	opened := a.redis.HGet(t.Context(), k.Keys.Meta(), "opened").Val()
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", "another run").Err())
-	require.Equal(t, "frozen", state(), "it was started anew, and nobody has looked yet")
+	require.Equal(t, "frozen", state(), "it was restarted, and nobody has looked yet")
 	frozen("rain")
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", opened).Err())
 	require.Equal(t, "open", state())

@@ -164,12 +164,12 @@ func (a *App) checkRunID(s *store.Server) error {
 		return nil
 	}
 	if a.Allows(configs.UnsafeRedisRunID) {
-		a.log.Warn("unsafe.allow: this Redis hides its run_id, so nobody notices that it was started anew or that another " +
+		a.log.Warn("unsafe.allow: this Redis hides its run_id, so no one notices that it was restarted or that another " +
 			"server took over")
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would "+
-		"notice that it was started anew or that another server took over: if it has lost grants by then, its shards "+
+		"notice that it was restarted or that another server took over: if it has lost grants by then, its shards "+
 		"freeze only when a caller comes who has seen them, and others are told of packets that belong to somebody "+
 		"already. Take a Redis that tells it, or add %s to unsafe.allow",
 		a.redisAt(s), configs.UnsafeRedisRunID)

@@ -56,7 +56,7 @@ type TrailGrant struct {
 // TrailEntry is the place of the event in its shard's stream.
 type TrailEntry struct {
 	ID     string `json:"id" doc:"Its id in the stream of the shard."`
-	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened anew."`
+	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
 	Grants int    `json:"grants" doc:"Grants that came in the same entry."`
 }
 

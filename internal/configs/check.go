@@ -24,7 +24,7 @@ const UnsafeRedisAppendOnly = "redis_appendonly"
 const UnsafeRedis = "redis_settings"
 
 // UnsafeRedisRunID allows a Redis that hides its run_id. A shard does not freeze then when such a Redis was started
-// anew or another server took over: only that somebody has seen more than Redis has is noticed.
+// again or another server took over: only that somebody has seen more than Redis has is noticed.
 const UnsafeRedisRunID = "redis_run_id"
 
 // UnsafeRedisFullCoverage allows a cluster that stops as a whole when one of its slots has no server.

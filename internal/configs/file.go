@@ -24,7 +24,7 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !before.Mode().IsRegular() { // opening a pipe would wait for ever
+	if !before.Mode().IsRegular() { // opening a pipe would wait forever
 		return nil, nil, fmt.Errorf("open %s: it is no plain file", path)
 	}
 	f, err := os.Open(path)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md and hongbao.yaml anew")
+var update = flag.Bool("update", false, "write docs/configuration.md and hongbao.yaml again")
 
 // The page, the example and the sentences of the knobs are what the fields of the Configs say; go generate writes them.
 func TestGenerated(t *testing.T) {

@@ -154,7 +154,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal an archive is a loss")
 }
 
-// Another process archives the campaign between two questions of one that reads: that gets all the rows or is told
+// Another process archives the campaign between two reads of another one: the reader gets all the rows or is told
 // where they are, and never fewer.
 func testArchiveAmongReaders(t *testing.T, f *fixture) {
 	inner := f.ledger.store

@@ -137,7 +137,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 		return []string{"SECRET",
 			"SECRET"}, nil
 	}, nil)
-	require.Error(t, err, "it is drawn again, but not for ever")
+	require.Error(t, err, "it is drawn again, but not permanently")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.NotContains(t, err.Error(), "SECRET")
 	require.ErrorIs(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil), ErrNoCampaign)

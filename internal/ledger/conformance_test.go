@@ -110,7 +110,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"balances that are not their credits":         funded(testCreditDifferences),
 	"credits, accounts and funds that are gone":   funded(testCreditRows),
 	"codes are stored once, in order":             testCodes,
-	"codes are drawn anew until they are new":     testCodesTaken,
+	"codes are drawn again until they are new":    testCodesTaken,
 	"codes of many processes at once":             testCodesTogether,
 	"codes that can't be":                         testCodesInvalid,
 	"grants have their codes":                     testGrantCodes,

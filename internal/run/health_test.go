@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// A process is healthy if it says that it is ready; of one that is not, or that does not answer, it is said why.
+// A process is healthy if it says that it is ready. If it is not, or does not answer, the error says why.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	var why error

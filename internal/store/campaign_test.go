@@ -130,7 +130,7 @@ func TestParseGrabReply(t *testing.T) {
 	}
 }
 
-// A shard that has lost its meta key while its stream is there is not made anew: its seqs would begin again, and the
+// A shard that has lost its meta key while its stream is there is not made again: its seqs would begin again, and the
 // done bits of the first ones would keep the new events from every sink.
 func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	t.Parallel()

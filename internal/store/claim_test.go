@@ -231,7 +231,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 }
 
 // Somebody deletes the claims between push and complete (F31): the push arrived, so its events are done. Who has
-// claimed them anew by then is not cut short, and what was ended as it should be stays ended.
+// claimed them again by then is not cut short, and what was ended as it should be stays ended.
 func TestCompleteOfADeletedClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -43,7 +43,7 @@ func (z *Frozen) why() string {
 	case z.Seen > z.Seq:
 		return fmt.Sprintf("Redis went back to event %d, and event %d was seen", z.Seq, z.Seen)
 	}
-	return "Redis was started anew, or a server took over; a worker opens the shard once it is sure that nothing was lost"
+	return "Redis was restarted, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
 
 // stand is the part of meta about the server that the shard was opened for.

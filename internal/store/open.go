@@ -25,7 +25,7 @@ var ErrFrozen = errors.New("the shard is frozen")
 
 // ErrStale says that the shard was opened again after the caller took its batch. Nothing happened; the caller starts
 // again.
-var ErrStale = errors.New("the shard was opened anew since this batch was taken")
+var ErrStale = errors.New("the shard was opened again since this batch was taken")
 
 // state is the knowledge of this process about a shard on a Redis.
 type state struct {

@@ -167,7 +167,7 @@ func TestParked(t *testing.T) {
 
 	got, _ := b.take(t, "w3", 9)
 	require.Equal(t, []string{ids[1]}, idsOf(got), "level 0 has no backoff")
-	require.EqualValues(t, 1, got[0].Attempt, "a hand-over of one that was not tried costs no attempt")
+	require.EqualValues(t, 1, got[0].Attempt, "an entry that is handed over untried loses no attempt")
 	b.age(t, "kafka", "_retry/1", 9*time.Minute, ids[0])
 	b.age(t, "kafka", "_retry/7", 59*time.Minute, ids[2])
 	got, _ = b.take(t, "w3", 9)

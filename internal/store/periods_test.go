@@ -109,7 +109,7 @@ func (p *periods) encoded() string {
 	return strings.Join(parts, " ")
 }
 
-// A limit by a fact counts anew with the next day, though the call has the terms of the day before: here the clock on the
+// A limit by a fact counts again with the next day, though the call has the terms of the day before: here the clock on the
 // wall is put forward by a day.
 func TestCountersOfTheNextDay(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestCountersOfTheNextDay(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeLimitReached, grab("u2").Outcome)
 	require.Same(t, terms, g.Terms, "they are learned once")
 	testkit.Eventually(t, 20*time.Second, func() bool { return grab("u2").Outcome == hongbao.OutcomeGranted },
-		"the next day counts anew")
+		"the next day counts again")
 	require.NotSame(t, terms, g.Terms)
 	require.Equal(t, hongbao.OutcomeLimitReached, grab("u3").Outcome)
 	keys, err := b.rdb.Keys(t.Context(), b.k.Keys.Counters("rain", "*")).Result()

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/security.md anew")
+var update = flag.Bool("update", false, "write the table of docs/security.md again")
 
 // may is the table once more, by hand: what each role may do. TestEveryCell compares all of its cells with the code.
 var may = map[Role]string{

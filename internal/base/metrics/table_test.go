@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md, deploy/alerts and deploy/grafana anew")
+var update = flag.Bool("update", false, "write docs/metrics.md, deploy/alerts and deploy/grafana again")
 
 // generated compares a file with what it must be, or writes it.
 func generated(t *testing.T, path, text string) {

@@ -56,7 +56,7 @@ type world struct {
 	requests   []*hongbao.Grab
 }
 
-// agent is a producer as far as the walk goes: what it remembers is lost when it starts anew.
+// agent is a producer as far as the walk goes: what it remembers is lost when it starts again.
 type agent struct {
 	course *walk.Course
 	memory *walk.Memory
@@ -75,7 +75,7 @@ type task struct {
 }
 
 // errStopped ends a task whose producer is no more.
-var errStopped = errors.New("its producer was started anew")
+var errStopped = errors.New("its producer was restarted")
 
 type pauseKey struct{}
 

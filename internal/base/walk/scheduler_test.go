@@ -65,7 +65,7 @@ func (w *world) run() error {
 
 func topsUp(t *task) bool { return t.owner == nil }
 
-// someGrab is a new grab, or a repeat of one that may be under way still.
+// someGrab is a new grab, or a repeat of a grab that may still be under way.
 func (w *world) someGrab() *hongbao.Grab {
 	if len(w.requests) > 0 && w.rng.IntN(3) == 0 {
 		return w.requests[w.rng.IntN(len(w.requests))]
@@ -259,7 +259,7 @@ func (s *state) judge(w *world) error {
 }
 
 // The walk over real scripts, under a scheduler that lets tasks stall, answers get lost, places fall silent, producers
-// start anew, the sponsor add packets, places pause, end and go back in time: whatever happens, each packet stands
+// start again, the sponsor add packets, places pause, end and go back in time: whatever happens, each packet stands
 // once, nobody gets more than his limit, a winner is never told anything else, and sold_out is true.
 func TestModel(t *testing.T) {
 	t.Parallel()

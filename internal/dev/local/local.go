@@ -114,7 +114,7 @@ func (d *Deployment) AwaitOpen(ctx context.Context) error {
 	if !d.before {
 		return nil
 	}
-	d.tell.Say("Redis was started anew, so its shard is frozen until a worker has compared it with the ledger and the " +
+	d.tell.Say("Redis was restarted, so its shard is frozen until a worker has compared it with the ledger and the " +
 		"topic; that takes some seconds")
 	return d.awaitOpen(ctx, d.state)
 }

@@ -110,13 +110,13 @@ func (b *Balance) finish(c *payment.Credit) {
 // result is a batch's result for one credit: its status, and the credit or its problem.
 type result struct {
 	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
-	Reference string         `json:"reference,omitempty" doc:"Of one that is booked: as that of a Credit."`
-	Account   string         `json:"account,omitempty" doc:"Of one that is booked: as that of a Credit."`
-	Currency  string         `json:"currency,omitempty" doc:"Of one that is booked: as that of a Credit."`
-	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Of one that is booked: as that of a Credit."`
-	Created   time.Time      `json:"created_at,omitzero" doc:"Of one that is booked: as that of a Credit."`
-	Code      string         `json:"code,omitempty" doc:"Of one that is refused: as that of a problem."`
-	Detail    string         `json:"detail,omitempty" doc:"Of one that is refused: as that of a problem."`
+	Reference string         `json:"reference,omitempty" doc:"Present if it is booked: as in a Credit."`
+	Account   string         `json:"account,omitempty" doc:"Present if it is booked: as in a Credit."`
+	Currency  string         `json:"currency,omitempty" doc:"Present if it is booked: as in a Credit."`
+	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Present if it is booked: as in a Credit."`
+	Created   time.Time      `json:"created_at,omitzero" doc:"Present if it is booked: as in a Credit."`
+	Code      string         `json:"code,omitempty" doc:"Present if it is refused: as in a problem."`
+	Detail    string         `json:"detail,omitempty" doc:"Present if it is refused: as in a problem."`
 }
 
 type batchResults struct {

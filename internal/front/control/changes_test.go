@@ -219,7 +219,7 @@ func TestIdempotencyKeys(t *testing.T) {
 			for _, bad := range []string{"", "a b", strings.Repeat("k", 256), "é"} {
 				d.post("treasurer", "/v1/campaigns", spec, as(bad)).Refused(t, "idempotency_key_required")
 			}
-			// What was refused is tried anew.
+			// What was refused is tried again.
 			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).Refused(t, "not_loaded")
 			d.post("operator", "/v1/campaigns/rain/load", "{}").OK(t, http.StatusOK, nil)
 			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).OK(t, http.StatusOK, nil)

@@ -6,10 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 )
-
-var noLog = zap.NewNop()
 
 // A request counts for the last address that no trusted proxy has, and of IPv6 for its network.
 func TestAddresses(t *testing.T) {

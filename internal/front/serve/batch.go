@@ -40,8 +40,8 @@ type batchRequest struct {
 
 // BatchResult is what one grab of a batch gets: an answer, or a problem.
 type BatchResult struct {
-	Answer     *GrabAnswer  `json:"answer,omitempty" doc:"Of a grab that was decided."`
-	Problem    *web.Problem `json:"problem,omitempty" doc:"Of one that was not."`
+	Answer     *GrabAnswer  `json:"answer,omitempty" doc:"Present if the grab was decided."`
+	Problem    *web.Problem `json:"problem,omitempty" doc:"Present if the grab was not decided."`
 	RetryAfter int          `json:"retry_after,omitempty" doc:"Of a problem: send this grab again after so many seconds."`
 }
 

@@ -52,7 +52,7 @@ type LimitHit struct {
 	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
 	Per    string    `json:"per" enum:"campaign,day,hour" doc:"How long it counts."`
 	Max    int64     `json:"max" doc:"Packets at most."`
-	Resets time.Time `json:"resets,omitzero" doc:"When it counts anew; absent for a limit per campaign."`
+	Resets time.Time `json:"resets,omitzero" doc:"When it counts again; absent for a limit per campaign."`
 }
 
 // GrabAnswer is what a decided grab gets.

@@ -50,7 +50,7 @@ func TestResolvedLetters(t *testing.T) {
 	}
 }
 
-// What a person decided not to pay is explained for ever: also when its campaign was refunded and has left Redis, and
+// What a person decided not to pay is explained permanently: also when its campaign was refunded and has left Redis, and
 // the stream is trimmed.
 func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()

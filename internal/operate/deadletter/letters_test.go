@@ -342,7 +342,7 @@ func TestDrop(t *testing.T) {
 	require.Contains(t, text.String(), "1 of 1 letters were dropped")
 }
 
-// A letter whose shard is opened anew while it is delivered stays a letter.
+// A letter whose shard is opened again while it is delivered stays a letter.
 func TestRequeueOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := buried(t)

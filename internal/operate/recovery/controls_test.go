@@ -78,7 +78,7 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 7, *c.Rate)
 		require.Equal(t, "cid", c.Limited.By)
-		require.Positive(t, c.Campaigns, "workers read the campaigns anew")
+		require.Positive(t, c.Campaigns, "workers read the campaigns again")
 		paused, err := w.shard().SinkCampaigns(ctx, "kafka")
 		require.NoError(t, err)
 		require.Len(t, paused, 1)

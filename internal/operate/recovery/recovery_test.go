@@ -94,7 +94,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything answers frozen, is not founded anew, and keeps a stub of the campaign once a person
+// A Redis that lost everything answers frozen, is not founded again, and keeps a stub of the campaign once a person
 // accepted the loss.
 func TestFlushAll(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func (w *world) opensAnew(t *testing.T) {
 	}
 }
 
-// A shard that is opened anew while it is replayed ends that run: it marks nothing as done, and notes nowhere to go on.
+// A shard that is opened again while it is replayed ends that run: it marks nothing as done, and notes nowhere to go on.
 // The next run delivers the rest.
 func TestReplayOfAnotherEpoch(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// lose opens shard 0 anew behind n events that Redis has lost and the ledger has paid, and writes ten more grants.
+// lose opens shard 0 again behind n events that Redis has lost and the ledger has paid, and writes ten more grants.
 func (w *world) lose(t *testing.T, n int64) {
 	t.Helper()
 	k, from := w.Store.Shard(0), w.Seq[0]+1

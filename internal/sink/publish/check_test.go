@@ -142,7 +142,7 @@ func TestClientOptionsAreExplicit(t *testing.T) {
 	p, err := New(cfg, newStore(), newStore())
 	require.NoError(t, err)
 	defer p.Close()
-	require.Equal(t, cfg.RequestTimeout, p.client.Timeout, "0 would wait for ever")
+	require.Equal(t, cfg.RequestTimeout, p.client.Timeout, "0 would wait forever")
 	require.Same(t, p.transport, p.client.Transport, "not kafka-go's global one")
 	require.Equal(t, "127.0.0.1:1,127.0.0.1:2", p.client.Addr.String())
 	tr := p.transport

@@ -47,7 +47,7 @@ type Config struct {
 	// remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about what is
 	// unknown.
 	Queryable bool `knob:"remote.queryable,common"`
-	// How long after it was sent a request can still take effect: then 'not found' is final, and the credit is sent anew.
+	// How long after it was sent a request can still take effect: then 'not found' is final, and the credit is sent again.
 	// 0s: never.
 	//
 	// It counts from the end of the sender's ClaimTime, and is at least ClaimTime.

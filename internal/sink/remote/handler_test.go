@@ -159,7 +159,7 @@ func TestAppliedLongAfter(t *testing.T) {
 	<-held
 	b.set(nil)
 	l.ages(testClaimTime + 61*time.Second)
-	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "nothing can come any more: it is sent anew")
+	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "nothing can come any more: it is sent again")
 	b.holds(t, grants(1, 2))
 }
 

@@ -159,7 +159,7 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 	it.batch = batch
 	if h.known.forgetUnsent(it.credit.Reference, p.Batch) {
 		it.resend = true
-		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was noted, but not asked for; it is noted anew",
+		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was noted, but not asked for; it is noted again",
 			it.credit.Reference)
 		return false
 	}

@@ -72,7 +72,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 	}
 }
 
-// The worker died before it sent anything: who can ask sends it anew, once; else a person decides.
+// The worker died before it sent anything: who can ask sends it again, once; else a person decides.
 func TestKilledBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -141,7 +141,7 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The row of what was not booked can't be deleted: the worker that knows it sends it anew when it can.
+// The row of what was not booked can't be deleted: the worker that knows it sends it again when it can.
 func TestRowThatStays(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

@@ -112,7 +112,7 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	case h.cfg.Verified == Done:
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
-		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent anew",
+		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent again",
 			it.credit.Reference))
 	case it.rejected != nil:
 		h.conflict(it, errors.New("the remote rejects its repeat, and can't be asked whether an earlier request was booked"))
@@ -140,7 +140,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
 		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
 		it.last = r
-		h.unbooked(it, h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent anew"))
+		h.unbooked(it, h.failed(it, hongbao.ClassTransient, "was not booked and never will be; it is sent again"))
 	case r.verdict == NotSent:
 		r.verdict = Unknown // not yet, perhaps
 		h.conclude(it, r, true)

@@ -110,7 +110,7 @@ func TestRejectedAndNotThere(t *testing.T) {
 		errs := h.Handle(t.Context(), grants(1, 1))
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request can still come: %v", errs[0])
 		require.Equal(t, 1, l.left())
-		// Beyond the retention it would only ask, and send it anew.
+		// Beyond the retention it would only ask, and send it again.
 		l.ages(24*time.Hour - 2*time.Minute)
 		errs = h.Handle(t.Context(), grants(1, 1))
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])

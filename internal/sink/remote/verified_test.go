@@ -108,7 +108,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 }
 
-// What is sent on a person's word and not answered is in doubt anew: the word was about what was before, however
+// What is sent on a person's word and not answered is in doubt again: the word was about what was before, however
 // often it is repeated.
 func TestToldBeforeItWasSent(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
-var update = flag.Bool("update", false, "write deploy/alerts and deploy/grafana anew")
+var update = flag.Bool("update", false, "write deploy/alerts and deploy/grafana again")
 
 const deploy = "../../../../deploy/"
 

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-var update = flag.Bool("update", false, "write the API's document in docs anew")
+var update = flag.Bool("update", false, "write the API's document in docs again")
 
 // Committed checks that a file is the document of an API, and that the page beside it is its reference. With -update
 // it writes both.

@@ -163,7 +163,7 @@ CREATE TABLE credit_account (
 CREATE TABLE credit (
     client          varchar(255) NOT NULL,
     reference       varchar(255) NOT NULL,
-    idempotency_key varchar(255) NOT NULL, -- kept for ever: no retention to run out
+    idempotency_key varchar(255) NOT NULL, -- kept permanently: no retention to run out
     payload_hash    varchar(255) NOT NULL, -- SHA-256 of what the key stands for
     account         varchar(255) NOT NULL,
     currency        varchar(255) NOT NULL,

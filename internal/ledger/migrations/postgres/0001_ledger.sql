@@ -162,7 +162,7 @@ CREATE TABLE credit_account (
 CREATE TABLE credit (
     client          text COLLATE "C" NOT NULL,
     reference       text COLLATE "C" NOT NULL,
-    idempotency_key text COLLATE "C" NOT NULL, -- kept for ever: no retention to run out
+    idempotency_key text COLLATE "C" NOT NULL, -- kept permanently: no retention to run out
     payload_hash    text             NOT NULL, -- SHA-256 of what the key stands for
     account         text COLLATE "C" NOT NULL,
     currency        text COLLATE "C" NOT NULL,

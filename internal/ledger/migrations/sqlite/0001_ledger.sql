@@ -162,7 +162,7 @@ CREATE TABLE credit_account (
 CREATE TABLE credit (
     client          TEXT    NOT NULL,
     reference       TEXT    NOT NULL,
-    idempotency_key TEXT    NOT NULL, -- kept for ever: no retention to run out
+    idempotency_key TEXT    NOT NULL, -- kept permanently: no retention to run out
     payload_hash    TEXT    NOT NULL, -- SHA-256 of what the key stands for
     account         TEXT    NOT NULL,
     currency        TEXT    NOT NULL,
