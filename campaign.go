@@ -8,7 +8,7 @@ import (
 // Amount is money in minor units (cents, fen) of the campaign's currency. It is never a fraction.
 type Amount int64
 
-// MaxAmount is the largest amount anywhere: what a Lua number holds exactly.
+// MaxAmount is the largest amount anywhere: the largest integer up to which Lua numbers are exact.
 const MaxAmount Amount = 1<<53 - 1
 
 // Bounds of a campaign.
@@ -16,13 +16,13 @@ const (
 	MaxPackets  = 10_000_000
 	MaxTiers    = 1_000
 	MaxLimits   = 16
-	MaxUserHold = 100 // packets that one user may hold in one campaign
+	MaxUserHold = 100 // packets of one user in one campaign
 	MaxWindow   = 400 * 24 * time.Hour
 	// MaxCampaignShards bounds Campaign.Shards.
 	MaxCampaignShards = 64
 )
 
-// Kind is what a campaign gives away.
+// Kind says what a campaign's packets are.
 type Kind string
 
 // The kinds of campaign.
@@ -31,18 +31,18 @@ const (
 	KindCoupon    Kind = "coupon"
 )
 
-// SplitMode is how the total becomes packets.
+// SplitMode says how the total is split into packets.
 type SplitMode string
 
-// The ways to split. Even: equal amounts, the first total%packets of them one unit more. Random: doubled mean between
-// the minimum and the maximum. Tiers: as many packets of each amount as listed.
+// The split modes. Even: equal amounts, and the first total%packets packets get one unit more. Random: doubled mean
+// between the minimum and the maximum. Tiers: a listed number of packets of each amount.
 const (
 	SplitEven   SplitMode = "even"
 	SplitRandom SplitMode = "random"
 	SplitTiers  SplitMode = "tiers"
 )
 
-// Split says how the total becomes packets. Min and Max are for SplitRandom, Tiers for SplitTiers.
+// Split says how the total is split into packets. Min and Max are for SplitRandom, Tiers for SplitTiers.
 type Split struct {
 	Mode  SplitMode `json:"mode" doc:"even, random or tiers."`
 	Min   Amount    `json:"min,omitempty" doc:"Smallest packet of random, in minor units."`
@@ -56,13 +56,13 @@ type Tier struct {
 	Packets int64  `json:"packets" doc:"How many packets have it."`
 }
 
-// ByUser is the Limit.By that counts per user; any other value names a fact of the grab.
+// ByUser is the Limit.By of a limit per user; any other value names a fact of the grab.
 const ByUser = "user"
 
-// Period is how long a limit counts.
+// Period is the time over which a limit counts.
 type Period string
 
-// The periods. Days and hours are those of the clock on the wall in the campaign's time zone.
+// The periods. Days and hours follow the wall clock in the campaign's time zone.
 const (
 	PerCampaign Period = "campaign"
 	PerDay      Period = "day"
@@ -76,20 +76,20 @@ type Limit struct {
 	Max int64  `json:"max" doc:"Packets at most."`
 }
 
-// Durability is what "you won" means when Redis fails right after the answer.
+// Durability is the promise for a grant if Redis fails right after the answer.
 type Durability string
 
-// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: as many replicas have it as the
-// primary has had (WAIT).
-// DurabilityFsync: it is on disk (WAITAOF 1 0, or appendfsync always).
+// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: as many replicas have the grant
+// as the primary has had (WAIT). DurabilityFsync: the grant is on disk (WAITAOF 1 0, or appendfsync always).
 const (
 	DurabilityFast    Durability = "fast"
 	DurabilityReplica Durability = "replica"
 	DurabilityFsync   Durability = "fsync"
 )
 
-// Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is created.
-// Package campaign reads and validates it; its JSON form, fields in this order, is what the plan's hash covers.
+// Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is
+// created. Package campaign reads and validates it. The plan's hash covers its JSON form, with the fields in this
+// order.
 type Campaign struct {
 	ID       string `json:"id" doc:"Its id: no other campaign can ever take it."`
 	Name     string `json:"name" doc:"Its name for people."`
@@ -102,19 +102,20 @@ type Campaign struct {
 	// From and To are the window: open at From, ended at To. Whole milliseconds.
 	From time.Time `json:"from" doc:"When grabs begin, in whole milliseconds."`
 	To   time.Time `json:"to" doc:"When grabs end, in whole milliseconds."`
-	// TimeZone is the IANA name of the zone in which days and hours are counted.
+	// TimeZone is the IANA name of the time zone for days and hours.
 	TimeZone   string     `json:"time_zone" doc:"IANA name of the zone in which days and hours are counted."`
 	Limits     []Limit    `json:"limits" doc:"How many packets one user, or one value of a fact, gets."`
 	Sponsor    string     `json:"sponsor" doc:"Who pays, and gets back what nobody got."`
 	Durability Durability `json:"durability" doc:"What a grant has before its answer: fast, replica or fsync."`
-	// Codes says where the codes of a coupon's packets come from; nil for a campaign without codes.
+	// Codes says where the packets' codes come from; nil for a campaign without codes.
 	Codes *Codes `json:"codes,omitempty" doc:"Where the codes of coupons come from; absent for a campaign without codes."`
-	// Shards is over how many of the deployment's shards the packets are dealt; 0 stands for one. Only limits by user
-	// hold over several shards.
+	// Shards is the number of the deployment's shards over which the packets are dealt; 0 means one. On several
+	// shards, only limits by user are allowed.
 	Shards int `json:"shards,omitempty" doc:"Over how many shards it is dealt; absent for one."`
 }
 
-// Codes says where each packet's code comes from: one of the two is set. Package campaign describes patterns and files.
+// Codes says where each packet's code comes from. Exactly one of the fields is set. Package campaign describes
+// patterns and files.
 type Codes struct {
 	Pattern string `json:"pattern,omitempty" doc:"The codes are drawn by this pattern."`
 	File    string `json:"file,omitempty" doc:"Name of the file that the codes were read from."`
@@ -123,8 +124,8 @@ type Codes struct {
 // MaxCodeLength bounds a code, in bytes.
 const MaxCodeLength = 64
 
-// CheckCode refuses a coupon's code that is not 1 to 64 bytes of printable ASCII without spaces. The error does not
-// repeat the code, which is a secret.
+// CheckCode returns an error for a coupon code that is not 1 to 64 bytes of printable ASCII without spaces. The error
+// does not repeat the code, which is a secret.
 func CheckCode(code string) error {
 	if code == "" {
 		return errEmptyID
@@ -140,10 +141,10 @@ func CheckCode(code string) error {
 	return nil
 }
 
-// Places is on how many shards the campaign has packets.
+// Places returns the number of shards on which the campaign has packets.
 func (c *Campaign) Places() int { return max(1, c.Shards) }
 
-// UserHold is how many packets one user may hold in the campaign. Validation makes sure that there is such a limit.
+// UserHold returns how many packets one user may have in the campaign. Validation ensures that there is such a limit.
 func (c *Campaign) UserHold() int64 {
 	hold := int64(MaxUserHold)
 	for _, l := range c.Limits {

@@ -14,7 +14,7 @@ const currencies = " AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD
 	"PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND " +
 	"TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VED VES VND VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG "
 
-// CheckCurrency tells what is wrong with a currency: want a code of ISO 4217 in use, in capital letters.
+// CheckCurrency returns an error if a currency is not an ISO 4217 code in use, in capital letters.
 func CheckCurrency(code string) error {
 	if len(code) != 3 || strings.Contains(code, " ") || !strings.Contains(currencies, " "+code+" ") {
 		return fmt.Errorf("%.40q is no currency: want a code of ISO 4217 in use, as CNY", code)

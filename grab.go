@@ -11,23 +11,24 @@ import (
 type Grab struct {
 	// Campaign is the campaign's id, see CheckCampaignID.
 	Campaign string
-	// User is who asks, see CheckID.
+	// User is the user who asks, see CheckID.
 	User string
-	// RequestID makes a repeat of this grab recognisable: the same id gets the same receipt, word for word. It is
-	// optional where a user may have one packet, and required where he may have more.
+	// RequestID identifies this grab when it is repeated: the same id gets exactly the same receipt. It is optional
+	// where a user may have one packet, and required where a user may have more.
 	RequestID string
 	// Trace is a W3C traceparent that travels with the grant; empty for none.
 	Trace string
-	// Facts are what the campaign's limits count by besides the user: device, channel and so on.
+	// Facts are the values that the campaign's limits count by besides the user: device, channel and so on.
 	Facts map[string]string
 }
 
-// Outcome is the answer to a grab. Every final outcome but OutcomeGranted is a refusal: a value, not an error. What is
-// not final is no answer yet. OutcomeAlreadyGranted says that the user has packets: see the answer's receipts.
+// Outcome is the answer to a grab. Every final outcome except OutcomeGranted is a refusal: a value, not an error. An
+// outcome that is not final decides nothing. OutcomeAlreadyGranted says that the user has packets: see the answer's
+// receipts.
 type Outcome string
 
-// The outcomes. OutcomeBusy, OutcomeFrozen and OutcomeRefilling are undecided: nothing was refused, and the same grab
-// is to be repeated.
+// The outcomes. OutcomeBusy, OutcomeFrozen and OutcomeRefilling are undecided: nothing was refused, and the caller
+// should repeat the same grab.
 const (
 	OutcomeGranted         Outcome = "granted"
 	OutcomeAlreadyGranted  Outcome = "already_granted"
@@ -39,11 +40,11 @@ const (
 	OutcomeUnknownCampaign Outcome = "unknown_campaign"
 	OutcomeBusy            Outcome = "busy"
 	OutcomeFrozen          Outcome = "frozen"
-	// OutcomeRefilling: packets that were added to the campaign are on their way.
+	// OutcomeRefilling: packets are being added to the campaign.
 	OutcomeRefilling Outcome = "refilling"
 )
 
-// Outcomes lists every outcome, in the order in which reports show them.
+// Outcomes returns every outcome, in the order of reports.
 func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded,
@@ -52,7 +53,7 @@ func Outcomes() []Outcome {
 	}
 }
 
-// Final tells whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
+// Final reports whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
 func (o Outcome) Final() bool {
 	switch o {
 	case OutcomeBusy, OutcomeFrozen, OutcomeRefilling:
@@ -62,7 +63,7 @@ func (o Outcome) Final() bool {
 	}
 }
 
-// Receipt is the stored grant that a repeated grab gets again.
+// Receipt is a stored grant. A repeated grab gets it again.
 type Receipt struct {
 	Packet    int64     `json:"packet"`
 	Amount    Amount    `json:"amount"`
@@ -74,29 +75,31 @@ type Receipt struct {
 	Code string `json:"code,omitempty"`
 }
 
-// LimitHit says which limit refused a grab, and when it counts again.
+// LimitHit says which limit refused a grab, and when its next period begins.
 type LimitHit struct {
 	Limit Limit `json:"limit"`
-	// Resets is when the limit's period ends; zero for a limit per campaign, which never does.
+	// Resets is when the limit's period ends; zero for a limit per campaign, whose period never ends.
 	Resets time.Time `json:"resets,omitzero"`
 }
 
-// Answer is what a grab gets.
+// Answer is the answer to a grab.
 type Answer struct {
 	Outcome Outcome `json:"outcome"`
-	// Receipts has the one receipt of OutcomeGranted, or all that the user holds for OutcomeAlreadyGranted.
+	// Receipts has the one receipt of OutcomeGranted, or all receipts of the user for OutcomeAlreadyGranted.
 	Receipts []Receipt `json:"receipts,omitempty"`
 	// Limit is set for OutcomeLimitReached only.
 	Limit *LimitHit `json:"limit,omitempty"`
 	// Starts is when the campaign opens; set for OutcomeNotStarted only.
 	Starts time.Time `json:"starts,omitzero"`
-	// Time is the Redis time of the decision; the caller's own for a sold_out that the producer knows by itself.
+	// Time is the Redis time of the decision. For a sold_out that the producer decides without Redis it is the local
+	// time.
 	Time time.Time `json:"time"`
-	// Currency is what the receipts' amounts are in, as ISO 4217; empty without receipts, and for a coupon without a value.
+	// Currency is the ISO 4217 code of the receipts' amounts; empty without receipts, and for a coupon without a
+	// value.
 	Currency string `json:"currency,omitempty"`
 }
 
-// Bounds of ids. They hold in every store, and an id is checked before it becomes part of a key.
+// Bounds of ids. They apply in every store, and an id is checked before it becomes part of a key.
 const (
 	MaxIDLength       = 128
 	maxCampaignLength = 64
@@ -106,8 +109,8 @@ const (
 
 var errEmptyID = errors.New("it is empty")
 
-// CheckID tells what is wrong with a user id, a request id or a fact's value: 1 to 128 bytes of printable ASCII
-// without spaces, and not a lone "-", which stands for an empty field in an entry.
+// CheckID returns an error if a user id, a request id or a fact's value is not 1 to 128 bytes of printable ASCII
+// without spaces. It also refuses a lone "-", which means an empty field in an entry.
 func CheckID(id string) error {
 	if id == "" {
 		return errEmptyID
@@ -126,12 +129,13 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckCampaignID tells what is wrong with a campaign id: 1 to 64 of a-z, 0-9, "-" and "_", beginning with a letter.
+// CheckCampaignID returns an error if a campaign id is not 1 to 64 of a-z, 0-9, "-" and "_", beginning with a letter.
 func CheckCampaignID(id string) error {
 	return checkName(id, maxCampaignLength)
 }
 
-// CheckFactName tells what is wrong with a fact's name: as a campaign id, at most 32 long, and not "user".
+// CheckFactName returns an error if a fact's name is not valid: the same characters as a campaign id, at most 32, and
+// not "user".
 func CheckFactName(name string) error {
 	if name == ByUser {
 		return errors.New(`"user" is who grabs, not a fact of the request`)
@@ -157,8 +161,8 @@ func checkName(id string, most int) error {
 	return nil
 }
 
-// Check tells every thing that is wrong with the grab, as a ClassPermanent error, before any store is touched. Facts
-// are judged where the campaign's limits are known: those that no limit counts by are nobody's business.
+// Check returns everything that is wrong with the grab as one ClassPermanent error, before any store is asked. The
+// producer checks facts, because it knows the campaign's limits. It ignores facts that no limit counts by.
 func (g *Grab) Check() error {
 	var errs []error
 	if err := CheckCampaignID(g.Campaign); err != nil {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// checkTraceparent tells what is wrong with a traceparent by W3C Trace Context, section 3.2: version, trace id, parent
-// id and flags in lowercase hex, 2, 32, 16 and 2 digits, with "-" between them. Version 00 ends there; a higher one may
-// go on.
+// checkTraceparent returns an error if a traceparent breaks W3C Trace Context, section 3.2: version, trace id, parent
+// id and flags in lowercase hex, 2, 32, 16 and 2 digits, with "-" between them. Version 00 ends there; a higher one
+// may continue.
 func checkTraceparent(s string) error {
 	if err := CheckID(s); err != nil {
 		return err

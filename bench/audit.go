@@ -23,8 +23,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
-// auditRow asks how much memory `hongbao audit` takes, and how long it reads, where ten million packets were granted,
-// settled and published. The grants are made by grab.lua and published by the whole consumer; only the ledger's rows
+// auditRow measures the memory and the reading time of `hongbao audit` where ten million packets were granted,
+// settled and published. grab.lua makes the grants, and the whole consumer publishes them. Only the ledger's rows
 // come by COPY, since a settler would take too long.
 func auditRow(ctx context.Context, o options) ([]Result, error) {
 	topics, err := newPublishBench(ctx, 10_000)
@@ -66,7 +66,7 @@ func (b *auditBench) row(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// fill founds a deployment, and makes grants that all places have.
+// fill founds a deployment, and makes grants that Redis, the ledger and the topic all have.
 func (b *auditBench) fill(ctx context.Context) error {
 	config, _, err := b.db.fresh(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	return err
 }
 
-// grabAll grants packet after packet, so that packet n goes to user n-1 as event n.
+// grabAll grants packet after packet: packet n goes to user n-1 as event n.
 func (b *auditBench) grabAll(ctx context.Context) error {
 	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, b.store.Shard(0)
 	var answers []hongbao.Answer
@@ -133,7 +133,7 @@ func (b *auditBench) grabAll(ctx context.Context) error {
 	return nil
 }
 
-// booked is what a settler would have written after the rows of table grants, in one batch.
+// booked are the statements of a settler after the rows of table grants, in one batch.
 var booked = []string{
 	`INSERT INTO account (id, kind, currency, balance)
 		SELECT 'user:CNY:' || user_id, 'user', 'CNY', amount FROM grants ORDER BY packet`,
@@ -144,7 +144,7 @@ var booked = []string{
 	`ANALYZE`,
 }
 
-// settleByCopy makes a ledger that holds every packet of the plan, granted as grabAll grants them.
+// settleByCopy makes a ledger that contains every packet of the plan, with the same grants as grabAll.
 func settleByCopy(ctx context.Context, config ledger.Config, c ledger.Campaign, plan *campaign.Plan) error {
 	l, _, err := openLedger(ctx, config, []ledger.Campaign{c})
 	if err != nil {
@@ -177,7 +177,7 @@ func settleByCopy(ctx context.Context, config ledger.Config, c ledger.Campaign, 
 	return nil
 }
 
-// audit runs `hongbao audit`, and gives the most memory that it held, in MB. It fails unless all agree.
+// audit runs `hongbao audit`, and returns its peak memory in MB. It returns an error unless everything agrees.
 func (b *auditBench) audit(ctx context.Context) (peak float64, err error) {
 	out, peak, err := b.command(ctx, "audit", "--json")
 	if err != nil {
@@ -194,8 +194,8 @@ func (b *auditBench) audit(ctx context.Context) (peak float64, err error) {
 	return peak, nil
 }
 
-// command runs hongbao, and gives what it prints and the most memory that it held, in MB. Rusage can't tell that: it
-// begins with the memory of the process that started the command.
+// command runs hongbao, and returns its output and its peak memory in MB. It can't use Rusage, which begins with the
+// memory of the process that started the command.
 func (b *auditBench) command(ctx context.Context, args ...string) (out []byte, peak float64, err error) {
 	bin, err := hongbaoBin()
 	if err != nil {

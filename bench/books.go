@@ -21,7 +21,7 @@ type books struct {
 	drop      func(context.Context) error
 }
 
-// open makes books that know the campaigns.
+// open returns books that contain the campaigns.
 func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*books, error) {
 	config, drop, err := db.fresh(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*boo
 	return &books{dsn: config.DSN, ledger: l, settler: settler, campaigns: campaigns, drop: drop}, nil
 }
 
-// settled fails unless the ledger holds every packet of the campaigns.
+// settled returns an error unless the ledger contains every packet of the campaigns.
 func (b *books) settled(ctx context.Context) error {
 	for _, c := range b.campaigns {
 		t, _, err := b.ledger.Totals(ctx, c.Spec.ID)
@@ -83,7 +83,7 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 	return books, settler, err
 }
 
-// foundShards has a ledger that was not founded know the shards, which a settler looks at.
+// foundShards founds the shards in a ledger without a founded deployment, because a settler checks them.
 func foundShards(ctx context.Context, l *ledger.Ledger) error {
 	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotFounded) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// bothRow has the ledger and the topic served from the same streams at once, against the slower one alone.
+// bothRow compares the ledger and the topic, served at once from the same streams, with the slower one alone.
 func bothRow(ctx context.Context, o options) ([]Result, error) {
 	topics, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -37,7 +37,7 @@ type bothBench struct {
 	topics *publishBench
 }
 
-// both settles the events of a run and publishes them at the same time. It gives the slower rate.
+// both settles and publishes the events of a run at the same time. It returns the slower rate.
 func (b *bothBench) both(ctx context.Context) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 // poster books a batch of grants.
 type poster func(ctx context.Context, grants []hongbao.Grant) error
 
-// database is a kind of server to settle at.
+// database is a kind of database server for settling.
 type database struct {
 	about string
-	// fresh makes an empty database, and drop drops it.
+	// fresh creates an empty database, and drop drops it.
 	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
-	// poster makes a bare loop's poster to the ledger's tables, plain one to tables of its own; plain may be nil. end
-	// closes a poster's connections.
+	// poster returns a bare loop's poster to the ledger's tables. plain returns one to tables of its own; plain may
+	// be nil. end closes a poster's connections.
 	poster, plain func(ctx context.Context, dsn string) (post poster, end func() error, err error)
 	close         func() error
 }
@@ -60,7 +60,7 @@ func postgresDatabase(ctx context.Context) (*database, error) {
 	}, nil
 }
 
-// bareBatch is a batch of one campaign as columns, and its sums.
+// bareBatch is a batch of one campaign as columns, with its sums.
 type bareBatch struct {
 	campaign                              string
 	campaigns, users, requests            []string
@@ -78,7 +78,7 @@ func columns(grants []hongbao.Grant) *bareBatch {
 		packets: make([]int64, n), amounts: make([]int64, n), seqs: make([]int64, n), epochs: make([]int64, n),
 		times: make([]int64, n), shards: make([]int32, n),
 	}
-	at := make(map[string]int, n) // of an account
+	at := make(map[string]int, n) // the index of an account
 	for i := range grants {
 		g := &grants[i]
 		b.campaigns[i], b.users[i], b.requests[i], b.shards[i] = g.Campaign, g.User, g.RequestID, int32(g.Shard)
@@ -231,7 +231,7 @@ type bareStatement struct {
 	args []any
 }
 
-// transaction is a batch for drivers that know no arrays: inserts of many rows, and two updates.
+// transaction returns a batch for drivers without arrays: inserts of many rows, and two updates.
 func transaction(c *bareBatch, addUp string) []bareStatement {
 	const atOnce = 2_000
 	grants := func(from, to int) bareStatement {

@@ -15,13 +15,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// shards and batch are what both the bare loops and the consumers of the rows below work with.
+// shardCount and batch are the settings of both the bare loops and the consumers of the rows.
 const (
 	shardCount = 2
 	batch      = 2_000 // grants
 )
 
-// campaignOn makes up a campaign's id that lives on the shard.
+// campaignOn returns a campaign id whose home is the shard.
 func campaignOn(st *store.Store, shard int) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("bench-%d", i); st.Home(id).Index() == shard {
@@ -30,8 +30,8 @@ func campaignOn(st *store.Store, shard int) string {
 	}
 }
 
-// events fills the streams of a deployment with grants, half of n on each shard, in entries of 50 as a crowd makes
-// them.
+// events fills the streams of a deployment with n grants, half of them on each shard. The entries have 50 grants, as
+// those of a crowd do.
 func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Campaign, error) {
 	st, err := r.deployment(ctx, shardCount)
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Cam
 	return st, campaigns, nil
 }
 
-// bareLoop reads the group's entries of each shard, one goroutine a shard, and calls handle for about a batch of
-// grants, then XACK. It is the least that any consumer has to do. It returns grants per second.
+// bareLoop reads the group's entries of each shard, one goroutine a shard. It calls handle for about a batch of
+// grants, then XACK. That is the minimum work of any consumer. It returns grants per second.
 func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n int,
 	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range st.Len() {
@@ -101,7 +101,7 @@ func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n
 	return float64(n) / time.Since(start).Seconds(), err
 }
 
-// consume brings all n grants to the handler by a whole consumer, and returns grants per second.
+// consume delivers all n grants to the handler by a whole consumer, and returns grants per second.
 func (r *fixture) consume(ctx context.Context, st *store.Store, group string, n int, h hongbao.Handler) (float64,
 	error) {
 	cfg := consumer.DefaultConfig()

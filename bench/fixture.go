@@ -39,8 +39,8 @@ func newFixture(ctx context.Context) (*fixture, error) {
 
 func (r *fixture) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
 
-// deployment empties Redis and founds a deployment in it. Each has a prefix of its own: this process has seen
-// events of the prefixes before, and a shard that has come to fewer is frozen.
+// deployment empties Redis and founds a deployment in it. Each deployment has a prefix of its own: this process has
+// seen events of the earlier prefixes, and a shard with fewer events is frozen.
 func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
@@ -53,7 +53,7 @@ func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 	return st, st.Found(ctx, store.FoundCall{Deployment: "bench"})
 }
 
-// spec is a campaign of n packets, open now, with a limit by user and one by device and day.
+// spec returns a campaign of n packets, open now, with a limit by user and one by device and day.
 func spec(id string, n int) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
@@ -73,14 +73,14 @@ func (r *fixture) load(ctx context.Context, st *store.Store, c hongbao.Campaign)
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}, err
 }
 
-// newProducer makes a producer of grabs that are sent to a Redis by rdb.
+// newProducer returns a producer that sends grabs by rdb.
 func newProducer(rdb *redis.Client, st *store.Store) (*producer.Producer, error) {
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "bench"
 	return producer.New(cfg)
 }
 
-// grabbing gives use a producer, and closes it afterwards.
+// grabbing calls use with a producer, and closes it afterwards.
 func (r *fixture) grabbing(ctx context.Context, st *store.Store, use func(p *producer.Producer) error) error {
 	p, err := newProducer(r.rdb, st)
 	if err != nil {
@@ -89,17 +89,17 @@ func (r *fixture) grabbing(ctx context.Context, st *store.Store, use func(p *pro
 	return errors.Join(use(p), p.Close(ctx))
 }
 
-// userGrab is a user's grab in campaign bench.
+// userGrab returns a user's grab in campaign bench.
 func userGrab(i int) *hongbao.Grab { return &hongbao.Grab{Campaign: "bench", User: user(i)} }
 
-// deviceGrab is the same with a device, which spec's limits ask for. Two users share one.
+// deviceGrab returns the same grab with a device, which spec's limits require. Two users share a device.
 func deviceGrab(i int) *hongbao.Grab {
 	g := userGrab(i)
 	g.Facts = map[string]string{"device": fmt.Sprintf("d%07d", i/2)}
 	return g
 }
 
-// grab makes a grab, which must end in the outcome want.
+// grab makes a grab. It returns an error unless the outcome is want.
 func grab(ctx context.Context, p *producer.Producer, g *hongbao.Grab, want hongbao.Outcome) error {
 	a, err := p.Grab(ctx, g)
 	if err == nil && a.Outcome != want {
@@ -110,7 +110,7 @@ func grab(ctx context.Context, p *producer.Producer, g *hongbao.Grab, want hongb
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }
 
-// crowd calls do(0..n-1) from so many goroutines, and returns how many calls it made in a second.
+// crowd calls do(0..n-1) from that many goroutines, and returns the number of calls a second.
 func crowd(ctx context.Context, callers, n int, do func(ctx context.Context, i int) error) (float64, error) {
 	errs := make([]error, callers)
 	var wg sync.WaitGroup
@@ -126,7 +126,7 @@ func crowd(ctx context.Context, callers, n int, do func(ctx context.Context, i i
 	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
 }
 
-// info reads numbers of INFO by the name of their line.
+// info returns the fields of a section of INFO by name.
 func (r *fixture) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := r.rdb.Info(ctx, section).Result()
 	if err != nil {
@@ -141,8 +141,8 @@ func (r *fixture) info(ctx context.Context, section string) (map[string]string, 
 	return out, nil
 }
 
-// cpu is how much Redis has used: of the processor (INFO cpu), and in scripts (INFO commandstats), in microseconds; and
-// how many calls of scripts these were.
+// cpu is the work of Redis: the processor time of the process (INFO cpu) and of scripts (INFO commandstats), in
+// microseconds, and the number of script calls.
 type cpu struct{ process, scripts, calls float64 }
 
 func (r *fixture) cpu(ctx context.Context) (c cpu, err error) {

@@ -23,21 +23,21 @@ local hongBao = redis.call('rpop', KEYS[1]);
 if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
 redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
 
-// fleet is so many pods, each with a client of its own, and so many callers in each.
+// fleet is a number of pods, each with a client of its own, and the number of callers in each.
 type fleet struct{ pods, callers int }
 
 func (f fleet) String() string { return fmt.Sprintf("%dx%d", f.pods, f.callers) }
 
-// The three that grab in turn.
+// The three programs that grab in turn.
 const (
 	ours    = "ours"
 	goRedis = "classic script, go-redis"
 	peer    = "classic script, rueidis"
 )
 
-// grabRow compares a fleet's grabs through package producer with the classic script, by go-redis and by rueidis: the
-// better of the two is the baseline. cpu, if not 0, is promised of the processor time that Redis uses for each grab,
-// beside that of the classic script by go-redis.
+// grabRow compares a fleet's grabs through package producer with the classic script, by go-redis and by rueidis; the
+// better of the two is the baseline. cpu, if not 0, is the promised ratio of Redis' processor time for each grab to
+// that of the classic script by go-redis.
 func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -82,11 +82,12 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 	return results, errors.Join(err, r.close())
 }
 
-// meter keeps what each of those who grab in turn has come to, run by run.
+// meter keeps the measurements of each program, run by run.
 type meter struct {
 	r     *fixture
 	rates map[string][]float64
-	// process and scripts are microseconds of Redis per grab, own those of this process; size is grabs per script call.
+	// process and scripts are microseconds of Redis per grab, and own those of this process. size is grabs per script
+	// call.
 	process, scripts, own, size map[string][]float64
 }
 
@@ -95,7 +96,7 @@ func newMeter(r *fixture) *meter {
 		map[string][]float64{}}
 }
 
-// measure runs n grabs and notes their rate and what they cost Redis and this process.
+// measure runs n grabs. It notes their rate, and their cost for Redis and this process.
 func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (float64, error)) error {
 	before, err := m.r.cpu(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (fl
 	return err
 }
 
-// crowd has each caller of the fleet grab until n grabs were made, and gives the rate.
+// crowd makes the fleet's callers grab until n grabs were made, and returns the rate.
 func (f fleet) crowd(n int, grab func(pod, i int) error) (float64, error) {
 	errs := make([]error, f.pods*f.callers)
 	var next atomic.Int64
@@ -137,7 +138,7 @@ func (f fleet) crowd(n int, grab func(pod, i int) error) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
 }
 
-// clients are those of the fleet's pods, each with one connection made.
+// clients returns the clients of the fleet's pods, each with one open connection.
 func (r *fixture) clients(ctx context.Context, f fleet, connections int) (clients []*redis.Client, end func() error, err error) {
 	clients = make([]*redis.Client, f.pods)
 	for i := range clients {
@@ -155,7 +156,7 @@ func (r *fixture) clients(ctx context.Context, f fleet, connections int) (client
 	}, err
 }
 
-// classicStock empties Redis, and puts n packets and the classic script there.
+// classicStock empties Redis, and stores n packets and the classic script there.
 func (r *fixture) classicStock(ctx context.Context, n int) (sha string, err error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return "", fmt.Errorf("empty redis: %w", err)
@@ -166,7 +167,7 @@ func (r *fixture) classicStock(ctx context.Context, n int) (sha string, err erro
 	return r.rdb.ScriptLoad(ctx, classic).Result()
 }
 
-// classicPackets puts n packets into a list.
+// classicPackets pushes n packets to a list.
 func (r *fixture) classicPackets(ctx context.Context, key string, n int) error {
 	for i := 0; i < n; i += 5000 {
 		var packets []any
@@ -215,7 +216,7 @@ var (
 	hongbaoBin = sync.OnceValues(func() (string, error) { return built("hongbao", ".", "./cmd/hongbao") })
 )
 
-// built builds a command of the repository.
+// built builds a command of the repository and returns its path.
 func built(name, dir, pkg string) (string, error) {
 	bin, err := filepath.Abs(filepath.Join("bin", name))
 	if err != nil {
@@ -245,7 +246,7 @@ func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err e
 		err = errors.Join(err, end())
 	}()
 	once := func(pod, i int) error { return grab(ctx, producers[pod], deviceGrab(i), hongbao.OutcomeGranted) }
-	for pod := range clients { // each has looked at the campaign before the clock runs
+	for pod := range clients { // each has looked at the campaign before the clock starts
 		if err != nil {
 			return err
 		}

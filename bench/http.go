@@ -26,7 +26,7 @@ import (
 // httpCallers is how many connections grab at once.
 const httpCallers = 256
 
-// bare is the handler that does nothing.
+// bare is the name of the handler that does nothing.
 const bare = "a bare handler"
 
 // httpGrabRow compares grabs over HTTP with a bare handler that reads the same body and answers a constant. Both get
@@ -65,8 +65,8 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 	return []Result{res}, errors.Join(err, r.close())
 }
 
-// serveFleetRow has a fleet of small programs grab through one server, which collects their grabs, and compares what
-// that costs Redis with the classic script called by each of them.
+// serveFleetRow lets a fleet of small programs grab through one server, which collects their grabs. It compares the
+// cost for Redis with that of the classic script called by each program.
 func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 
 var benchSecret = []byte("a secret of the bench, 32 bytes.")
 
-// httpRequests are the grabs of n users, ready to be sent.
+// httpRequests returns the grabs of n users as requests that are ready to send.
 func httpRequests(n int) ([][]byte, error) {
 	out := make([][]byte, n)
 	for i := range out {
@@ -122,7 +122,7 @@ func httpRequests(n int) ([][]byte, error) {
 	return out, nil
 }
 
-// httpCrowd sends every request and wants each answer to hold a text.
+// httpCrowd sends every request. It returns an error unless each answer contains want.
 func httpCrowd(ctx context.Context, address string, callers int, want string, requests [][]byte) (float64, error) {
 	type connection struct {
 		net.Conn
@@ -172,7 +172,8 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 	return rate, errors.Join(err, server.Stop(time.Minute, "run it again"))
 }
 
-// serving runs the server, which grabs through a producer, with a campaign of n packets, and has its address used.
+// serving runs the server with a campaign of n packets, and calls use with its address. The server grabs through a
+// producer.
 func (r *fixture) serving(ctx context.Context, n int, use func(address string) error) error {
 	st, err := r.deployment(ctx, 1)
 	if err != nil {

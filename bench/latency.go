@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	loadFor = 5 * time.Second // of arrivals a round
-	warmFor = time.Second     // of these, the first are not counted
+	loadFor = 5 * time.Second // duration of the arrivals of a round
+	warmFor = time.Second     // grabs in this first part are not counted
 )
 
-// percentiles are those of the figures.
+// percentiles are the percentiles of the figures.
 var percentiles = []float64{50, 75, 90, 95, 99, 99.5, 99.9}
 
-// openLoop has callers come at random times, so many a second, whether those before have their answers or not. A
-// latency counts from the time at which the caller was to come: who waits for the machine waits too (no coordinated
+// openLoop lets callers arrive at random times at a rate, whether or not earlier callers have their answers. A
+// latency counts from the caller's planned arrival, so it includes the wait for the machine (no coordinated
 // omission).
 type openLoop struct {
 	rate float64
-	// closed, if not 0, has so many grabs made by 256 callers who each wait for their answers instead: as fast as it
-	// goes. It sets rate.
+	// closed, if not 0, makes a closed loop: 256 callers make so many grabs as fast as possible, and each waits for
+	// its answers. It sets rate.
 	closed int
 
 	start time.Time
@@ -40,7 +40,7 @@ type openLoop struct {
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, 60_000_000, 3) }
 
-// n is how many callers come.
+// n returns the number of callers.
 func (l *openLoop) n() int {
 	if l.closed > 0 {
 		return l.closed
@@ -48,7 +48,7 @@ func (l *openLoop) n() int {
 	return int(l.rate * loadFor.Seconds())
 }
 
-// counted tells whether a caller comes after the warm-up.
+// counted reports whether a caller arrives after the warm-up.
 func (l *openLoop) counted(i int) bool { return float64(i) >= l.rate*warmFor.Seconds() }
 
 func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) error) (err error) {
@@ -85,7 +85,7 @@ func p(h *hdrhistogram.Histogram, percentile float64) float64 {
 	return float64(h.ValueAtPercentile(percentile)) / 1000
 }
 
-// figure makes lines of histograms.
+// figure returns a plot of histograms.
 func figure(title string, names []string, all []*hdrhistogram.Histogram) *Plot {
 	out := &Plot{Title: title, Unit: "ms by percentile"}
 	for _, at := range percentiles {
@@ -101,7 +101,7 @@ func figure(title string, names []string, all []*hdrhistogram.Histogram) *Plot {
 	return out
 }
 
-// latencyGrabRow compares how long a grab takes at half load with one EVALSHA of the classic script at the same load.
+// latencyGrabRow compares the latency of a grab at half load with one EVALSHA of the classic script at the same load.
 func latencyGrabRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func latencyGrabRow(ctx context.Context, o options) ([]Result, error) {
 	return []Result{res}, nil
 }
 
-// halfLoad is half of what the slower of the two sides reaches, measured as their latencies are.
+// halfLoad returns half of the rate of the slower side, measured in the same way as the latencies.
 func (r *fixture) halfLoad(ctx context.Context, o options, beside map[string]float64) (*openLoop, error) {
 	reaches := func(side func(context.Context, *openLoop) error) func(context.Context) (float64, error) {
 		return func(ctx context.Context) (float64, error) {

@@ -20,15 +20,15 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// latecome is how long after the last grab a grant may come to its sink. A later one counts as lost.
+// latecome is how long after the last grab the sink may get a grant. A later grant counts as lost.
 const latecome = time.Minute
 
-// arrivals notes when each user had his answer, and when a sink had his grant.
+// arrivals notes when each user got the answer, and when a sink got the grant.
 type arrivals struct {
 	start          time.Time
 	answered, done []atomic.Int64 // since start, 0 for not yet
 	left           atomic.Int64
-	all            chan struct{} // closed when the sink has all
+	all            chan struct{} // closed when the sink has all grants
 	took           time.Duration // until then
 }
 
@@ -48,7 +48,8 @@ func (a *arrivals) arrived(user string) {
 	}
 }
 
-// histogram has the times from answer to sink, after the warm-up. A sink may be quicker than the answer's way back.
+// histogram returns the times from answer to sink, after the warm-up. A sink may be faster than the answer's way
+// back.
 func (a *arrivals) histogram(l *openLoop) *hdrhistogram.Histogram {
 	h := newHistogram()
 	for i := range l.n() {
@@ -59,7 +60,7 @@ func (a *arrivals) histogram(l *openLoop) *hdrhistogram.Histogram {
 	return h
 }
 
-// timed notes when the handler has done with a grant.
+// timed notes when the handler is done with a grant.
 type timed struct {
 	hongbao.Handler
 	*arrivals
@@ -76,7 +77,7 @@ func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// toSink has people grab at the load, while a consumer brings their grants to a handler.
+// toSink makes users grab at the load, while a consumer delivers their grants to a handler.
 func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h hongbao.Handler, l *openLoop,
 	a *arrivals) error {
 	cfg := consumer.DefaultConfig()

@@ -25,15 +25,15 @@ type Machine struct {
 	Cores  int    `json:"cores"`
 	Kernel string `json:"kernel"`
 	Memory string `json:"memory"`
-	// Versions of the programs and libraries that took part, by name.
+	// Versions are the versions of the programs and libraries in use, by name.
 	Versions map[string]string `json:"versions"`
-	// Busy is the share of the processors that others used in the second before the row began. Stolen is the share that
-	// the machine's host took away since it started.
+	// Busy is the share of the processors that other processes used in the second before the row began. Stolen is the
+	// share that the machine's host has taken away since the machine started.
 	Busy   float64 `json:"busy"`
 	Stolen float64 `json:"stolen"`
 }
 
-// look says what machine this is, and how busy others keep it.
+// look returns the machine's properties, and how busy other processes keep it.
 func look(ctx context.Context) (Machine, error) {
 	m := Machine{
 		Date: time.Now().UTC().Format(time.DateOnly), Cores: runtime.NumCPU(), Commit: firstLine(ctx, "git", "rev-parse",
@@ -69,7 +69,7 @@ func look(ctx context.Context) (Machine, error) {
 	return m, nil
 }
 
-// processors are the sums of /proc/stat; nothing where there is none.
+// processors are the sums of /proc/stat; zero where there is none.
 type processors struct{ all, idle, stolen float64 }
 
 func processorTime() (p processors) {
@@ -80,12 +80,12 @@ func processorTime() (p processors) {
 	line, _, _ := strings.Cut(string(data), "\n")
 	for i, text := range strings.Fields(line)[1:] {
 		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || i > 7 { // guests are counted as users already
+		if err != nil || i > 7 { // user already includes guest
 			break
 		}
 		p.all += v
 		switch i {
-		case 3, 4: // idle, and idle while the disk works
+		case 3, 4: // idle and iowait
 			p.idle += v
 		case 7:
 			p.stolen = v
@@ -94,7 +94,7 @@ func processorTime() (p processors) {
 	return p
 }
 
-// field gives the first value of a name in a file of lines "name: value".
+// field returns the first value of a name in a file of lines "name: value".
 func field(path, name string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -110,7 +110,7 @@ func field(path, name string) string {
 
 var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// version asks a program for its version.
+// version returns a program's version.
 func version(ctx context.Context, program string, args ...string) string {
 	return cmp.Or(versionText.FindString(firstLine(ctx, program, args...)), "none")
 }
@@ -124,7 +124,7 @@ func firstLine(ctx context.Context, program string, args ...string) string {
 	return line
 }
 
-// String is the machine in one line.
+// String returns the machine in one line.
 func (m *Machine) String() string {
 	return fmt.Sprintf("%s, %d cores, %s of memory, %s", m.CPU, m.Cores, m.Memory, m.Kernel)
 }

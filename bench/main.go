@@ -16,10 +16,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// resultsFile has the last results of every row. It belongs to the repository: the tables are written by it.
+// resultsFile has the last results of every row. It is part of the repository: the tables are written from it.
 const resultsFile = "bench/results.json"
 
-// rows are all that can be measured, in the order of the table.
+// rows are all rows, in the order of the table.
 var rows = []row{
 	grabs(fleet{1, 20}, 1.1, 0),
 	grabs(fleet{1, 512}, 2.4, 0.25),
@@ -50,10 +50,10 @@ var rows = []row{
 	{"audit_1e7", auditRow},
 }
 
-// slow are rows that take so long that they run only when they are named.
+// slow are rows that take long, so they run only if they are named.
 var slow = []string{"audit_1e7"}
 
-// rowTime and slowRowTime bound a row, so that one which hangs does not keep the others from their turn.
+// rowTime and slowRowTime bound a row, so that a hanging row does not block the others.
 const (
 	rowTime     = 10 * time.Minute
 	slowRowTime = 2 * time.Hour
@@ -70,14 +70,14 @@ func grabs(f fleet, want, cpu float64) row {
 	}}
 }
 
-// options are those of the command line.
+// options are the options of the command line.
 type options struct {
 	rounds   int
 	scale    float64
 	profiles string
 }
 
-// n is a number of things to do, scaled.
+// n returns a number of operations, scaled.
 func (o options) n(full int) int { return max(1000, int(float64(full)*o.scale)) }
 
 func main() {
@@ -94,7 +94,7 @@ func main() {
 	if !*only {
 		err = run(ctx, o, *names)
 	}
-	if o.scale == 1 { // also after a row has failed: the others are in the results
+	if o.scale == 1 { // also after a failed row: the other rows have results
 		err = errors.Join(err, writePages("."))
 	}
 	stop()
@@ -104,8 +104,8 @@ func main() {
 	}
 }
 
-// run measures rows. It writes the results of each at once, and keeps the results of all other rows as they were. A row
-// that fails ends the run with an error, after the others.
+// run measures rows. It writes the results of each at once, and keeps the results of all other rows. If a row fails,
+// run measures the others and then returns an error.
 func run(ctx context.Context, o options, names string) error {
 	if o.rounds < 3 || o.scale <= 0 {
 		return errors.New("want -rounds of at least 3 and a -scale above 0")
@@ -142,7 +142,7 @@ func run(ctx context.Context, o options, names string) error {
 	return errors.Join(failed...)
 }
 
-// measure measures a row, and notes on what machine and how long it took.
+// measure measures a row, and notes the machine and the duration.
 func (r row) measure(ctx context.Context, o options) ([]Result, error) {
 	limit := rowTime
 	if slices.Contains(slow, r.name) {

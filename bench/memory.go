@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// memoryRow compares what a granted packet costs in Redis once it is settled and trimmed with what the classic design
-// keeps permanently: JSON in a list and a hash of users.
+// memoryRow compares the memory of a granted packet in Redis, once it is settled and trimmed, with the data that the
+// classic design keeps permanently: JSON in a list and a hash of users.
 func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(250_000) // nearly fills a hash of 2^18, as a million nearly fills one of 2^20
 	r, err := newFixture(ctx)
@@ -51,7 +51,7 @@ func (r *fixture) usedMemory(ctx context.Context) (float64, error) {
 	return v, nil
 }
 
-// grown is by how many bytes per packet f makes Redis grow.
+// grown returns by how many bytes per packet f makes Redis grow.
 func (r *fixture) grown(ctx context.Context, n int, f func() error) (float64, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return 0, fmt.Errorf("empty redis: %w", err)
@@ -78,7 +78,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 			return err
 		}
 		s := spec("bench", n)
-		// all that the classic script knows
+		// The classic script knows only this limit.
 		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 		c, err := r.load(ctx, st, s)
 		if err != nil {
@@ -103,7 +103,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 		}
 		cfg := consumer.DefaultTrimmerConfig()
 		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, st.Space(), []string{"balance"}, zap.NewNop()
-		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trim all that is finished
+		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trims everything that is finished
 		t, err := consumer.NewTrimmer(cfg)
 		if err != nil {
 			return err

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// The table of a README, and that of the page about sizing, stands between these lines; only writePages writes there.
+// The tables of a README and of the page about sizing are between these lines. Only writePages writes there.
 const (
 	tableBegin = "<!-- bench -->\n"
 	tableEnd   = "<!-- /bench -->"
 )
 
-// tables are the files with a table, and what makes it.
+// tables are the files with a table, and the functions that make it.
 var tables = map[string]func(results []Result) string{
 	"README.md": readmeTable, "README.zh-CN.md": readmeTable, "docs/sizing.md": sizingTable,
 }
 
-// sizingRows are those by which docs/sizing.md counts, and what did their work.
+// sizingRows are the rows that docs/sizing.md uses, and the programs that did their work.
 var sizingRows = []struct{ row, what string }{
 	{"grab_1x512", "a shard, asked by one program with 512 callers"},
 	{"grab_64x8", "a shard, asked by 64 programs with 8 callers each"},
@@ -36,10 +36,10 @@ var sizingRows = []struct{ row, what string }{
 	{"replay", "a replay into a topic"},
 }
 
-// notesFile has what a person knows of a row beside its figures: why a promise was missed, which settings were best.
+// notesFile has a person's notes on rows: why a promise was missed, which settings were best.
 const notesFile = "bench/notes.md"
 
-// writePages writes the tables, and docs/bench.md, by the results and the notes.
+// writePages writes the tables and docs/bench.md from the results and the notes.
 func writePages(root string) error {
 	results, err := readResults(filepath.Join(root, resultsFile))
 	if err != nil {
@@ -69,7 +69,7 @@ func writePages(root string) error {
 	return nil
 }
 
-// readNotes gives the text below each heading "## row" of a file.
+// readNotes returns the text below each heading "## row" of a file.
 func readNotes(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func readNotes(path string) (map[string]string, error) {
 	return notes, nil
 }
 
-// withTable puts a table between the marks of a text.
+// withTable replaces the table between the marks of a text.
 func withTable(text, table string) (string, error) {
 	before, rest, begun := strings.Cut(text, tableBegin)
 	_, after, ended := strings.Cut(rest, tableEnd)
@@ -100,7 +100,7 @@ func withTable(text, table string) (string, error) {
 	return before + tableBegin + table + tableEnd + after, nil
 }
 
-// readmeTable has the rows that have a promise.
+// readmeTable returns the rows that have a promise.
 func readmeTable(results []Result) string {
 	var b strings.Builder
 	b.WriteString("| row | ours | baseline | unit | ratio | promised | measured |\n|---|---|---|---|---|---|---|\n")
@@ -119,7 +119,7 @@ func readmeTable(results []Result) string {
 	return b.String()
 }
 
-// sizingTable has the figures by which docs/sizing.md counts.
+// sizingTable returns the figures that docs/sizing.md uses.
 func sizingTable(results []Result) string {
 	var b strings.Builder
 	b.WriteString("| what does the work | row | here | unit | measured |\n|---|---|---|---|---|\n")
@@ -175,7 +175,7 @@ that measures collects garbage at 400 %%, for both sides.
 |---|---|---|---|---|---|---|---|---|---|---|
 `
 
-// page is docs/bench.md.
+// page returns the text of docs/bench.md.
 func page(results []Result, notes map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHead, minutes(results), noisySpread)
@@ -209,7 +209,7 @@ func page(results []Result, notes map[string]string) string {
 	return b.String()
 }
 
-// minutes says how long the rows took that run when none is named; nothing if nobody knows.
+// minutes returns how long a run of all but the slow rows took; empty if that is unknown.
 func minutes(results []Result) string {
 	took := map[string]float64{}
 	for i := range results {
@@ -228,7 +228,7 @@ func minutes(results []Result) string {
 		strings.Join(slow, ", "))
 }
 
-// machines lists the machines, each once, with the rows that it measured.
+// machines lists each machine once, with the rows that it measured.
 func machines(b *strings.Builder, results []Result) {
 	rows, order := map[string][]string{}, []string{}
 	for i := range results {

@@ -23,8 +23,8 @@ const (
 	callersAPlace = 32
 )
 
-// placesRow asks what a grab costs Redis where a campaign is spread over many shards, and where nearly all are empty.
-// All shards are in one Redis, so that INFO cpu tells of all.
+// placesRow measures a grab's cost for Redis in a campaign over many shards, and in one where nearly all shards are
+// empty. All shards are in one Redis, so that INFO cpu covers all of them.
 func placesRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 	return append(all, tail), nil
 }
 
-// wideRounds measures grabs over 1, 4 and all places in turn, and over all of which one has packets.
+// wideRounds measures grabs over 1, 4 and all places in turn, and over all places where only one has packets.
 func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
 	for range o.rounds {
 		for _, places := range []int{1, 4, allPlaces} {
@@ -68,13 +68,13 @@ func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
 	return nil
 }
 
-// wideGrabs measures n grabs in a campaign over so many places.
+// wideGrabs measures n grabs in a campaign over that many places.
 func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, n int, tail bool) error {
 	st, err := r.deployment(ctx, allPlaces)
 	if err != nil {
 		return err
 	}
-	packets := 2 * n // so that no place runs dry
+	packets := 2 * n // so that no place runs out of packets
 	if tail {
 		packets = places * (n + 1000)
 	}
@@ -89,7 +89,7 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 		}
 	}
 	return r.grabbing(ctx, st, func(p *producer.Producer) error {
-		for i := range 200 { // it has looked at the campaign before the clock runs
+		for i := range 200 { // the producer has looked at the campaign before the clock starts
 			if err := grab(ctx, p, userGrab(n+i), hongbao.OutcomeGranted); err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ func (r *fixture) loadWide(ctx context.Context, st *store.Store, places, packets
 	return err
 }
 
-// drain grants all that a place has, to users who come for nothing else.
+// drain grants all packets of a place, to users who do nothing else.
 func (r *fixture) drain(ctx context.Context, k *store.Shard) error {
 	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
 	var answers []hongbao.Answer
@@ -135,7 +135,7 @@ func (r *fixture) drain(ctx context.Context, k *store.Shard) error {
 	}
 }
 
-// soldOutRow compares refusals once nothing is left with those of the classic script.
+// soldOutRow compares refusals in a sold-out campaign with those of the classic script.
 func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -183,8 +183,8 @@ func (r *fixture) classicSoldOut(ctx context.Context, m *meter, n int) error {
 	})
 }
 
-// soldOut measures n refusals, and gives how many one core of this process makes in a second, and how many scripts
-// Redis ran in a second meanwhile.
+// soldOut measures n refusals. It returns how many refusals one core of this process makes in a second, and how many
+// scripts Redis ran in a second meanwhile.
 func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls float64, err error) {
 	st, err := r.deployment(ctx, 1)
 	if err != nil {
@@ -233,8 +233,8 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls flo
 	return core, calls, err
 }
 
-// knows lets losers come until a worker has stored the filter of the winners and the producer goes by it: then they
-// cost Redis next to nothing.
+// knows makes losers grab until a worker has stored the filter of the winners and the producer uses it. From then on
+// losers cost Redis almost nothing.
 func (r *fixture) knows(ctx context.Context, st *store.Store, losers func() error) error {
 	locks, err := st.Locks(store.LockConfig{Lease: 10 * time.Second, Poll: 100 * time.Millisecond})
 	if err != nil {
@@ -259,7 +259,7 @@ func (r *fixture) knows(ctx context.Context, st *store.Store, losers func() erro
 	})
 }
 
-// processTime is the processor time of this process.
+// processTime returns the processor time of this process.
 func processTime() (time.Duration, error) {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -23,9 +23,9 @@ import (
 
 const partitions = 4
 
-// publishRow compares Redis -> Kafka by a whole consumer, claims and all, with a bare loop over the same entries, with
-// kafka-go's Writer, and, for each compression, with franz-go's idempotent producer; these get their messages from
-// memory.
+// publishRow compares Redis -> Kafka by a whole consumer, with claims, with three others. These are a bare loop over
+// the same entries, kafka-go's Writer, and, for each compression, franz-go's idempotent producer. The last two send
+// messages from memory.
 func publishRow(ctx context.Context, o options) ([]Result, error) {
 	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 	return results, nil
 }
 
-// compressions are the ones that the row compares. The rows without a compression in their names take the first.
+// compressions are the compressions that the row compares. Rows without a compression in their names use the first.
 var compressions = []string{"none", "lz4", "zstd"}
 
 type publishBench struct {
@@ -80,8 +80,8 @@ type publishBench struct {
 	runs    int
 }
 
-// newPublishBench starts Redis and Kafka. The broker has done a run of kafka-go's Writer then, which counts nowhere: it
-// is slow until its JVM has compiled what it needs.
+// newPublishBench starts Redis and Kafka. It then runs kafka-go's Writer once without counting it: the broker is slow
+// until its JVM has compiled its code.
 func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
 
 func (b *publishBench) close() error { return errors.Join(b.broker.Close(), b.fixture.close()) }
 
-// fresh makes the events of one run, and the empty topic that they go to.
+// fresh makes the events of one run, and their empty topic.
 func (b *publishBench) fresh(ctx context.Context) (*store.Store, string, error) {
 	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *publishBench) topic(ctx context.Context) (string, error) {
 	return name, b.broker.CreateTopic(ctx, name, partitions, nil)
 }
 
-// ours publishes the events of a run, compressed so.
+// ours returns a function that publishes the events of a run with a compression.
 func (b *publishBench) ours(compression string) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		st, topic, err := b.fresh(ctx)
@@ -132,15 +132,16 @@ func (b *publishBench) ours(compression string) func(context.Context) (float64, 
 	}
 }
 
-// sink makes a publisher for the consumers of group kafka.
+// sink returns a publisher for the consumers of group kafka.
 func (b *publishBench) sink(st *store.Store, topic, compression string) (*publish.Publisher, error) {
 	return b.publisher(st, topic, "kafka", compression, st)
 }
 
-// franzTimes is how often franz-go produces all records: once is over within half a second, which is mostly noise.
+// franzTimes is how often franz-go produces all records: one time takes less than half a second, which is mostly
+// noise.
 const franzTimes = 4
 
-// franz produces records from memory as fast as franz-go can, without losing one.
+// franz returns a function that produces records from memory as fast as franz-go can without losing one.
 func (b *publishBench) franz(compression string) func(context.Context) (float64, error) {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(),
 		"zstd": kgo.ZstdCompression()}[compression]
@@ -168,7 +169,7 @@ func (b *publishBench) franz(compression string) func(context.Context) (float64,
 	}
 }
 
-// franzRecords are the messages of so many grants as franz-go wants them.
+// franzRecords returns the messages of n grants as franz-go's records.
 func franzRecords(n int) []*kgo.Record {
 	records := make([]*kgo.Record, n)
 	for i, m := range fromMemory(0, n) {
@@ -185,7 +186,7 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	transport := &kafka.Transport{} // a new one: the default one would not know the new topic yet
+	transport := &kafka.Transport{} // a new transport: the default one would not know the new topic yet
 	defer transport.CloseIdleConnections()
 	c := &kafka.Client{Addr: kafka.TCP(b.broker.Addr), Timeout: 20 * time.Second, Transport: transport}
 	id, err := c.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
@@ -211,7 +212,7 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 	})
 }
 
-// message is the value and the headers of a grant, made the plain way.
+// message returns the value and the headers of a grant, encoded without optimization.
 func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
 	at := g.Time.UTC().Format("2006-01-02T15:04:05.000Z")
 	value := fmt.Sprintf(`{"campaign":%q,"packet":%d,"user":%q,"amount":%d,"shard":%d,"seq":%d,"epoch":%d,`+
@@ -226,7 +227,7 @@ func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
 	}
 }
 
-// encodeBare makes one idempotent batch with kafka-go's own encoder, as docs/design/kafka.md tells.
+// encodeBare makes one idempotent batch with kafka-go's own encoder, as docs/design/kafka.md describes.
 func encodeBare(p *kafka.ProducerSession, seq int32, grants []hongbao.Grant) ([]byte, error) {
 	records := make([]protocol.Record, len(grants))
 	now := time.Now()

@@ -12,17 +12,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// queue is a peer that brings messages from Redis to a handler. Neither asynq nor watermill-redisstream can be told to
-// take several messages at once: how many handlers work at once is all that there is to tune.
+// queue is a peer that delivers messages from Redis to a handler. Neither asynq nor watermill-redisstream can take
+// several messages at once. So the number of concurrent handlers is the only setting to tune.
 type queue struct {
 	row, peer, about string
 }
 
-// handlers are how many of a peer's handlers are tried at once, before it is measured with the best number.
+// handlers are the numbers of concurrent handlers to try, before a peer is measured with the best number.
 var handlers = []int{1, 4, 16, 64, 256}
 
-// bestHandlers makes a short run with each number of handlers, and gives the one with the highest rate. It adds the
-// rates to what a row has beside its figures.
+// bestHandlers makes a short run with each number of handlers, and returns the number with the highest rate. It adds
+// the rates to the row's additional figures.
 func bestHandlers(beside map[string]float64, rate func(handlers int) (float64, error)) (best int, err error) {
 	highest := 0.0
 	for _, n := range handlers {
@@ -37,8 +37,8 @@ func bestHandlers(beside map[string]float64, rate func(handlers int) (float64, e
 	return best, nil
 }
 
-// queueRow compares grants with a peer's messages of the same text, both brought to a handler that does nothing. It
-// promises nothing.
+// queueRow compares grants with a peer's messages of the same text, both delivered to a handler that does nothing. It
+// has no promise.
 func queueRow(q queue) row {
 	return row{q.row, func(ctx context.Context, o options) ([]Result, error) {
 		r, err := newFixture(ctx)
@@ -73,7 +73,7 @@ func queueRow(q queue) row {
 	}}
 }
 
-// noop brings n events to a handler that does nothing.
+// noop delivers n events to a handler that does nothing.
 func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
 	st, _, err := r.events(ctx, n)
 	if err != nil {
@@ -116,7 +116,7 @@ func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 	return []Result{res}, errors.Join(err, b.close())
 }
 
-// runPeer runs command peers, and gives the rates that it prints, the most important first.
+// runPeer runs command peers, and returns the rates that it prints, the most important first.
 func runPeer(ctx context.Context, args ...string) (rate float64, more []float64, err error) {
 	bin, err := peers()
 	if err != nil {

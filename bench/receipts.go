@@ -17,23 +17,24 @@ import (
 
 const (
 	fewReceipts = 10_000
-	costGrabs   = 10_000 // grabs that one cost is measured by
+	costGrabs   = 10_000 // grabs in one measurement of the cost
 	costCall    = 32     // grabs of a call, and scripts of a pipeline of the classic script
-	costsARound = 3      // a processor time of so few grabs is coarse: one alone says little
-	// doublingWidth is how many receipts before and behind a power of two come one by one.
+	costsARound = 3      // the processor time of so few grabs is coarse: one measurement alone says little
+	// doublingWidth is how many receipts before and after a power of two are added one by one.
 	doublingWidth = 500
 )
 
-// sizes are how many receipts a campaign has when a grab's cost is measured. Redis doubles a hash at each power of two,
-// and moves it piece by piece in the calls that follow. 1e6 and 1e7 are in the middle of that: just after 2^20 and 2^23.
+// sizes are the numbers of receipts at which a grab's cost is measured. Redis doubles a hash at each power of two,
+// and moves it piece by piece in the calls that follow. 1e6 and 1e7 are in the middle of that: just after 2^20 and
+// 2^23.
 var sizes = []struct {
 	name    string
 	count   int
-	doubles int // the power of two behind which Redis moves the hash; 0 where it is not moving
+	doubles int // the power of two after which Redis moves the hash; 0 where it is not moving
 }{{"7e5", 700_000, 0}, {"1e6", 1<<20 + 2000, 1 << 20}, {"7.5e6", 7_500_000, 0}, {"1e7", 10_000_000, 1 << 23}}
 
-// receiptsRow compares a grab's cost for Redis in a campaign that has many receipts already with its cost in one that has
-// few, in the same Redis. It does the same for the classic script and its hash of users.
+// receiptsRow compares a grab's cost for Redis in a campaign with many receipts with its cost in one with few, in the
+// same Redis. It does the same for the classic script and its hash of users.
 func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 	var costs [2]costs
 	for i, begin := range []func(*fixture) side{
@@ -43,7 +44,8 @@ func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A child that rewrites the file would keep Redis from moving the hash, so it is not to start by itself.
+		// A child that rewrites the file would keep Redis from moving the hash, so the row turns automatic rewrites
+		// off.
 		err = errors.Join(r.rdb.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(),
 			r.rdb.ConfigSet(ctx, "slowlog-log-slower-than", "20").Err())
 		if err == nil {
@@ -60,13 +62,13 @@ func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 type side interface {
 	// begin empties Redis and makes room for a campaign without receipts.
 	begin(ctx context.Context, packets int) error
-	// fill gives a campaign receipts of users from..to-1.
+	// fill adds receipts of users from..to-1 to a campaign.
 	fill(ctx context.Context, campaign string, from, to int) error
-	// few makes a campaign of fewReceipts receipts, and takes away the one before.
+	// few makes a campaign of fewReceipts receipts, and removes the one before.
 	few(ctx context.Context) error
-	// grab makes costGrabs grants in a campaign, to users that have none.
+	// grab makes costGrabs grants in a campaign, to users without receipts there.
 	grab(ctx context.Context, campaign string, from int) error
-	// key is that of a campaign's receipts.
+	// key returns the key of a campaign's receipts.
 	key(campaign string) string
 }
 
@@ -75,11 +77,11 @@ const (
 	few  = "few"
 )
 
-// costs are what a grab cost one side, in us of Redis' processor time, by the size's name.
+// costs are a grab's costs for one side, in us of Redis' processor time, by the size's name.
 type costs struct {
 	few, many map[string][]float64
-	bytes     map[string]float64 // of memory for each receipt
-	longest   map[string]float64 // of a command that adds one receipt while Redis doubles the hash, ms
+	bytes     map[string]float64 // memory of each receipt
+	longest   map[string]float64 // the longest command that adds one receipt while Redis doubles the hash, ms
 	fork      map[string]float64 // ms
 }
 
@@ -121,7 +123,7 @@ func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err er
 	return c, nil
 }
 
-// both gives the cost in a campaign that has few receipts, made again, and in the one that has so many.
+// both returns the cost in a new campaign with few receipts, and in the campaign with many.
 func (r *fixture) both(ctx context.Context, s side, has int) (ofFew, ofMany float64, err error) {
 	if err = s.few(ctx); err == nil {
 		ofFew, err = r.cost(ctx, s, few, fewReceipts)
@@ -132,7 +134,7 @@ func (r *fixture) both(ctx context.Context, s side, has int) (ofFew, ofMany floa
 	return ofFew, ofMany, err
 }
 
-// cost makes costGrabs grabs, and gives the processor time of each in us.
+// cost makes costGrabs grabs, and returns Redis' processor time for each in us.
 func (r *fixture) cost(ctx context.Context, s side, campaign string, from int) (float64, error) {
 	before, err := r.cpu(ctx)
 	if err == nil {
@@ -142,8 +144,8 @@ func (r *fixture) cost(ctx context.Context, s side, campaign string, from int) (
 	return (after.process - before.process) / costGrabs, errors.Join(err, err1)
 }
 
-// doubling fills a hash to the number at which Redis doubles it, then one by one beyond. It gives the longest command
-// of these in ms.
+// doubling fills a hash to doublingWidth before the number at which Redis doubles it. Then it adds fields one by one,
+// until doublingWidth after that number. It returns the longest of these commands in ms.
 func (r *fixture) doubling(ctx context.Context, s side, from, at int) (longest float64, err error) {
 	err = s.fill(ctx, many, from, at-doublingWidth)
 	err = errors.Join(err, r.rdb.Do(ctx, "SLOWLOG", "RESET").Err())
@@ -171,7 +173,7 @@ func (r *fixture) readOnce(ctx context.Context, key string, n int) error {
 	return nil
 }
 
-// pauses notes what a receipt takes, and how long a fork stops Redis.
+// pauses notes the memory of a receipt, and how long a fork stops Redis.
 func (r *fixture) pauses(ctx context.Context, key, size string, n int, c *costs) error {
 	bytes, err := r.rdb.MemoryUsage(ctx, key, 1000).Result()
 	c.bytes[size] = float64(bytes) / float64(n)
@@ -222,7 +224,7 @@ func receiptsResults(ours, classic *costs) (all []Result) {
 			res.Beside["the longest HSET while the hash doubles, ms"] = ours.longest[size.name]
 		}
 		res.compare(ours.many[size.name], ours.few[size.name])
-		if size.doubles > 0 { // Redis moves the hash: no steeper than it is for the classic script
+		if size.doubles > 0 { // Redis moves the hash: the increase may be no steeper than for the classic script
 			res.Want, res.Unit = 1, "times the cost with 1e4"
 			res.HowOurs += "; by what it costs in a campaign with 1e4. Redis moves the hash to a larger table meanwhile"
 			res.HowBaseline = "the same for the classic script, whose hash of users Redis moves as well"
@@ -307,7 +309,7 @@ func (s *ourSide) grab(ctx context.Context, campaign string, from int) error {
 	return nil
 }
 
-// putFields sets a field for each of the users from..to-1 of a hash.
+// putFields sets a field of a hash for each of the users from..to-1.
 func (r *fixture) putFields(ctx context.Context, key string, from, to int, value func(u int) string) error {
 	for i := from; i < to; i += 5000 {
 		fields := make([]any, 0, 10_000)
@@ -321,7 +323,7 @@ func (r *fixture) putFields(ctx context.Context, key string, from, to int, value
 	return nil
 }
 
-// classicSide is the classic script.
+// classicSide is the classic script with its data.
 type classicSide struct {
 	*fixture
 	sha string

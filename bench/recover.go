@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	lossProcesses = 4 // that grant
-	lossCampaigns = 4 // that they take in turn
+	lossProcesses = 4 // processes that grant
+	lossCampaigns = 4 // campaigns that they grant in turn
 	lossStock     = 1_000_000
 	lossLimit     = 20 // seconds
 	lossTime      = 2 * time.Minute
 )
 
-// recoverRow measures how long a shard is shut that has lost 100,000 grants. Its baseline is the time in which they were
-// granted: a restore writes each of them once more, and has to find out which they are.
+// recoverRow measures how long a shard that lost 100,000 grants is shut. Its baseline is the time in which they were
+// granted: a restore finds these grants and writes each of them again.
 func recoverRow(ctx context.Context, o options) ([]Result, error) {
 	topics, err := newPublishBench(ctx, 10_000)
 	if err != nil {
@@ -47,7 +47,7 @@ func recoverRow(ctx context.Context, o options) ([]Result, error) {
 type lossBench struct {
 	*publishBench
 	db *database
-	n  int // grants that Redis loses
+	n  int // lost grants
 }
 
 func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err error) {
@@ -81,7 +81,7 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 	return results, nil
 }
 
-// besideSteps are the medians of how long each step took, in s.
+// besideSteps returns the medians of the durations of the steps, in s.
 func besideSteps(rounds []recovery.Steps) map[string]float64 {
 	out := map[string]float64{}
 	for name, ms := range map[string]func(*recovery.Steps) int64{
@@ -104,7 +104,7 @@ func besideSteps(rounds []recovery.Steps) map[string]float64 {
 
 // loss is a deployment of one shard whose primary is lost.
 type loss struct {
-	at       atomic.Pointer[testkit.RedisServer] // where clients connect to
+	at       atomic.Pointer[testkit.RedisServer] // the server that clients connect to
 	spare    *testkit.RedisServer
 	worker   *store.Store
 	asked    []*store.Store // the processes that grant
@@ -118,7 +118,7 @@ type loss struct {
 	granting, shut time.Duration
 }
 
-// lose loses grants that were made by calls of a size.
+// lose makes grants by calls of a size, and loses them.
 func (b *lossBench) lose(ctx context.Context, size int) (l *loss, err error) {
 	l = &loss{}
 	primary, err := testkit.StartRedis(ctx, testkit.RedisOptions{})
@@ -159,7 +159,7 @@ func (b *lossBench) run(ctx context.Context, l *loss, size int) error {
 	l.granting = 0
 	spare := redis.NewClient(l.spare.Options())
 	defer spare.Close()
-	if err := spare.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil { // it is behind from now on
+	if err := spare.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil { // the spare is behind from now on
 		return err
 	}
 	if err := l.grant(ctx, b.n/10, size); err != nil {
@@ -200,7 +200,7 @@ func (b *lossBench) run(ctx context.Context, l *loss, size int) error {
 	return ctx.Err()
 }
 
-// client connects to whichever server is the primary.
+// client returns a client that connects to the server that is the primary at the time.
 func (l *loss) client() *redis.Client {
 	opts := l.at.Load().Options()
 	opts.PoolSize, opts.ReadTimeout, opts.ContextTimeoutEnabled = 16, 30*time.Second, true
@@ -242,7 +242,7 @@ func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err 
 	return nil
 }
 
-// grant makes grants by calls of a size, one campaign after the other, and keeps what the users were told.
+// grant makes grants by calls of a size, one campaign after the other, and keeps the answers to the users.
 func (l *loss) grant(ctx context.Context, n, size int) error {
 	const perProcess = 8 // calls at once
 	from := l.made
@@ -272,7 +272,7 @@ func (l *loss) grant(ctx context.Context, n, size int) error {
 	return err
 }
 
-// deliver brings all grants so far to the ledger and to the topic.
+// deliver delivers all grants so far to the ledger and to the topic.
 func (b *lossBench) deliver(ctx context.Context, l *loss) error {
 	r := &fixture{rdb: l.worker.Redis().(*redis.Client)} //nolint:forcetypeassert // found put it there
 	if _, err := r.consume(ctx, l.worker, "balance", l.made, l.books.settler); err != nil {
@@ -287,7 +287,7 @@ func (b *lossBench) deliver(ctx context.Context, l *loss) error {
 	return err
 }
 
-// recoverer is one as a worker has it.
+// recoverer returns a recoverer with a worker's settings.
 func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 	log, err := publish.NewLog(b.publishing(l.topic, "none"))
 	if err != nil {
@@ -297,10 +297,10 @@ func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 		Sinks: []string{"balance", "kafka"}, Log: zap.NewNop()}), log.Close, nil
 }
 
-// kept compares what came back with what the users were told.
+// kept compares the restored receipts with the answers to the users.
 func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) error {
 	var list []recovery.Restored
-	for len(list) == 0 && ctx.Err() == nil { // it is noted after the opening
+	for len(list) == 0 && ctx.Err() == nil { // the report is written after the opening
 		var err error
 		if list, err = r.Restored(ctx); err != nil {
 			return err

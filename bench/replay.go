@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// replayRow compares a replay of a stream to a fresh topic with the consumer and publisher that bring the same events
-// there first.
+// replayRow compares a replay of a stream to a new topic with the consumer and publisher that first delivered the
+// same events.
 func replayRow(ctx context.Context, o options) ([]Result, error) {
 	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 	return float64(b.n) / report.Seconds, nil
 }
 
-// publisher makes a publisher to a topic with claims of a sink.
+// publisher returns a publisher to a topic with claims of a sink.
 func (b *publishBench) publisher(st *store.Store, topic, sink, compression string,
 	entries publish.Entries) (*publish.Publisher, error) {
 	claims, err := st.Claims(store.ClaimsConfig{Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true})
@@ -84,7 +84,7 @@ func (b *publishBench) publishing(topic, compression string) publish.Config {
 	}
 }
 
-// inYuan knows every campaign, as a publisher does after it has asked once.
+// inYuan returns one currency for every campaign, as a publisher knows it after its first question.
 type inYuan struct{}
 
 func (inYuan) Terms(context.Context, int, string) (publish.Terms, bool, error) {

@@ -17,32 +17,32 @@ import (
 // Result is one row of the table.
 type Result struct {
 	Name string `json:"name"`
-	// Row is what `make bench ROW=` calls it: one may measure several results.
+	// Row is the name for `make bench ROW=`. One row may measure several results.
 	Row string `json:"row"`
 	// Ours, Baseline and their Ratio (ours / baseline) are medians. A row without a baseline has 0 for both.
 	Ours     float64 `json:"ours"`
 	Baseline float64 `json:"baseline,omitempty"`
 	Ratio    float64 `json:"ratio,omitempty"`
 	Unit     string  `json:"unit"`
-	// Spread is how far the rounds' ratios are apart: the largest less the smallest, by their median.
+	// Spread is the distance of the rounds' ratios: the largest minus the smallest, divided by their median.
 	Spread float64 `json:"spread,omitempty"`
-	// Want is the bound of the ratio that the project promises: at least, or at most if Below. 0: nothing is promised.
+	// Want is the promised bound of the ratio: at least, or at most if Below. 0: there is no promise.
 	Want  float64 `json:"want,omitempty"`
 	Below bool    `json:"below,omitempty"`
-	// Least and Most, if not 0, are promised of Ours besides, whatever the baseline did.
+	// Least and Most, if not 0, are promised bounds of Ours, independent of the baseline.
 	Least float64 `json:"least,omitempty"`
 	Most  float64 `json:"most,omitempty"`
-	// How both were measured.
+	// HowOurs and HowBaseline say how both sides were measured.
 	HowOurs     string `json:"how_ours"`
 	HowBaseline string `json:"how_baseline,omitempty"`
-	// All the runs, in their order.
+	// RunsOurs and RunsBaseline are all runs, in their order.
 	RunsOurs     []float64 `json:"runs_ours,omitempty"`
 	RunsBaseline []float64 `json:"runs_baseline,omitempty"`
-	// More figures beside, by name.
+	// Beside has additional figures by name.
 	Beside map[string]float64 `json:"beside,omitempty"`
 	// Plot is drawn by bench/plots; nil for none.
 	Plot *Plot `json:"plot,omitempty"`
-	// Machine is what the row was measured on, and when. Seconds is how long the whole row took.
+	// Machine is the machine that measured the row, and the date. Seconds is how long the whole row took.
 	Machine Machine `json:"machine"`
 	Seconds float64 `json:"seconds,omitempty"`
 }
@@ -55,7 +55,7 @@ type Plot struct {
 	Lines []Line   `json:"lines"`
 }
 
-// Line is one of a Plot.
+// Line is one line of a Plot.
 type Line struct {
 	Name string    `json:"name"`
 	Y    []float64 `json:"y"`
@@ -66,7 +66,7 @@ const noisySpread = 0.25
 
 func (r *Result) noisy() bool { return r.Spread > noisySpread }
 
-// ok tells whether the promise was kept in this run.
+// ok reports whether this run kept the promise.
 func (r *Result) ok() bool {
 	switch {
 	case r.Least > 0 && r.Ours < r.Least, r.Most > 0 && r.Ours > r.Most:
@@ -79,7 +79,7 @@ func (r *Result) ok() bool {
 	return r.Ratio >= r.Want
 }
 
-// promise is what was promised; empty for nothing.
+// promise returns the promise; empty for none.
 func (r *Result) promise() string {
 	var all []string
 	if r.Want > 0 {
@@ -98,10 +98,10 @@ func (r *Result) promise() string {
 	return strings.Join(all, ", ")
 }
 
-// measured tells whether the rounds are known. Else nobody can say how far they were apart, nor what else ran.
+// measured reports whether the runs are known. Otherwise the spread and the load of other processes are unknown.
 func (r *Result) measured() bool { return len(r.RunsOurs) > 0 }
 
-// judgement is the promise, and what came of it.
+// judgement returns the promise and its result.
 func (r *Result) judgement() string {
 	promise := r.promise()
 	switch {
@@ -123,7 +123,7 @@ func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(con
 	return nil
 }
 
-// inTurn makes runs of several kinds in turn, and gives the figures of each kind, round by round.
+// inTurn makes runs of several kinds in turn, and returns the figures of each kind, round by round.
 func inTurn(ctx context.Context, rounds int, kinds ...func(context.Context) (float64, error)) ([][]float64, error) {
 	all := make([][]float64, len(kinds))
 	for range rounds {
@@ -142,7 +142,7 @@ func inTurn(ctx context.Context, rounds int, kinds ...func(context.Context) (flo
 	return all, nil
 }
 
-// compare fills in the medians, their ratio, and how far the rounds are apart.
+// compare fills in the medians, their ratio, and the spread of the rounds.
 func (r *Result) compare(ours, baseline []float64) {
 	r.RunsOurs, r.RunsBaseline = ours, baseline
 	r.Ours, r.Baseline = median(ours), median(baseline)
@@ -158,7 +158,7 @@ func (r *Result) compare(ours, baseline []float64) {
 	r.Spread = spread(ratios)
 }
 
-// spread is how far values are apart, by their median.
+// spread returns the largest value minus the smallest, divided by the median.
 func spread(v []float64) float64 {
 	if m := median(v); m > 0 {
 		return (slices.Max(v) - slices.Min(v)) / m
@@ -177,7 +177,7 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-// readResults gives those of a file, none if there is no file.
+// readResults returns the results of a file, or none if there is no file.
 func readResults(path string) ([]Result, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -193,8 +193,8 @@ func readResults(path string) ([]Result, error) {
 	return all, nil
 }
 
-// merge puts the results of a row in the place of those that the row had before. The order is that of rows; what no row
-// measures goes.
+// merge replaces a row's results by its new ones. The results are in the order of rows. Results of rows that no
+// longer exist are removed.
 func merge(before []Result, row string, now []Result) []Result {
 	var all []Result
 	for _, r := range rows {
@@ -222,7 +222,7 @@ func writeResults(path string, results []Result) error {
 	return nil
 }
 
-// table prints results for a person who waits for them.
+// table prints results for a waiting person.
 func table(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "row\tours\tbaseline\tunit\tratio\tspread\tpromised\t\t")
@@ -250,7 +250,7 @@ func table(w io.Writer, results []Result) error {
 	return nil
 }
 
-// number drops digits that are noise.
+// number formats a number without digits that are noise.
 func number(v float64) string {
 	switch {
 	case v >= 100:

@@ -33,7 +33,7 @@ type settleBench struct {
 	n       int
 }
 
-// begin makes the events of a run, and empty books that know their campaigns.
+// begin makes the events of a run, and empty books that contain their campaigns.
 func (b *settleBench) begin(ctx context.Context) (*store.Store, *books, error) {
 	st, campaigns, err := b.fixture.events(ctx, b.n)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *settleBench) ours(ctx context.Context) (float64, error) {
 	return rate, errors.Join(err, books.settled(ctx), books.end(ctx))
 }
 
-// bare brings the same events to the same tables by the least that a program can do.
+// bare delivers the same events to the same tables with the minimum work of a program.
 func (b *settleBench) bare(ctx context.Context) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *settleBench) bare(ctx context.Context) (float64, error) {
 	return rate, errors.Join(err, books.settled(ctx), end(), books.end(ctx))
 }
 
-// plain brings the same events to tables that a program would make which keeps no books.
+// plain delivers the same events to the tables of a program that keeps no books.
 func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {

@@ -21,9 +21,9 @@ const (
 	remoteConcurrency = 256
 )
 
-// settleHTTPRow compares Redis -> a remote balance system that takes 5 ms for each request with a bare pool that posts
-// the same requests. Besides the ratio a rate is promised: what 5 ms a request allow is decided by how many are under
-// way at once.
+// settleHTTPRow compares Redis -> a remote balance system that takes 5 ms for each request with a bare pool that
+// posts the same requests. The row promises a rate besides the ratio, because at 5 ms a request the rate depends on
+// the number of concurrent requests.
 func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(100_000)
 	r, err := newFixture(ctx)
@@ -95,7 +95,7 @@ func bareCredit(ctx context.Context, client *http.Client, url string, i int) err
 	return errors.Join(err, resp.Body.Close())
 }
 
-// fixedPlans knows the plans of the row's campaigns.
+// fixedPlans has the plans of the row's campaigns.
 type fixedPlans struct{ *campaign.Plans }
 
 func (fixedPlans) Currency(context.Context, string) (string, error) { return "CNY", nil }
@@ -120,7 +120,8 @@ type httpBench struct {
 	bank *slowBank
 }
 
-// credits settles the events of a run by requests to the bank; batchCredits, if not 0, is how many one may hold.
+// credits settles the events of a run by requests to the bank. batchCredits, if not 0, bounds the credits of a
+// request.
 func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {

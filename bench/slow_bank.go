@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// slowBank answers each request after remoteTakes by repeating the credit. The bank shares the cores with the sinks
-// that the bench measures, so it reads no more of HTTP than two clients of net/http on kept connections write.
+// slowBank answers each request after remoteTakes by repeating the credit. The bank shares the cores with the
+// measured sinks, so it parses only the HTTP of two clients of net/http on kept connections.
 type slowBank struct {
 	listener net.Listener
 	url      string
@@ -50,7 +50,7 @@ func (b *slowBank) accept() {
 	}
 }
 
-// keep notes a connection, so that close can end it.
+// keep adds a connection, so that close can end it. It reports false if the bank is closed.
 func (b *slowBank) keep(conn net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *slowBank) serve(conn net.Conn) {
 	}
 }
 
-// readRequest gives the body of the next request, and whether it went to the batch endpoint.
+// readRequest returns the body of the next request, and reports whether it went to the batch endpoint.
 func readRequest(r *bufio.Reader) (many bool, body []byte, err error) {
 	length := -1
 	for n := 0; ; n++ {
@@ -141,7 +141,7 @@ func readRequest(r *bufio.Reader) (many bool, body []byte, err error) {
 	return many, body, err
 }
 
-// results answers a batch.
+// results returns the answer to a batch.
 func results(body []byte) ([]byte, int, error) {
 	var in struct{ Credits []map[string]any }
 	if err := json.Unmarshal(body, &in); err != nil {

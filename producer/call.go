@@ -26,7 +26,7 @@ type call struct {
 	traces  []string
 }
 
-// result is what came of one grab of a call.
+// result is the result of one grab of a call.
 type result struct {
 	answer  hongbao.Answer
 	err     error
@@ -108,11 +108,11 @@ func (c *call) traceparents() []string {
 // repeat tries until the answer is known or ctx ends. Every grab has a request id, so a repeat of a call that was
 // carried out gets the same answers.
 func (c *call) repeat(ctx context.Context) error {
-	var doubt error // of a try that may have been carried out
+	var doubt error // the error of a try that may have been carried out
 	last := whileAway(ctx, func() error {
 		last := c.try(ctx)
 		var facts *store.FactsError
-		if errors.As(last, &facts) { // another campaign of the same id was loaded; what waits was checked against the old one
+		if errors.As(last, &facts) { // the grabs were checked against an earlier campaign of the same id
 			_, err := c.lane.look(ctx)
 			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts),
 				err)
@@ -138,7 +138,7 @@ func whileAway(ctx context.Context, try func() error) error {
 	})
 }
 
-// try makes the call once. If it returns no error, what was granted is durable and has its codes.
+// try makes the call once. If it returns no error, the grants are durable and have their codes.
 func (c *call) try(ctx context.Context) error {
 	if c.lane.seen.Load() == nil { // the campaign's home named this place, whose server has its own settings
 		_, err := c.lane.look(ctx)

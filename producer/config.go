@@ -24,8 +24,8 @@ type Config struct {
 	// Log gets the alarms: a Redis that lost data, its append-only file or noeviction. Each server is checked once a
 	// second. nil: no one is alarmed; the producer still reports to Redis which events it has seen.
 	Log *zap.Logger
-	// Called, if not nil, gets each call to Redis that has ended, before its grabs are answered. It is for metrics: it
-	// must be quick, and several goroutines call it at once.
+	// Called, if not nil, is called with each call to Redis that has ended, before its grabs are answered. It is for
+	// metrics: it must be quick, and several goroutines call it concurrently.
 	Called func(Call) `json:"-"`
 	// Events of a shard that its slowest sink may not have finished, before grabs are answered busy.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
@@ -53,7 +53,7 @@ type Call struct {
 	Traces []string
 	// Took is its time with its repeats, and with the wait for a replica or the disk.
 	Took time.Duration
-	// Err is what all its grabs got; nil if they were answered.
+	// Err is the error of all its grabs; nil if they were answered.
 	Err error
 }
 

@@ -5,10 +5,10 @@
 // id (the producer generates one where it is optional), so a call whose answer was lost is repeated and gets the same
 // answer.
 //
-// Outcomes are values. The producer repeats what is undecided (busy, frozen, refilling) and, if it stays so, returns
-// it as undecided, never as a refusal. An error says what the caller must do by its hongbao.Class: Permanent, the grab
-// is malformed and nothing was touched; Transient, nothing happened; Unknown, it may have been granted, and the same
-// request id gets the answer.
+// Outcomes are values. The producer repeats undecided grabs (busy, frozen, refilling). If a grab stays undecided, the
+// producer returns it as undecided, never as a refusal. The hongbao.Class of an error says what the caller must do.
+// Permanent: the grab is malformed and nothing was touched. Transient: nothing happened. Unknown: it may have been
+// granted, and the same request id gets the answer.
 //
 // The producer refuses more waiting grabs than configured, and a Redis that can't keep the campaign's durability
 // class.

@@ -232,7 +232,7 @@ func (l *lane) next(c *call) bool {
 	return false
 }
 
-// judge decides what becomes of each grab of a call, and lets those go on that have to ask at another place.
+// judge decides the next step of each grab of a call. It lets grabs go on that have to ask at another place.
 func (l *lane) judge(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +258,7 @@ func (l *lane) judge(c *call) {
 	}
 }
 
-// answer gives the callers their answers. It returns those whose outcome is undecided.
+// answer answers the callers. It returns the grabs whose outcome is undecided.
 func (l *lane) answer(c *call) (again []*waiter) {
 	for i, w := range c.batch {
 		r := &c.results[i]
@@ -279,8 +279,8 @@ func (l *lane) answer(c *call) (again []*waiter) {
 }
 
 // waitAgain puts undecided grabs behind the others, and answers those whose time is up. A frozen shard would answer
-// frozen to all that wait, so all are undecided. A busy shard still has receipts and refusals to give: a grab that was
-// not sent yet keeps its turn. True: only undecided grabs wait, so the next call can wait as well.
+// frozen to all waiting grabs, so all are undecided. A busy shard still returns receipts and refusals: a grab that
+// was not sent yet keeps its turn. True: only undecided grabs wait, so the next call can wait as well.
 func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,7 @@ type filterLook struct {
 	told    bool // a warning says why there is no filter
 }
 
-// remember notes what a call has shown of the place: that nothing is left, up to which generation, and whether the
+// remember notes what a call has shown of the place: that no packet is left, up to which generation, and whether the
 // known winners stay valid; under mu. A repeated outcome is noted once. Other answers may come without a look at the
 // campaign's revision.
 func (l *lane) remember(c *call) {
@@ -53,8 +53,8 @@ func (l *lane) remember(c *call) {
 	}
 }
 
-// decided returns what becomes of a grab that the script has answered; under mu. If nothing is left here and the user
-// certainly lost, the grab need not go on.
+// decided returns the next step of a grab that the script has answered; under mu. If no packet is left here and the
+// user certainly lost, the grab need not go on.
 func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.Verdict {
 	soldOut := a.Outcome == hongbao.OutcomeSoldOut
 	verdict := w.walk.Decided(l.memory, now, a)

@@ -32,7 +32,7 @@ type campaign struct {
 	course *walk.Course
 	lanes  []*lane
 
-	known winners.Known // who certainly lost, once nothing is left; under mu, except Late and Renew
+	known winners.Known // the users who certainly lost, once nothing is left; under mu, except Late and Renew
 
 	mu     sync.Mutex // also for the lanes
 	memory *walk.Memory
@@ -51,7 +51,7 @@ type lane struct {
 
 	// under the campaign's mu
 	waiting   []*waiter
-	left      int       // of these, callers who have left
+	left      int       // waiting grabs whose callers have left
 	loops     int       // that send
 	calls     int       // under way
 	undecided bool      // the last call had an undecided outcome
@@ -60,7 +60,7 @@ type lane struct {
 	lost      bool      // it vanished while it was alive
 }
 
-// info is what the lane's shard says of the campaign, or what its home says until the lane has asked.
+// info returns the settings that the lane's shard reported, or those of the campaign's home until the lane has asked.
 func (l *lane) info() *info {
 	if i := l.seen.Load(); i != nil {
 		return i

@@ -24,13 +24,14 @@ const (
 	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded
 	// and removed from Redis meanwhile.
 	aliveFor = 10 * time.Minute
-	// maxReceipts bounds what one call reads, so that Redis runs its script for no longer than 2 ms.
+	// maxReceipts bounds the receipts that one call reads, so that Redis runs its script for no longer than 2 ms.
 	maxReceipts = 4096
-	// lostHash is the hash of a stub, see lua/stub.lua: Redis has lost the campaign, and what it says of it is made up.
+	// lostHash is the hash of a stub, see lua/stub.lua: Redis has lost the campaign, and the stub's fields are made
+	// up.
 	lostHash = "-"
 )
 
-// info is what the producer must know of a campaign. It does not change while the campaign exists.
+// info has the settings of a campaign that the producer needs. It does not change while the campaign exists.
 type info struct {
 	hold       int64
 	factNames  string
@@ -48,7 +49,7 @@ func (i *info) most() int {
 	return int(min(store.MaxGrabs, max(1, maxReceipts/i.hold)))
 }
 
-// inspected is what a server said of itself, and when.
+// inspected is a reading of a server's settings, and its time.
 type inspected struct {
 	server *store.Server
 	at     time.Time

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Producer decides grabs. Its methods may be called at once by any number of goroutines.
+// Producer decides grabs. Any number of goroutines may call its methods concurrently.
 type Producer struct {
 	cfg    Config
 	log    *zap.Logger
@@ -25,7 +25,7 @@ type Producer struct {
 
 	looks    singleflight.Group // at campaigns that have no lanes, and at servers
 	watching sync.Once
-	watches  sync.WaitGroup // what runs until ctx ends, at most
+	watches  sync.WaitGroup // goroutines that run until ctx ends, at most
 	sending  sync.WaitGroup // loops that send, and first looks
 
 	// campaigns is read by every grab without a lock; a change, under mu, replaces the map.
@@ -34,7 +34,7 @@ type Producer struct {
 	left      atomic.Bool
 
 	mu      sync.RWMutex
-	unknown map[string]time.Time // campaigns that are not there, and until when that holds
+	unknown map[string]time.Time // campaigns that are not there, and until when to believe it
 	servers map[redis.UniversalClient]inspected
 }
 
@@ -60,7 +60,7 @@ func New(cfg Config) (*Producer, error) {
 	return p, nil
 }
 
-// ErrClosed says that the producer was closed; nothing happened.
+// ErrClosed reports that the producer was closed. Nothing happened.
 var ErrClosed = errors.New("the producer is closed")
 
 // Close takes no more grabs, and waits until ctx ends for those that were taken. Grabs that are still under way then

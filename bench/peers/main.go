@@ -1,5 +1,5 @@
-// Command peers does what a program that chose another library would do: the grabs of a fleet, or a queue's messages. It
-// is a module of its own, so that who uses Hongbao does not inherit the peers. `make bench` builds and runs it.
+// Command peers does the same work with other libraries: the grabs of a fleet, or the messages of a queue. It is a
+// module of its own, so that Hongbao's users do not inherit its dependencies. `make bench` builds and runs it.
 package main
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// job is what a peer is to do.
+// job has the parameters of a peer.
 type job struct {
 	addr, sha, kafka, topic string
 	pods, callers, n        int
 }
 
-// peers are the libraries that make bench runs. Each prints its rates, most important first.
+// peers are the libraries that make bench runs. Each returns its rates, most important first.
 var peers = map[string]func(context.Context, job) ([]float64, error){
 	"rueidis": func(ctx context.Context, j job) ([]float64, error) {
 		rate, err := grabs(ctx, j.addr, j.sha, j.pods, j.callers, j.n)
@@ -54,8 +54,7 @@ func main() {
 	}
 }
 
-// grabs runs the classic script n times through rueidis, which sends what comes at once in one pipeline, and gives the
-// rate.
+// grabs runs the classic script n times through rueidis, which pipelines concurrent calls. It returns the rate.
 func grabs(ctx context.Context, addr, sha string, pods, callers, n int) (float64, error) {
 	clients := make([]rueidis.Client, pods)
 	for i := range clients {
@@ -70,7 +69,7 @@ func grabs(ctx context.Context, addr, sha string, pods, callers, n int) (float64
 		c := clients[caller%pods]
 		err := c.Do(ctx, c.B().Evalsha().Sha1(sha).Numkeys(4).
 			Key("{s}stock", "{s}consumed", "{s}map", fmt.Sprintf("u%08d", i)).Build()).Error()
-		if rueidis.IsRedisNil(err) { // nothing is left: the classic script's refusal
+		if rueidis.IsRedisNil(err) { // no packet is left: the classic script's refusal
 			return nil
 		}
 		return err

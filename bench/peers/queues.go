@@ -17,16 +17,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// grant is the text of a message, as in Hongbao's record.
+// grant returns the text of a message, as in Hongbao's record.
 func grant(i int) []byte {
 	return fmt.Appendf(nil, `{"campaign":"bench-0","packet":%d,"user":"u%08d","amount":500,"shard":0,"seq":%d,"epoch":1,`+
 		`"time":"2026-11-22T10:00:00.000Z","request_id":"r%05d"}`, i+1, i, i+1, i%100_000)
 }
 
-// fillers put messages in at once, however many handlers take them out.
+// fillers is how many goroutines add messages at once, for any number of handlers.
 const fillers = 64
 
-// each calls do for 0..n-1 from so many goroutines, and gives the rate.
+// each calls do for 0..n-1 from that many goroutines, and returns the rate.
 func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	errs := make([]error, callers)
 	var next atomic.Int64
@@ -43,7 +43,7 @@ func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
 }
 
-// counter counts messages that were handled.
+// counter counts handled messages.
 type counter struct {
 	left atomic.Int64
 	all  chan struct{}
@@ -61,7 +61,7 @@ func (c *counter) handled() {
 	}
 }
 
-// wait gives the rate since start.
+// wait returns the rate since start.
 func (c *counter) wait(n int, start time.Time) (float64, error) {
 	late := time.NewTimer(5 * time.Minute)
 	defer late.Stop()
@@ -101,7 +101,7 @@ func asynqTasks(_ context.Context, j job) ([]float64, error) {
 
 const stream = "grants"
 
-// client is for one part: watermill's publishers and subscribers close theirs.
+// client returns a client for one part only: watermill's publishers and subscribers close their clients.
 func client(j job) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: j.addr, PoolSize: 2*max(j.callers, fillers) + 10})
 }
@@ -119,8 +119,8 @@ func fill(j job) (float64, error) {
 	return rate, errors.Join(err, p.Close())
 }
 
-// drain handles the messages of the stream, by so many consumers of one group: each takes the next message when it has
-// acknowledged the one before.
+// drain handles the messages of the stream, by several consumers of one group. Each takes the next message after it
+// has acknowledged the one before.
 func drain(ctx context.Context, j job, handle func(m *message.Message) error) (float64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -155,7 +155,7 @@ func drain(ctx context.Context, j job, handle func(m *message.Message) error) (f
 	rate, err := c.wait(j.n, start)
 	stop()
 	for _, end := range closing {
-		if failed := end(); !errors.Is(failed, redis.ErrClosed) { // the first has closed the client of all
+		if failed := end(); !errors.Is(failed, redis.ErrClosed) { // the first has closed the shared client
 			err = errors.Join(err, failed)
 		}
 	}

@@ -1,5 +1,5 @@
-// Command plots draws the figures of docs/bench.md by bench/results.json. It is a module of its own, so that who uses
-// Hongbao does not inherit what draws. `make bench` runs it.
+// Command plots draws the figures of docs/bench.md from bench/results.json. It is a module of its own, so that
+// Hongbao's users do not inherit its dependencies. `make bench` runs it.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/go-analyze/charts"
 )
 
-// result is what a figure takes from a row of bench/results.json.
+// result has the fields of a row of bench/results.json that a figure needs.
 type result struct {
 	Name string `json:"name"`
 	Plot *struct {

@@ -37,7 +37,8 @@ func auditCmd() *cobra.Command {
 			if opts.Wait < 0 {
 				return app.Usage("--wait %s: give 0s or more", opts.Wait)
 			}
-			// Nearly all that an audit keeps are facts without pointers, so collecting often costs little and saves half.
+			// An audit keeps mostly facts without pointers. Collecting garbage often costs little and saves half of
+			// the memory.
 			debug.SetGCPercent(25)
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				report, err := a.Audit(cmd.Context(), opts)

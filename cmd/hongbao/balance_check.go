@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// mismatch is a difference between two sides of the credits, as it is printed.
+// mismatch is a printed difference between the two sides of the credits.
 type mismatch struct {
 	Where string `json:"where"`
 	What  string `json:"what"`

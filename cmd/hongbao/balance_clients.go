@@ -24,7 +24,7 @@ func balanceClientCmd() *cobra.Command {
 		clientAddCmd(), clientListCmd(), clientRevokeCmd())
 }
 
-// tokenID is how a token is called in lists: the beginning of its hash.
+// tokenID returns a token's name in lists: the beginning of its hash.
 func tokenID(hash string) string { return hash[:12] }
 
 func clientAddCmd() *cobra.Command {
@@ -65,7 +65,7 @@ func clientAddCmd() *cobra.Command {
 	return cmd
 }
 
-// clientToken and clientFund are what is printed of a client.
+// clientToken and clientFund are a token and a fund of a client, as `client list` prints them.
 type clientToken struct {
 	Client  string          `json:"client"`
 	ID      string          `json:"id"`
@@ -94,7 +94,7 @@ func printableFund(f *ledger.Fund) clientFund {
 	return clientFund{f.Client, f.Currency, f.Funded, f.Credited, f.Left(), f.Credits}
 }
 
-// clients is what `client list` prints.
+// clients is the answer of `client list`.
 type clients struct {
 	Tokens []clientToken `json:"tokens"`
 	Funds  []clientFund  `json:"funds"`

@@ -81,7 +81,7 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 	return err
 }
 
-// printEnding prints how far the end of a campaign is.
+// printEnding returns a function that prints the state of a campaign's end.
 func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
 	return func(e *app.Ending, err error) error {
 		if err != nil {

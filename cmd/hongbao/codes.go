@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// readCodes reads the codes that a specification imports; nil if it imports none. The file's name counts from the
-// folder of the specification, spec.
+// readCodes reads the codes that a specification imports, or returns nil if it imports none. The file's path is
+// relative to the folder of the specification, spec.
 func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 	if c.Codes == nil || c.Codes.File == "" {
 		return nil, nil
@@ -24,7 +24,7 @@ func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 		return nil, app.Usage("specification %s: codes.file: code_file_invalid: %w; it is needed each time the campaign is "+
 			"created", spec, err)
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // the file was only read
 	codes, err := campaign.ReadCodes(f, c.Packets)
 	if err != nil {
 		return nil, app.Usage("codes of specification %s, file %s: %w", spec, path, err)

@@ -18,24 +18,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/run"
 )
 
-// completer gives what may stand in a place and begins with a prefix, each with an explanation after a tab, if it has
-// one.
+// completer returns the completions of a prefix. A completion may have an explanation after a tab.
 type completer func(cmd *cobra.Command, prefix string) ([]string, error)
 
-// A shell waits for completions: it gets none from a server that takes longer, and no more than it can show.
+// A shell waits for completions. completeTime bounds the wait for a server, and completeMost bounds the number of
+// completions.
 const (
 	completeTime = 2 * time.Second
 	completeMost = 100
 )
 
-// byWord are the completers of arguments, by the word that stands for them in a command's usage. nil is for a file.
+// byWord has the completers of arguments, by the word for the argument in a command's usage. nil is for a file.
 var byWord = map[string]completer{
 	"CAMPAIGN": offerCampaigns, "SINK": offerSinks, "LETTER": offerLetters, "KEY": offerKeys, "CLIENT": offerClients,
 	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(run.HealthCommands()),
 	"CLAIM": offerClaims, "FILE": nil, "FOLDER": nil, "USER": offerNothing,
 }
 
-// byFlag are the completers of flags that mean the same in every command.
+// byFlag has the completers of flags that have the same meaning in every command.
 var byFlag = map[string]completer{
 	"campaign": offerCampaigns, "sink": offerSinks, "dead": offerSinks, "to": offerTargets, "shard": offerShards,
 	"role": func(*cobra.Command, string) ([]string, error) {
@@ -48,8 +48,7 @@ var byFlag = map[string]completer{
 	"class": offerOneOf(deadletter.Classes()),
 }
 
-// complete tells the completions of the shells, which cobra makes, what may stand in each place of a command and of
-// those below it.
+// complete adds completions to a command and to its subcommands. cobra generates the shells' scripts from them.
 func complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		complete(c)
@@ -63,7 +62,7 @@ func complete(cmd *cobra.Command) {
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if c := byFlag[f.Name]; c != nil {
-			// It fails only for a flag that is not there, or that has a completion already.
+			// The call fails only for a flag that does not exist or that has a completion already.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name,
 				func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 					return answer(c, cmd, nil, prefix)
@@ -72,7 +71,7 @@ func complete(cmd *cobra.Command) {
 	})
 }
 
-// argumentWords are the words of a command's usage that stand for its arguments.
+// argumentWords returns the words of a command's usage that name its arguments.
 func argumentWords(cmd *cobra.Command) (words []string) {
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		if strings.HasPrefix(word, "--") {
@@ -83,11 +82,11 @@ func argumentWords(cmd *cobra.Command) (words []string) {
 	return words
 }
 
-// repeats tells whether a command takes any number of its last argument.
+// repeats reports whether a command takes any number of its last argument.
 func repeats(cmd *cobra.Command) bool { return strings.HasSuffix(cmd.Use, "...]") }
 
-// answer asks a completer. A server that is away, or a configuration that is wrong, gives nothing: what is typed is no
-// place for an error.
+// answer asks a completer. It returns no completions if the server is down or the configuration is wrong, because a
+// shell can't show an error while the user types.
 func answer(c completer, cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if c == nil {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -104,7 +103,7 @@ func answer(c completer, cmd *cobra.Command, given []string, prefix string) ([]s
 		return !strings.HasPrefix(value, prefix) || slices.Contains(given, value)
 	})
 	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // topic:OTHER goes on
+	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // the user can go on typing, as in topic:OTHER
 		directive |= cobra.ShellCompDirectiveNoSpace
 	}
 	return fits[:min(len(fits), completeMost)], directive
@@ -140,7 +139,7 @@ func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error)
 	return ids, err
 }
 
-// offerSinks reads the configuration, or asks the server.
+// offerSinks takes the sinks from the server, or else from the configuration.
 func offerSinks(cmd *cobra.Command, _ string) (names []string, err error) {
 	if serverOf(cmd) != "" {
 		err := operate(cmd, app.Needs{}, func(o ops.Operations) error {

@@ -56,10 +56,10 @@ func configCheckCmd() *cobra.Command {
 	return cmd
 }
 
-// checkedConfig is a configuration that is right.
+// checkedConfig is a valid configuration.
 type checkedConfig struct {
 	Settings []setting `json:"settings"`
-	// Servers are those that were asked, and are as they must be.
+	// Servers are the servers that were checked and are configured as required.
 	Servers        []string `json:"servers"`
 	RemoteNotAsked bool     `json:"remote_not_asked,omitempty"`
 	failed         bool

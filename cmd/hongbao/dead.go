@@ -28,7 +28,7 @@ func deadCmd() *cobra.Command {
 		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))
 }
 
-// addFilter adds the flags that pick dead letters, and returns what reads the times among them.
+// addFilter adds the flags that pick dead letters. It returns a function that parses their times.
 func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
 	from, until := "", ""
 	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, with commas between them; all of deployment.sinks if not given")
@@ -109,11 +109,11 @@ func deadShowCmd() *cobra.Command {
 	}
 }
 
-// countFirst is the help of --expect.
+// countFirst is the help text about --expect.
 const countFirst = "With filters, begin with --dry-run: it prints the number of letters, which --expect must repeat. If the " +
 	"filters pick\nanother number by then, nothing is done."
 
-// lettersCmd is requeue or drop: in is what its flags fill in, do decides.
+// lettersCmd completes the command requeue or drop: its flags fill in, and do makes the decision.
 func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
 	flags := cmd.Flags()

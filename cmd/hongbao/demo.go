@@ -18,10 +18,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-// localHint is in the help of the program.
+// localHint is a sentence of the program's help about local commands.
 const localHint = " `hongbao demo` shows all of it in half a minute, with no server at all."
 
-// localCmds are the commands that start servers on this machine. A build with the tag production, as the image's, has none.
+// localCmds returns the commands that start servers on this machine. A build with the tag production has none; the
+// image uses such a build.
 func localCmds() []*cobra.Command { return []*cobra.Command{devCmd(), demoCmd(), sweepCmd()} }
 
 func demoCmd() *cobra.Command {
@@ -68,7 +69,7 @@ func demoCmd() *cobra.Command {
 	return cmd
 }
 
-// stay has the demo go on as `hongbao dev`.
+// stay keeps the demo's servers running as `hongbao dev`.
 func stay(cmd *cobra.Command, d *demo.Demo, listen string) (err error) {
 	if wantsJSON(cmd) {
 		return app.Usage("--keep tells people where to look, and --json prints one document: leave one of them out")

@@ -45,7 +45,7 @@ func devCmd() *cobra.Command {
 	return cmd
 }
 
-// terminal is standard input, if a person types there; else nil.
+// terminal returns standard input if it is a terminal, else nil.
 func terminal() io.Reader {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil

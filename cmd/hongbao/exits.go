@@ -15,13 +15,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// exit is an exit code and what it means, permanently the samey command.
+// exit is an exit code and its meaning.
 type exit struct {
 	code int
 	what string
 }
 
-// The exit codes. A signal's is 128 and its number, as a shell has it.
+// The exit codes. For a signal the code is 128 plus its number, as in a shell.
 const (
 	exitDone        = 0
 	exitFailed      = 1
@@ -32,7 +32,7 @@ const (
 	exitInterrupted = 128
 )
 
-// exits is the table for the help and docs/scripts.md.
+// exits is the table in the help and in docs/scripts.md.
 var exits = []exit{
 	{exitDone, "done, or decided: a grab that is refused is decided too"},
 	{exitFailed, "failed, and fails again until what standard error says is done"},
@@ -53,20 +53,20 @@ func exitsText() string {
 	return b.String()
 }
 
-// undecidedError says that nothing is decided yet.
+// undecidedError reports that nothing is decided yet.
 type undecidedError struct{ error }
 
 func (e undecidedError) Unwrap() error { return e.error }
 
-// signalled is the cause of a context that a signal has ended.
+// signalled is the cause of a context that a signal ended.
 type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "ended by a signal: " + s.String() }
 
-// Is makes it a context.Canceled to whoever looks for that.
+// Is reports whether target is context.Canceled: callers that check for it see a signal as a cancellation.
 func (signalled) Is(target error) bool { return target == context.Canceled }
 
-// exitCode finds the code for what a command returned; ctx is the one that it ran with.
+// exitCode returns the exit code for a command's error. ctx is the context of the command.
 func exitCode(ctx context.Context, err error) int {
 	var (
 		stopped   signalled
@@ -97,10 +97,10 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// onlyOutages tells whether every error that was joined into err is an outage: of the others somebody must be told
+// onlyOutages reports whether every error that was joined into err is an outage. Any other error needs a person
 // first.
 func onlyOutages(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself
+	switch e := err.(type) { //nolint:errorlint // the function walks the tree of errors itself
 	case *hongbao.Error:
 		return e.Outage
 	case interface{ Unwrap() []error }:

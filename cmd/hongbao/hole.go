@@ -50,7 +50,7 @@ func holeListCmd() *cobra.Command {
 	}
 }
 
-// shownPackets is how many packets of a campaign the text names; --json has all.
+// shownPackets bounds the packets of a campaign that the text lists; --json lists all.
 const shownPackets = 50
 
 func writeHoles(w io.Writer, list []app.Holes) error {

@@ -76,7 +76,7 @@ func keyCreateCmd() *cobra.Command {
 	return cmd
 }
 
-// parseEnd reads a time, or a duration from now on.
+// parseEnd parses a time, or a duration from now on.
 func parseEnd(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return time.Now().Add(d).UTC().Truncate(time.Second), nil
@@ -84,7 +84,7 @@ func parseEnd(flag, text string) (time.Time, error) {
 	return parseTime(flag, text)
 }
 
-// printKey prints a new key alone, so that a script may take it.
+// printKey prints only the new key, so that a script can read it.
 func printKey(cmd *cobra.Command, k *app.NewKey) error {
 	return printAnswer(cmd, k, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, k.Text)

@@ -18,7 +18,7 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		s := <-signals
-		signal.Reset() // a second one ends the process at once
+		signal.Reset() // a second signal ends the process at once
 		end(signalled{s})
 	}()
 	if err := root().ExecuteContext(ctx); err != nil {

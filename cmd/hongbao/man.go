@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCmd is for whoever packs the program; the pages say what --help says. They have the date of SOURCE_DATE_EPOCH, if
-// that is set, so that the same source gives the same pages.
+// manCmd returns the command that writes manual pages, for packagers of the program. The pages contain the text of
+// --help. Their date is SOURCE_DATE_EPOCH, if that is set, so that the same source produces the same pages.
 func manCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Hidden: true, Short: "Write a manual page of each command into a folder",
 		Args: exactly(1, "one FOLDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // manual pages are for everybody
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // everyone may read manual pages
 				return fmt.Errorf("make the folder of the manual pages: %w", err)
 			}
 			withoutTag(cmd.Root())
@@ -25,7 +25,7 @@ func manCmd() *cobra.Command {
 	}
 }
 
-// withoutTag leaves out the line that says which library has written the page.
+// withoutTag leaves out the line that names the library that wrote the page.
 func withoutTag(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	for _, c := range cmd.Commands() {

@@ -74,7 +74,7 @@ func recoverCmd() *cobra.Command {
 	return cmd
 }
 
-// recoverOptions checks the flags.
+// recoverOptions checks the flags and returns the options.
 func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *app.Acceptance) (app.RecoverOptions, error) {
 	var opts app.RecoverOptions
 	for _, source := range without {
@@ -106,7 +106,7 @@ func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *app
 	return opts, nil
 }
 
-// writeAccepted tells who accepted which losses, and why.
+// writeAccepted prints each accepted loss, with the person who accepted it and the reason.
 func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	for i := range words {
 		word := &words[i]
@@ -119,7 +119,7 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	return nil
 }
 
-// writeRestored lists what workers have put back.
+// writeRestored lists the grants that workers restored.
 func writeRestored(w io.Writer, list []recovery.Restored) error {
 	for i := range list {
 		r := &list[i]
@@ -166,7 +166,7 @@ func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
 	return err
 }
 
-// writeLoss says what it costs to open a shard without what it has lost.
+// writeLoss prints the cost of opening a shard without the data that it lost.
 func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 	for i, c := range s.Campaigns {
 		e := &s.Effects[i]

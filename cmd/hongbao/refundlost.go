@@ -65,7 +65,7 @@ func refundLostCmd() *cobra.Command {
 	return cmd
 }
 
-// writeEnding tells how a campaign stands of which Redis has lost something, and what is next.
+// writeEnding prints the state of a campaign of which Redis lost data, and the next step.
 func writeEnding(w io.Writer, e *app.LostEnding) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets,

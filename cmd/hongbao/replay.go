@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// replayFlags are those of `hongbao replay`.
+// replayFlags are the flags of `hongbao replay`.
 type replayFlags struct {
 	app.Replay
 	seqs, from, until string
@@ -71,7 +71,7 @@ func replayCmd() *cobra.Command {
 	return cmd
 }
 
-// check reads the flags, and refuses what makes no sense before anything is opened.
+// check parses the flags, and refuses contradictions before anything is opened.
 func (f *replayFlags) check(cmd *cobra.Command, name string) error {
 	f.Name = name
 	if err := f.Check(); err != nil {
@@ -88,7 +88,7 @@ func (f *replayFlags) check(cmd *cobra.Command, name string) error {
 	return f.bounds()
 }
 
-// bounds reads the bounds of time and seq.
+// bounds parses the bounds of time and seq.
 func (f *replayFlags) bounds() (err error) {
 	if f.Filter.From, err = parseTime("--from-time", f.from); err != nil {
 		return err

@@ -87,16 +87,17 @@ func verifyCmd() *cobra.Command {
 	return cmd
 }
 
-// verified is a draw that was recomputed.
+// verified is a recomputed draw.
 type verified struct {
 	Campaign string `json:"campaign"`
 	Currency string `json:"currency,omitempty"`
 	Hash     string `json:"plan_hash"`
-	// Hashes are those of the generations: the specification's, and each top-up's.
+	// Hashes are the hashes of the generations: one of the specification, and one of each top-up.
 	Hashes []string `json:"plan_hashes"`
-	// Compared: the last of them, which covers those before, is one that was given as published.
+	// Compared reports that the last hash equals the published hash that the user passed. The last hash covers all
+	// before it.
 	Compared bool           `json:"compared_with_published"`
-	Grants   *checkedGrants `json:"grants"` // null if none were given
+	Grants   *checkedGrants `json:"grants"` // null if the user passed none
 	Amounts  []money.Bin    `json:"amounts"`
 }
 
@@ -137,7 +138,7 @@ func readFile[T any](cmd *cobra.Command, path string, read func(io.Reader) (T, e
 		var zero T
 		return zero, err
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // the file was only read
 	return read(f)
 }
 

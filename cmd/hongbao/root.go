@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// root is the command line. Every knob of the configuration is a flag of every command; the help names them only in
-// `hongbao config check --help`, they would hide the others.
+// root returns the command line. Every knob of the configuration is a flag of every command. Only the help of
+// `hongbao config check` lists these flags; elsewhere they would hide the others.
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hongbao",
@@ -56,8 +56,9 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// checkEmpty refuses an empty value of a command's own flag. An unset variable of a shell gives one, and most flags are
-// filters: without their value the command would work on everything. An empty --after is the first page.
+// checkEmpty refuses an empty value of a command's own flag. An unset variable of a shell causes an empty value. Most
+// flags are filters: without a value the command would work on everything. An empty --after is valid and selects the
+// first page.
 func checkEmpty(cmd *cobra.Command) (err error) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
@@ -71,7 +72,7 @@ func checkEmpty(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// load reads the configuration that the command line, the environment and the file make up.
+// load reads the configuration from the command line, the environment and the file.
 func load(cmd *cobra.Command) (*configs.Config, error) {
 	if server := serverOf(cmd); server != "" {
 		return nil, app.Usage("`%s` works with the stores, not at a server: leave out --server, and unset %s (now %.80q)",
@@ -87,7 +88,7 @@ func load(cmd *cobra.Command) (*configs.Config, error) {
 	return configs.Load(path, os.Environ(), cmd.Flags())
 }
 
-// with reads the configuration, and calls do with the servers that the command needs.
+// with reads the configuration, opens the servers that the command needs, and calls do.
 func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 	cfg, err := load(cmd)
 	if err != nil {
@@ -97,7 +98,7 @@ func with(cmd *cobra.Command, n app.Needs, do func(a *app.App) error) error {
 	return app.With(cmd.Context(), cfg, n, do)
 }
 
-// family is a command that has only subcommands.
+// family returns a command that has only subcommands.
 func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -105,20 +106,20 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// subcommand is the check of the arguments of a command that has only subcommands.
+// subcommand checks the arguments of a command that has only subcommands.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	hint := ""
-	cmd.SuggestionsMinimumDistance = 2 // cobra sets it for a command without Args only
+	cmd.SuggestionsMinimumDistance = 2 // cobra sets it only for a command without Args
 	for _, s := range cmd.SuggestionsFor(args[0]) {
 		hint += ", did you mean " + s + "?"
 	}
 	return app.Usage("%s has no command %.80q%s (see `%s --help`)", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
 }
 
-// checkCampaigns refuses what can't be the id of a campaign, before anything is asked for it.
+// checkCampaigns refuses invalid campaign ids before any server is asked.
 func checkCampaigns(ids ...string) error {
 	for _, id := range ids {
 		if err := hongbao.CheckCampaignID(id); err != nil {
@@ -128,7 +129,7 @@ func checkCampaigns(ids ...string) error {
 	return nil
 }
 
-// oneCampaign is the check of the arguments of a command about one campaign.
+// oneCampaign checks the arguments of a command about one campaign.
 func oneCampaign(cmd *cobra.Command, args []string) error {
 	if err := exactly(1, "one campaign ID")(cmd, args); err != nil {
 		return err
@@ -136,7 +137,7 @@ func oneCampaign(cmd *cobra.Command, args []string) error {
 	return checkCampaigns(args...)
 }
 
-// addDecision adds --by and --why; kept ends their help.
+// addDecision adds the flags --by and --why. kept is the end of their help.
 func addDecision(flags *pflag.FlagSet, d *stream.Decision, kept string) {
 	addBy(flags, &d.By, &d.Why, kept)
 }
@@ -154,7 +155,7 @@ func checkDecision(cmd *cobra.Command, d *stream.Decision) error {
 	return nil
 }
 
-// exactly is cobra.ExactArgs with a hint.
+// exactly returns cobra.ExactArgs with a hint.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {

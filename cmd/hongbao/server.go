@@ -25,7 +25,7 @@ func addServer(flags *pflag.FlagSet) {
 
 func flagOr(cmd *cobra.Command, flag, env string) string {
 	f := cmd.Flag(flag)
-	if f == nil { // a test's command has no root
+	if f == nil { // the command of a test has no root
 		return ""
 	}
 	return cmp.Or(f.Value.String(), os.Getenv(env))
@@ -33,20 +33,21 @@ func flagOr(cmd *cobra.Command, flag, env string) string {
 
 func serverOf(cmd *cobra.Command) string { return flagOr(cmd, "server", configs.ServerEnv) }
 
-// dangerous marks a command whose effect can't be undone: it says first where it acts.
+// dangerous marks a command whose effect can't be undone. The command prints first which deployment it changes.
 func dangerous(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations = map[string]string{"dangerous": "true"}
 	return cmd
 }
 
-// announce says where a dangerous command acts. Standard error has it: the answer is the same with and without.
+// announce prints which deployment a dangerous command changes. It prints to standard error, so that the answer stays
+// the same.
 func announce(cmd *cobra.Command, where string) {
 	if cmd.Annotations["dangerous"] != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "hongbao: acting on "+where)
 	}
 }
 
-// operate calls do with the operations of --server, or else of the stores.
+// operate calls do with the operations of --server, or else with those of the stores.
 func operate(cmd *cobra.Command, n app.Needs, do func(o ops.Operations) error) error {
 	server := serverOf(cmd)
 	if server == "" {
@@ -60,7 +61,7 @@ func operate(cmd *cobra.Command, n app.Needs, do func(o ops.Operations) error) e
 	return flagged(cmd, do(r))
 }
 
-// remoteAt reads the key and the CA for a server.
+// remoteAt returns a client for a server. It reads the key and the CA from their files.
 func remoteAt(cmd *cobra.Command, server string) (*ops.Remote, error) {
 	path := flagOr(cmd, "key-file", configs.KeyFileEnv)
 	if path == "" {
@@ -80,11 +81,11 @@ func remoteAt(cmd *cobra.Command, server string) (*ops.Remote, error) {
 	return ops.NewRemote(server, key, roots)
 }
 
-// flagNames are the flags whose names differ from those of the fields.
+// flagNames are the flags whose names differ from those of the API's fields.
 var flagNames = map[string]string{"from": "from-time", "to": "to-time", "grants_per_second": "rate", "letter": "LETTER",
 	"sink": "SINK"}
 
-// flagged says of a wrong input which flag it came from.
+// flagged adds the name of the flag to the error of a wrong input.
 func flagged(cmd *cobra.Command, err error) error {
 	var wrong *ops.InputError
 	if !errors.As(err, &wrong) {

@@ -58,7 +58,7 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 	return t.Flush()
 }
 
-// writePauses says why a sink is not working, which sinks are paused, and whose rate people have set.
+// writePauses prints why a sink does not work, which sinks are paused, and which limits people set.
 func writePauses(w io.Writer, sinks []app.SinkStatus) {
 	for i := range sinks {
 		s := &sinks[i]
@@ -113,7 +113,7 @@ func sinkResumeCmd() *cobra.Command {
 	return cmd
 }
 
-// pauseSinkCmd is pause or resume: of a sink, or of one campaign for it.
+// pauseSinkCmd completes the command pause or resume, for a sink or for one campaign of it.
 func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error), said string) *cobra.Command {
 	var in ops.SinkPause
 	cmd := controlCmd(&in.By, &in.Why, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
@@ -122,7 +122,7 @@ func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPaus
 	}, writePause(said))
 	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "one campaign only: its grants wait, and the sink's others go on")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable of a shell is not the whole sink
+		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable must not mean the whole sink
 			return app.Usage("--campaign is empty: give an id, or leave it out for the whole sink")
 		}
 		return nil
@@ -160,7 +160,7 @@ func sinkLimitCmd() *cobra.Command {
 	return cmd
 }
 
-// controlCmd is a change of a sink; by and why are those of the input that do takes.
+// controlCmd returns a command that changes a sink. by and why point into the input that do uses.
 func controlCmd(by, why *string, do func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error),
 	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
 	cmd := &cobra.Command{

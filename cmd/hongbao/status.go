@@ -63,7 +63,7 @@ func writeStatus(w io.Writer, s *app.Status) error {
 	return t.Flush()
 }
 
-// seconds is 0s if nothing waits.
+// seconds formats a delay. It returns 0s if no grant waits.
 func seconds(s *float64) string {
 	if s == nil {
 		return "0s"

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// maxTail bounds `hongbao tail -n`: that many lines of each partition are kept in memory.
+// maxTail bounds `hongbao tail -n`: so many lines of each partition are kept in memory.
 const maxTail = 100_000
 
 func tailCmd() *cobra.Command {
@@ -49,7 +49,7 @@ func tailCmd() *cobra.Command {
 	return cmd
 }
 
-// parseSince reads a time, or how long ago it was; the zero time if nothing was given.
+// parseSince parses a time, or a duration before now. It returns the zero time for an empty text.
 func parseSince(text string) (time.Time, error) {
 	ago, err := time.ParseDuration(text)
 	if err != nil {
@@ -61,7 +61,7 @@ func parseSince(text string) (time.Time, error) {
 	return time.Now().Add(-ago), nil
 }
 
-// runTail prints what the topic has.
+// runTail prints the records of the topic.
 func runTail(cmd *cobra.Command, a *app.App, t app.Tail) error {
 	lines := make(chan app.Tailed)
 	printed := make(chan error, 1)

@@ -63,7 +63,7 @@ func topUpCmd() *cobra.Command {
 	return cmd
 }
 
-// topUp adds the packets. Those of a campaign that is not loaded yet come with its load.
+// topUp adds packets to a campaign. If the campaign is not loaded yet, its load brings them.
 func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
 	out, err := a.TopUp(cmd.Context(), o)
 	if err != nil && (out == nil || !app.TopUpWaits(err)) {
@@ -80,7 +80,7 @@ func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
 	})
 }
 
-// tryTopUp tells what would happen.
+// tryTopUp prints what a top-up would do, and changes nothing.
 func tryTopUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
 	out, err := a.TryTopUp(cmd.Context(), o)
 	if err != nil {

@@ -25,7 +25,7 @@ func versionCmd() *cobra.Command {
 	}
 }
 
-// builtFrom are the versions of this build.
+// builtFrom has the versions of this build.
 type builtFrom struct {
 	Version      string `json:"version"`
 	Revision     string `json:"revision,omitempty"`
@@ -47,7 +47,7 @@ func versions() builtFrom {
 	return v
 }
 
-// text is what `hongbao version` and `hongbao --version` print.
+// text returns the text of `hongbao version` and `hongbao --version`.
 func (v builtFrom) text() string {
 	revision := ""
 	if v.Revision != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Code is what the classic script answers.
+// Code is an answer of the classic script.
 type Code int
 
 // The classic codes.
@@ -46,9 +46,9 @@ type Rush struct {
 	Campaign string
 }
 
-// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon. Who
-// has reached both of his limits gets UserLimit, for no day will bring him another coupon; the classic script says
-// DayLimit. An answer for which the classic script has no word is an error: the campaign is not open, or nothing was
+// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon. A
+// user who reached both limits gets UserLimit, because no later day brings another coupon; the classic script says
+// DayLimit. An answer that the classic script does not know is an error: the campaign is not open, or nothing was
 // decided yet.
 func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, error) {
 	a, err := r.Producer.Grab(ctx, &hongbao.Grab{Campaign: r.Campaign, User: user, RequestID: request})
@@ -60,7 +60,7 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		return Granted, a.Receipts[0].Code, nil
 	case hongbao.OutcomeSoldOut:
 		return NoneLeft, "", nil
-	case hongbao.OutcomeAlreadyGranted: // one coupon a user, and he has it
+	case hongbao.OutcomeAlreadyGranted: // the campaign gives one coupon a user, and the user has it
 		return UserLimit, "", nil
 	case hongbao.OutcomeLimitReached:
 		if a.Limit.Limit.Per == hongbao.PerDay {

@@ -10,20 +10,20 @@ import (
 
 // Bounds of a Hub.
 const (
-	maxBehind  = 256      // messages that a browser may be behind before it is cut; it connects again by itself
+	maxBehind  = 256      // messages that wait for a browser before it is cut off; it connects again by itself
 	maxBrowser = 10_000   // browsers at once
 	maxMessage = 16 << 10 // bytes
 )
 
-// Hub is the front end: POST tells it a message, GET streams all later ones to a browser as server-sent events. The
-// zero value is ready.
+// Hub is the front end. POST sends it a message, and GET streams all later messages to a browser as server-sent
+// events. The zero value is ready.
 type Hub struct {
 	mu       sync.Mutex
 	browsers map[chan string]struct{}
 	told     int64
 }
 
-// ServeHTTP is http.Handler's.
+// ServeHTTP implements http.Handler.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
@@ -57,7 +57,7 @@ func (h *Hub) tell(id, data string) {
 	}
 }
 
-// Told is how many messages the front end was told, copies among them.
+// Told returns the number of messages that the front end received, including copies.
 func (h *Hub) Told() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

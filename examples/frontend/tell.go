@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Post sends a message to a front end at url. Its error's class says what is known: Transient if nothing was sent,
-// Permanent if it was refused, else Unknown. client must have a timeout.
+// Post sends a message to a front end at url. The class of its error says what is known: Transient if nothing was
+// sent, Permanent if it was refused, else Unknown. client must have a timeout.
 func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
 	if err != nil {
@@ -42,13 +42,13 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	return fmt.Errorf("the front end at %s answers %s to message %s", url, res.Status, id)
 }
 
-// Tell makes the effect of a subscriber: it tells the front end of a grant unless somebody did.
+// Tell returns the effect of a subscriber. The effect sends a grant to the front end unless another subscriber did.
 //
-//   - Done: it was told, now or before, by whomever.
-//   - Held: another subscriber is at it. Wait and ask again: if that one dies, the message is in doubt.
-//   - InDoubt: somebody was about to tell it and never said how that ended. To show it twice is worse here than to
-//     leave it out, so it becomes a dead letter, and a person decides.
-//   - Free: certainly not told; try again.
+//   - Done: the message was sent, now or before, by this or another subscriber.
+//   - Held: another subscriber is sending it. Wait and ask again: if that one dies, the message is in doubt.
+//   - InDoubt: a subscriber began to send it and never reported the result. Here, showing it twice is worse than
+//     leaving it out, so it becomes a dead letter, and a person decides.
+//   - Free: the message was certainly not sent. Try again.
 func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context,
 	topic.Event) error {
 	return func(ctx context.Context, e topic.Event) error {

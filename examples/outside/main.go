@@ -1,5 +1,5 @@
-// Command outside, a module of its own, needs Hongbao's public packages only. `outside` serves grabs over HTTP, mails
-// each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks a draw.
+// Command outside is a module of its own that needs Hongbao's public packages only. `outside` serves grabs over HTTP,
+// mails each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks a draw.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// deployment says what `hongbao init` has founded: the same id, key prefix and number of shards.
+// deployment and space must equal what `hongbao init` founded: the same id, key prefix and number of shards.
 var (
 	deployment = os.Getenv("DEPLOYMENT")
 	space      = hongbao.Space{Prefix: os.Getenv("KEY_PREFIX"), Shards: 2}
@@ -54,7 +54,7 @@ func serve() error {
 	return parts.Wait()
 }
 
-// must ends the program if something is configured wrong.
+// must ends the program if the configuration is wrong.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
@@ -78,9 +78,9 @@ func web(ctx context.Context, rdb *redis.Client) error {
 		g := hongbao.Grab{Campaign: r.FormValue("campaign"), User: r.FormValue("user"), RequestID: r.FormValue("request"),
 			Facts: map[string]string{"device": r.FormValue("device")}}
 		answer, err := p.Grab(r.Context(), &g)
-		if err != nil { // it may have been granted: the client asks again with the same request id
+		if err != nil { // the grab may have succeeded: the client asks again with the same request id
 			status := http.StatusServiceUnavailable
-			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // no: the request is malformed
+			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // it has not: the request is malformed
 				status = http.StatusBadRequest
 			}
 			http.Error(w, err.Error(), status)
@@ -94,10 +94,10 @@ func web(ctx context.Context, rdb *redis.Client) error {
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return errors.Join(<-answered, p.Close(context.Background())) // both wait for the grabs that are under way
+	return errors.Join(<-answered, p.Close(context.Background())) // both wait for the grabs under way
 }
 
-// mailer is a Handler of this program's own. A grant may come more than once, so it mails by the grant's id.
+// mailer is a Handler. It may get a grant more than once, so it mails by the grant's id.
 type mailer struct{ once *dedup.Once }
 
 func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
@@ -117,18 +117,18 @@ func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// mail works the consumer group "mail" over the stream.
+// mail runs the consumer group "mail" on the stream.
 func mail(ctx context.Context, rdb *redis.Client) error {
 	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute,
 		Keep: 24 * time.Hour}))
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // reads that wait have connections of their own
+	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // blocking reads have connections of their own
 	cfg.Space, cfg.Group, cfg.Log = space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
 	return must(consumer.New(cfg)).Run(ctx)
 }
 
-// read has one effect for each message of the topic.
+// read applies one effect for each message of the topic.
 func read(ctx context.Context) error {
 	effect := func(_ context.Context, e topic.Event) error { return say("topic", e.Grant.User, e.Grant.Packet) }
 	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))

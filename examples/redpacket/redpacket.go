@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Code is what the classic program answers.
+// Code is an answer of the classic program.
 type Code string
 
 // The classic codes.
@@ -18,21 +18,21 @@ const (
 	NoneLeft Code = "-1"
 )
 
-// Receipt is what the classic script keeps of a grant, and answers with.
+// Receipt is the grant that the classic script keeps and returns.
 type Receipt struct {
 	ID     int64  `json:"id"`
 	Money  int64  `json:"money"`
 	UserID string `json:"userId"`
 }
 
-// Grabber grabs packets of a campaign that gives one to each user.
+// Grabber grabs packets of a campaign that has one packet for each user.
 type Grabber struct {
 	Producer *producer.Producer
 	Campaign string
 }
 
-// Grab asks for a packet for the user. The receipt comes with Granted alone, as from the classic script. What that
-// script has no word for is an error: a campaign that is not open, and whatever says that nothing was decided yet.
+// Grab asks for a packet for the user. Only Granted comes with a receipt, as in the classic script. An answer that
+// the script does not know is an error: the campaign is not open, or nothing was decided yet.
 func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error) {
 	a, err := g.Producer.Grab(ctx, &hongbao.Grab{Campaign: g.Campaign, User: user})
 	if err != nil {

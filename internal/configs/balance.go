@@ -15,7 +15,7 @@ type Balance struct {
 	//
 	// Port 0 takes a free one.
 	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8090" form:"listen"`
-	// TLS, if not nil, is what the listener offers; it holds the certificate.
+	// TLS, if not nil, is the TLS configuration of the listener, with its certificate.
 	TLS *tls.Config
 	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8091; empty for no such
 	// listener. The first two are on balance.listen as well.
@@ -51,7 +51,7 @@ type Balance struct {
 	TLSKey string `knob:"balance.tls_key"`
 }
 
-// Check tells everything that is wrong with the configuration at once.
+// Check returns everything that is wrong with the configuration.
 func (c *Balance) Check() error {
 	errs := knob.Check(c)
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

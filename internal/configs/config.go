@@ -16,28 +16,28 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// The sinks that exist, by the names of their consumer groups.
+// The sinks, by the names of their consumer groups.
 const (
 	SinkBalance = "balance"
 	SinkKafka   = "kafka"
 )
 
-// The ways to reach Redis.
+// The modes of Redis.
 const (
 	Standalone = "standalone"
 	Sentinel   = "sentinel"
 	Cluster    = "cluster"
 )
 
-// Where the sink balance settles.
+// The values of settlement.kind.
 const (
 	SettleLedger = "ledger"
 	SettleRemote = "remote"
 )
 
-// Config is the merged and checked configuration; Load makes it. docs/configuration.md says what each field means. It
-// is not to be changed once it was loaded: its methods rely on the checks. The Configs of the stages in it have their
-// knobs only; the methods complete them.
+// Config is the merged and checked configuration. Load makes it. docs/configuration.md describes each field. Do not
+// change a loaded Config: its methods rely on the checks. The stages' Configs in it have their knobs only; the
+// methods complete them.
 type Config struct {
 	Deployment Deployment
 	Redis      Redis
@@ -69,7 +69,7 @@ type Config struct {
 	watched                                                         []teller
 }
 
-// Deployment is what all processes of a deployment have in common. Only Sinks may change during its life.
+// Deployment has the settings that all processes of a deployment share. Only Sinks may change during its life.
 type Deployment struct {
 	// Name of the deployment: it marks the data in Redis, and the source of events in Kafka. Never change it.
 	ID string `knob:"deployment.id,common" default:"hongbao" form:"name"`
@@ -81,13 +81,13 @@ type Deployment struct {
 	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" want:"balance, kafka"`
 }
 
-// Sinks has what is set for one sink alone.
+// Sinks has the settings of each sink.
 type Sinks struct {
 	Balance Sink `knob:"sinks.balance"`
 	Kafka   Sink `knob:"sinks.kafka"`
 }
 
-// Sink says how workers treat one sink.
+// Sink has the settings of the workers for one sink.
 type Sink struct {
 	// Grants a second that all workers together hand to the sink; 0 for no bound. `hongbao sink limit` changes it at
 	// once, for all workers.
@@ -100,7 +100,7 @@ type Sink struct {
 	MaxAttempts int64 `knob:"_max_attempts" default:"0" want:"0 to 1000"`
 }
 
-// Redis says how to reach it.
+// Redis has the settings of the connections to Redis.
 type Redis struct {
 	// What the addresses are.
 	Mode string `knob:"redis.mode,common" default:"standalone" want:"standalone, sentinel, cluster"`
@@ -135,14 +135,15 @@ type Redis struct {
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 
-// TLS of a connection.
+// TLS has the settings of TLS for a connection.
 type TLS struct {
 	// Connect with TLS 1.2 or newer.
 	On       bool `knob:",common" default:"false"`
 	TLSFiles `knob:""`
 }
 
-// TLSFiles are empty for the system's roots, no client certificate, the dialled name.
+// TLSFiles are the files of a TLS connection. Empty fields mean the system's roots, no client certificate, and the
+// dialled name.
 type TLSFiles struct {
 	// File with the certificates of those who may sign the server's, in PEM; empty for the system's.
 	CA string `knob:"_ca"`
@@ -154,7 +155,7 @@ type TLSFiles struct {
 	ServerName string `knob:"_server_name"`
 }
 
-// Ledger says how to reach the ledger's database.
+// Ledger has the settings of the connection to the ledger's database.
 type Ledger struct {
 	ledger.Config
 	// Has no default: whatever pays or reads the ledger needs it. Path of the SQLite file, or connection string:
@@ -170,7 +171,7 @@ type Settlement struct {
 	Kind string `knob:"settlement.kind,common" default:"ledger" want:"ledger, remote"`
 }
 
-// Remote is a remote balance system.
+// Remote has the settings of a remote balance system.
 type Remote struct {
 	remote.Config
 	// Bearer token for the remote.
@@ -178,7 +179,7 @@ type Remote struct {
 	TLS   TLSFiles `knob:"remote.tls"`
 }
 
-// Work is `hongbao work`.
+// Work has the settings of `hongbao work`.
 type Work struct {
 	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8083; empty for no such
 	// listener.
@@ -192,7 +193,7 @@ type Work struct {
 	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`
 }
 
-// Ops is what the ops listeners of serve, work and balance have in common.
+// Ops has the settings that the ops listeners of serve, work and balance share.
 type Ops struct {
 	// Serve /debug/pprof there too. Whoever reaches it can read the memory of the process.
 	Pprof bool `knob:"ops.pprof" default:"false"`
@@ -204,7 +205,7 @@ type Ops struct {
 	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
 }
 
-// Kafka says how to log in to it; the rest is in publish.Config.
+// Kafka has the settings for logging in to Kafka; the other settings are in publish.Config.
 type Kafka struct {
 	TLS TLS `knob:"kafka.tls"`
 	// How to log in. plain needs TLS.
@@ -215,7 +216,7 @@ type Kafka struct {
 	SASLPassword Secret `knob:"kafka.sasl_password,common" secret:"always"`
 }
 
-// Tracing says which grabs are traced, and where to.
+// Tracing says which grabs are traced, and where their spans are sent.
 type Tracing struct {
 	// The collector that gets spans by OTLP over HTTP, as http://127.0.0.1:4318; /v1/traces is put behind it. Empty:
 	// nothing is traced.
@@ -234,25 +235,26 @@ type Log struct {
 	Format string `knob:"log.format" default:"auto" want:"auto, json, console"`
 }
 
-// Unsafe names the checks that shall warn instead of refusing.
+// Unsafe names the checks that warn instead of refusing.
 type Unsafe struct {
 	// Checks that shall warn instead of refusing. The first six are settings of the ledger's database.
 	Allow []string `knob:"unsafe.allow"`
 }
 
-// Setting is one knob as it was set.
+// Setting is the value of one knob.
 type Setting struct {
-	// Name of the knob; Value as text, *** for a secret that is set; Source is "default" or where it came from.
+	// Name is the knob's name. Value is its text, *** for a secret that is set. Source is "default" or the place of
+	// the setting.
 	Name, Value, Source string
 }
 
-// Settings lists every knob in the order of the reference, for a person to read. Secrets are not in it.
+// Settings returns every knob in the order of the reference, for a person to read. It does not contain secrets.
 func (c *Config) Settings() []Setting { return append([]Setting(nil), c.settings...) }
 
 // Secret is a text that prints as *** and marshals as ***, so that it does not end up in a log.
 type Secret string
 
-// Reveal gives the text itself.
+// Reveal returns the text itself.
 func (s Secret) Reveal() string { return string(s) }
 
 func (s Secret) String() string {

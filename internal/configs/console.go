@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Console is the pages of `hongbao serve`.
+// Console has the settings of the pages of `hongbao serve`.
 type Console struct {
 	// Pages only show: they change nothing, whatever the caller's role.
 	ReadOnly bool `knob:"console.read_only,common" default:"false"`
@@ -19,5 +19,5 @@ type Console struct {
 	Watchers int `knob:"console.watchers" default:"200" want:"1 to 10_000 pages"`
 }
 
-// Check names everything that is wrong with the knobs at once.
+// Check returns everything that is wrong with the knobs.
 func (c *Console) Check() error { return errors.Join(knob.Check(c)...) }

@@ -15,16 +15,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// maxFile bounds the configuration file; a larger one is something else.
+// maxFile bounds the configuration file; a larger file is not one.
 const maxFile = 1 << 20
 
-// readFile reads at most limit bytes of a file that is not a pipe, a device or a folder.
+// readFile reads at most limit bytes of a regular file. It refuses pipes, devices and folders.
 func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	before, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !before.Mode().IsRegular() { // opening a pipe would wait forever
+	if !before.Mode().IsRegular() { // opening a pipe would block permanently
 		return nil, nil, fmt.Errorf("open %s: it is no plain file", path)
 	}
 	f, err := os.Open(path)
@@ -44,20 +44,20 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 }
 
 // yamlFile reads the configuration file. It is stricter than a decoder into a struct: it names the line of every
-// problem, refuses what could be meant otherwise, and gives the values as they were written.
+// problem, refuses ambiguous values, and keeps the values as the user wrote them.
 type yamlFile struct {
 	loader *loader
 	path   string
-	lines  map[string]int // where each key stands
+	lines  map[string]int // the line of each key
 }
 
-// read sets the knobs that are fine; everything else becomes a problem.
+// read sets the valid knobs; everything else becomes a problem.
 func (f *yamlFile) read(data []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	switch err := decoder.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return // empty, or nothing but comments
+		return // empty, or only comments
 	case err != nil:
 		f.loader.p.add("", f.path, "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return
@@ -70,10 +70,10 @@ func (f *yamlFile) read(data []byte) {
 
 func (f *yamlFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
 
-// mapping reads a map, of the whole or of one section.
+// mapping reads a map: the whole document or one section.
 func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
-		return // a section of which everything is commented out
+		return // a section whose keys are all commented out
 	}
 	if node.Kind != yaml.MappingNode || node.Anchor != "" {
 		f.loader.p.add(strings.TrimSuffix(prefix, "."), f.at(node),
@@ -118,7 +118,7 @@ func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 	f.loader.p.add(name, f.at(key), "there is no such key%s", cmp.Or(gone(name), knob.Hint(name, candidates)))
 }
 
-// scalar gives the value's text as it stands in the file; the items of a list are joined.
+// scalar returns the value's text as it is in the file. It joins the items of a list.
 func (f *yamlFile) scalar(k *entry, node *yaml.Node) (string, bool) {
 	wrong := func(format string, args ...any) (string, bool) {
 		f.loader.p.add(k.Name, f.at(node), format, args...)

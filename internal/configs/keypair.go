@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// keyPair is a certificate and its key, in files. Each handshake takes those that are there now.
+// keyPair is a certificate and its key, in files. Each handshake uses the present files.
 type keyPair struct{ *watched[tls.Certificate] }
 
-// newKeyPair reads the files; it tells apart what is wrong with each. Two that do not belong together are an error of
-// cert.
+// newKeyPair reads the files. It reports the errors of each file separately. A certificate and a key that do not
+// belong together are an error of cert.
 func newKeyPair(cert, key string) (p keyPair, certErr, keyErr error) {
 	p.watched, certErr = watch(func() (*tls.Certificate, error) { return readKeyPair(cert, key) }, cert, key)
 	var wrong *keyPairError
@@ -20,7 +20,7 @@ func newKeyPair(cert, key string) (p keyPair, certErr, keyErr error) {
 	return p, certErr, nil
 }
 
-// keyPairError is what is wrong with the one file and with the other.
+// keyPairError has the errors of both files.
 type keyPairError struct{ cert, key error }
 
 func (e *keyPairError) Error() string { return errors.Join(e.cert, e.key).Error() }
@@ -46,7 +46,7 @@ func readKeyPair(cert, key string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// server gives the pair to clients, client to servers that ask for one.
+// server returns the pair to clients, and client returns it to servers that ask for one.
 func (p keyPair) server(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current(), nil }
 func (p keyPair) client(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return p.current(), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// sections in the order of the reference, with what they are about.
+// sections are the sections in the order of the reference, with their descriptions.
 var sections = []struct{ name, doc string }{
 	{"deployment", "What all processes of a deployment must agree on."},
 	{"redis", "How to reach Redis."},
@@ -37,12 +37,12 @@ var sections = []struct{ name, doc string }{
 	{"unsafe", "Checks that only warn. Each one switched off can cost money."},
 }
 
-// docs has the sentences of each knob, "name sentences" a line: go generate takes them from the fields' comments.
+// docs has the sentences of each knob, "name sentences" a line. go generate takes them from the fields' comments.
 //
 //go:embed docs.txt
 var docs string
 
-// knobs are those of every field of Config, section by section; in each, those that people set come first.
+// knobs are the knobs of every field of Config, section by section. In each section the common knobs come first.
 var knobs = collect()
 
 // entry is a knob with its sentences.
@@ -77,12 +77,12 @@ func collect() (all []entry) {
 	return all
 }
 
-// sectionIndex is -1 if there is no such section.
+// sectionIndex returns the index of a section, or -1 if there is no such section.
 func sectionIndex(name string) int {
 	return slices.IndexFunc(sections, func(s struct{ name, doc string }) bool { return s.name == name })
 }
 
-// find is nil if no knob has the name.
+// find returns the knob with the name, or nil.
 func find(name string) *entry {
 	return findBy(func(k *entry) bool { return k.Name == name })
 }
@@ -108,12 +108,12 @@ func names() []string {
 	return all
 }
 
-// removed are knobs that are gone, each with what replaces it.
+// removed are former knobs, each with its replacement.
 var removed = map[string]string{
 	"serve.gateway_keys": "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
 }
 
-// gone says what replaces a removed knob, by its name or its variable; empty for any other name.
+// gone returns the replacement of a removed knob, by its name or its variable. It returns "" for any other name.
 func gone(name string) string {
 	for old, instead := range removed {
 		if name == old || name == (&knob.Knob{Name: old}).Env() {
@@ -134,22 +134,22 @@ func envNames() []string {
 	return all
 }
 
-// serviceLink matches what Kubernetes puts into each pod for a service named hongbao or hongbao-...
+// serviceLink matches the variables that Kubernetes sets in each pod for a service named hongbao or hongbao-...
 var serviceLink = regexp.MustCompile(
 	`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?$`)
 
-// foreign tells whether a variable that begins as ours is not a knob and no mistake either.
+// foreign reports whether a variable with our prefix is valid although it is not a knob.
 func foreign(name string) bool {
 	switch name {
 	case PathEnv, ServerEnv, KeyFileEnv, ServerCAEnv,
-		knob.EnvPrefix + "KAFKA_DIR", knob.EnvPrefix + "KAFKA_VERSION": // these two are scripts/setup.sh's
+		knob.EnvPrefix + "KAFKA_DIR", knob.EnvPrefix + "KAFKA_VERSION": // scripts/setup.sh uses these two
 		return true
 	}
 	return serviceLink.MatchString(name)
 }
 
-// AddFlags defines a flag for each knob, named as it is. A value is checked by Load, together with everything else.
-// Secrets have a hidden flag, so that Load can say where they belong.
+// AddFlags defines a flag for each knob, with the knob's name. Load checks the values, together with everything else.
+// Secrets have a hidden flag, so that Load can explain where they belong.
 func AddFlags(flags *pflag.FlagSet) {
 	for i := range knobs {
 		k := &knobs[i]
@@ -162,7 +162,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// usage is the knob's line in the help; pflag adds the default.
+// usage returns the knob's line in the help; pflag adds the default.
 func (k *entry) usage() string {
 	s := strings.ReplaceAll(k.doc, "`", "'") // pflag reads backquotes as the name of the value
 	if k.Choices != nil {
@@ -171,15 +171,15 @@ func (k *entry) usage() string {
 	return s
 }
 
-// flagValue is a pflag.Value that takes any text. A list may be given in parts.
+// flagValue is a pflag.Value that accepts any text. A list may be set in parts.
 type flagValue struct{ text, kind string }
 
 func (v *flagValue) String() string { return v.text }
 
-// Type is what the help shows for the value.
+// Type returns the type that the help shows for the value.
 func (v *flagValue) Type() string { return v.kind }
 
-// Set remembers the text. The flag's last value wins, but the parts of a list add up.
+// Set keeps the text. The flag's last value wins, but the parts of a list add up.
 func (v *flagValue) Set(text string) error {
 	if v.kind == "list" && v.text != "" {
 		text = v.text + "," + text

@@ -12,11 +12,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// PathEnv is the variable that may name the configuration file; it is the caller's, Load does not look at it.
+// PathEnv is the variable that may name the configuration file. The caller reads it, Load does not.
 const PathEnv = knob.EnvPrefix + "CONFIG"
 
-// The variables that name a server to ask instead of the stores, the file with a key for it, and the file with its CA. They
-// are the command line's; Load does not look at them.
+// The variables of --server, --key-file and the CA's file: a server to ask instead of the stores, the file with a key
+// for it, and the file with its CA. The command line reads them, Load does not.
 const (
 	ServerEnv   = knob.EnvPrefix + "SERVER"
 	KeyFileEnv  = knob.EnvPrefix + "KEY_FILE"
@@ -25,10 +25,9 @@ const (
 
 const fileSuffix = "_FILE"
 
-// Load merges the defaults, the YAML file at path (none if it is empty), env (as os.Environ gives it) and the flags
-// that AddFlags defined and somebody set (nil for none); later ones win. A variable that is set to nothing counts as
-// not set. The error holds an *Error with every problem, also of values that a later source overrides; its class is
-// Broken.
+// Load merges the defaults, the YAML file at path (none if it is empty), env (in the form of os.Environ) and the
+// flags of AddFlags that the user set (nil for none); later ones win. An empty variable counts as not set. The error
+// contains an *Error with every problem, also of values that a later source overrides. Its class is Broken.
 func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l := newLoader()
 	l.file(path)
@@ -43,7 +42,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	return c, nil
 }
 
-// loader is one Load. values and sources have the text of each knob that somebody set, and where it stands.
+// loader is the state of one Load. values and sources have the text and the place of each knob that the user set.
 type loader struct {
 	values, sources map[string]string
 	p               problems
@@ -64,7 +63,7 @@ func (l *loader) file(path string) {
 	(&yamlFile{loader: l, path: path, lines: map[string]int{}}).read(data)
 }
 
-// public sets a knob from the file or the command line, where secrets must not be.
+// public sets a knob from the file or the command line, where secrets are refused.
 func (l *loader) public(k *entry, source, text string) {
 	mend := fmt.Sprintf("set %s in the environment, or %s to the path of a file with it that only its owner can read",
 		k.Env(), k.Env()+fileSuffix)
@@ -79,7 +78,7 @@ func (l *loader) public(k *entry, source, text string) {
 	}
 }
 
-// set checks a value, and remembers it with its source.
+// set checks a value, and keeps it with its source.
 func (l *loader) set(k *entry, source, text string) {
 	if err := k.Set(&Config{}, text); err != nil {
 		l.p.add(k.Name, source, "%v", err)
@@ -137,7 +136,7 @@ func (l *loader) commandLine(flags *pflag.FlagSet) {
 	})
 }
 
-// fill makes the Config of the defaults and of the merged values, which were all checked when they came.
+// fill returns the Config of the defaults and the merged values. set has checked all values.
 func (l *loader) fill() *Config {
 	c := knob.Defaults[Config]()
 	for i := range knobs {

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/term"
 )
 
-// The forms of the log.
+// The formats of the log.
 const (
 	logAuto    = "auto"
 	logJSON    = "json"
 	logConsole = "console"
 )
 
-// Logger writes to w, one line an event: JSON, or text with the fields as JSON if w is a terminal. Nothing is sampled:
-// an incident's lines are the ones that are wanted. Control characters in fields are escaped. Certificates that change
-// are told of there too.
+// Logger returns a log that writes to w, one line an event: JSON, or text with the fields as JSON if w is a terminal.
+// Nothing is sampled, because the lines of an incident are the important ones. Control characters in fields are
+// escaped. The log also reports changed certificates.
 func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Log.Level)
 	if err != nil {

@@ -4,5 +4,5 @@ package configs
 
 import "os"
 
-// tooOpen can't tell: this system has no file modes.
+// tooOpen returns "": this system has no file modes.
 func tooOpen(string, os.FileInfo) string { return "" }

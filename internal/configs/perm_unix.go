@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// tooOpen tells what is wrong with who owns a file with a secret, and who else can read or change it.
+// tooOpen returns what is wrong with the owner or the mode of a file with a secret, or "".
 func tooOpen(path string, info os.FileInfo) string {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -28,8 +28,8 @@ type fileOwner struct {
 	user, group int
 }
 
-// openTo is PostgreSQL's rule for ssl_key_file. A file of user us is open to nobody else. One of root may be read by
-// one of our groups too: so Kubernetes mounts secrets.
+// openTo applies PostgreSQL's rule for ssl_key_file. Only user us may have access to a file that us owns. One of our
+// groups may also read a file of root, because Kubernetes mounts secrets like that.
 func (f fileOwner) openTo(path string, us int, groups []int) string {
 	switch {
 	case f.user != 0 && f.user != us:

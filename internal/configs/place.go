@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Place names the deployment and the servers that have its data, without any secret: for a person who is about to
-// change something.
+// Place names the deployment and the servers that have its data, without any secret. A person reads it before a
+// change.
 func (c *Config) Place() string {
 	return fmt.Sprintf("deployment %s: Redis %s, ledger %s", c.Deployment.ID, strings.Join(c.Redis.Addrs, ", "), c.Ledger.place())
 }
 
-// place names the ledger's database.
+// place returns the place of the ledger's database, without its password.
 func (l *Ledger) place() string {
 	dsn := string(l.DSN)
 	at := dsn

@@ -9,14 +9,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Problem is one thing that is wrong with the configuration.
+// Problem is one error in the configuration.
 type Problem struct {
-	// Knob is its name, as "redis.addrs"; empty for the file as a whole.
+	// Knob is the knob's name, such as "redis.addrs"; empty for the file as a whole.
 	Knob string
-	// Source is where the value stands: "FILE:LINE", "environment HONGBAO_...", "flag --..."; "default" for one that
-	// nobody set; empty for a contradiction of several.
+	// Source is the place of the value: "FILE:LINE", "environment HONGBAO_...", "flag --..."; "default" for a value
+	// that no user set; empty for a contradiction of several.
 	Source string
-	// Message says what was wrong and what to do, in one line. It never holds a secret.
+	// Message says what is wrong and what to do, in one line. It never contains a secret.
 	Message string
 }
 
@@ -32,10 +32,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error lists all that is wrong with a configuration. Find it with errors.As; a program ends with exit code 2.
+// Error lists everything that is wrong with a configuration. Find it with errors.As; a program ends with exit code 2.
 type Error struct{ Problems []Problem }
 
-// Error has one line a problem, after a line that says what was refused.
+// Error returns a first line that the configuration is refused, and one line for each problem.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the configuration is refused, problems: %d", len(e.Problems))
@@ -46,10 +46,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds the list; those above it are left out.
+// maxProblems bounds the list; further problems are left out.
 const maxProblems = 200
 
-// problems collects what is wrong, and remembers with which knobs, so that one mistake is told once.
+// problems collects the problems. It remembers the wrong knobs, so that one mistake is reported once.
 type problems struct {
 	found []Problem
 	bad   map[string]bool
@@ -63,7 +63,7 @@ func (p *problems) add(knob, source, format string, args ...any) {
 	p.tell(knob, source, format, args...)
 }
 
-// tell is add for a contradiction: the knob stays fine for other comparisons.
+// tell adds a problem for a contradiction. Unlike add, it keeps the knob valid for other comparisons.
 func (p *problems) tell(knob, source, format string, args ...any) {
 	if len(p.found) < maxProblems {
 		p.found = append(p.found, Problem{Knob: oneLine(knob), Source: oneLine(source),
@@ -71,7 +71,7 @@ func (p *problems) tell(knob, source, format string, args ...any) {
 	}
 }
 
-// fine tells whether nothing was wrong so far with any of the knobs: only then does it make sense to compare them.
+// fine reports whether all the knobs have been valid so far. Only then can they be compared.
 func (p *problems) fine(knobs ...string) bool {
 	return !slices.ContainsFunc(knobs, func(k string) bool { return p.bad[k] })
 }
@@ -83,7 +83,7 @@ func (p *problems) err() error {
 	return hongbao.Errorf(hongbao.ClassBroken, "%w", &Error{Problems: p.found})
 }
 
-// oneLine escapes what could break out of a line, or talk to a terminal.
+// oneLine escapes characters that could end the line or control a terminal.
 func oneLine(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s

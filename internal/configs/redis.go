@@ -7,7 +7,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisClient makes the client for scripts and short commands. It connects when it is first used; the caller closes it.
+// RedisClient returns the client for scripts and short commands. It connects when it is first used; the caller closes
+// it.
 func (c *Config) RedisClient() redis.UniversalClient {
 	o := c.redisOptions()
 	o.MaxRetries = c.Redis.Retries
@@ -17,11 +18,11 @@ func (c *Config) RedisClient() redis.UniversalClient {
 	return c.client(o)
 }
 
-// ReadsClient makes the client for blocking reads only. Its read timeout is above consumer.block by redis.read_timeout,
-// and it has a connection for each shard and sink, with two to spare. The caller closes it.
+// ReadsClient returns the client for blocking reads only. Its read timeout is above consumer.block by
+// redis.read_timeout, and it has a connection for each shard and sink, with two to spare. The caller closes it.
 //
-// It repeats nothing by itself; on a cluster, go-redis goes on as for a redirect when a connection breaks. What a lost
-// answer held is pending, and is taken over when its lease ends.
+// It repeats nothing by itself. On a cluster, go-redis continues as for a redirect when a connection breaks. The
+// entries of a lost answer are pending, and a worker takes them over when their lease ends.
 func (c *Config) ReadsClient() redis.UniversalClient {
 	o := c.redisOptions()
 	o.MaxRetries = -1 // the consumer reads again by itself
@@ -31,7 +32,7 @@ func (c *Config) ReadsClient() redis.UniversalClient {
 	return c.client(o)
 }
 
-// redisOptions writes out every option whose default could lose money, hang, or connect without an end.
+// redisOptions sets every option whose default could lose money, hang, or connect without a limit.
 func (c *Config) redisOptions() *redis.UniversalOptions {
 	r := &c.Redis
 	return &redis.UniversalOptions{
@@ -40,15 +41,15 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
 		TLSConfig:       c.redisTLS.Clone(),
 		ClientName:      "hongbao",
-		DisableIdentity: true, // else each connect costs one more round trip
+		DisableIdentity: true, // otherwise each connect costs one more round trip
 		Protocol:        3,
 
-		DialTimeout: r.DialTimeout, DialerRetries: 1, // else one connect takes five times as long
+		DialTimeout: r.DialTimeout, DialerRetries: 1, // otherwise one connect takes five times as long
 		ReadTimeout: r.ReadTimeout, WriteTimeout: r.WriteTimeout,
-		ContextTimeoutEnabled: true, // else a deadline is ignored while an answer is waited for
+		ContextTimeoutEnabled: true, // otherwise go-redis ignores a deadline while it waits for an answer
 		MaxRedirects:          3,
 		PoolSize:              r.PoolSize, PoolTimeout: r.PoolTimeout, MaxConcurrentDials: r.PoolSize,
-		PipelinePoolSize: -1, // else ten connections more, which pool_size does not count
+		PipelinePoolSize: -1, // otherwise there are ten more connections, which pool_size does not count
 		ConnMaxIdleTime:  r.MaxIdleAge,
 
 		// Reads go to the primary: a replica may not have the last grants.
@@ -57,11 +58,11 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 	}
 }
 
-// slotsAge is how old may be what a client knows of a cluster's slots. Nobody redirects it away from a node that is dead:
-// by go-redis' default it would dial that one for up to a minute after another has taken over.
+// slotsAge is the maximum age of a client's map of a cluster's slots. No server redirects the client away from a dead
+// node: by go-redis' default it would dial that node for up to a minute after another has taken over.
 const slotsAge = time.Second
 
-// client makes the kind that redis.mode says; go-redis would guess it from the number of addresses.
+// client returns the kind of client for redis.mode; go-redis would guess it from the number of addresses.
 func (c *Config) client(o *redis.UniversalOptions) redis.UniversalClient {
 	switch c.Redis.Mode {
 	case Cluster:

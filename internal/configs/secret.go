@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxSecret bounds a secret's file.
+// maxSecret bounds the file of a secret.
 const maxSecret = 64 << 10
 
 // ReadSecret reads a file with one secret, such as an API key. Others must not be able to read the file.
@@ -20,7 +20,8 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// readSecret reads a file with one secret; a line break at its end is not part of it. what is wrong is told without it.
+// readSecret reads a file with one secret; a line break at its end is not part of it. wrong does not contain the
+// secret.
 func readSecret(path string) (secret, wrong string) {
 	data, info, err := readFile(path, maxSecret)
 	if err != nil {
@@ -41,7 +42,7 @@ func readSecret(path string) (secret, wrong string) {
 
 var passwordPair = regexp.MustCompile(`(?i)(^|[\s?&;])(ssl)?password\s*=`)
 
-// holdsPassword tells whether a connection string may hold a password. In doubt it may.
+// holdsPassword reports whether a connection string may contain a password. If in doubt, it returns true.
 func holdsPassword(dsn string) bool {
 	if passwordPair.MatchString(dsn) || mysqlPassword.MatchString(dsn) && !isURL(dsn) {
 		return true
@@ -69,15 +70,15 @@ func hasPrefix(s string, prefixes ...string) bool {
 func isURL(dsn string) bool { return strings.Contains(dsn, "://") }
 
 var (
-	// mysqlPassword tells user:password@tcp(host:3306)/database, whatever the password is made of.
+	// mysqlPassword matches user:password@tcp(host:3306)/database, for any characters in the password.
 	mysqlPassword = regexp.MustCompile(`^[^:@]*:.*@[a-z0-9]*[(/]`)
 	mysqlPattern  = regexp.MustCompile(`^[^/]*@[a-z0-9]+\(.*\)/`)
 )
 
-// isMySQL tells whether a text that is to be a path is of the form user@tcp(host:3306)/database.
+// isMySQL reports whether a text that should be a path has the form user@tcp(host:3306)/database.
 func isMySQL(dsn string) bool { return mysqlPattern.MatchString(dsn) }
 
 var pairPattern = regexp.MustCompile(`^\s*[a-z_]+\s*=`)
 
-// pairs tells whether a connection string is of the form name=value name=value.
+// pairs reports whether a connection string has the form name=value name=value.
 func pairs(dsn string) bool { return pairPattern.MatchString(dsn) }

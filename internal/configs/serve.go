@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Serve is the server `hongbao serve`.
+// Serve has the settings of the server `hongbao serve`.
 type Serve struct {
 	// Address that users reach; 0.0.0.0:8080 for every interface.
 	//
@@ -24,7 +24,8 @@ type Serve struct {
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
 	// Address of administration; it is opened only where there is a ledger. Empty: it is not opened.
 	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"ops"`
-	// TLS and ControlTLS, if not nil, are what the public and the control listener offer; they hold the certificates.
+	// TLS and ControlTLS, if not nil, are the TLS configurations of the public and the control listener, with their
+	// certificates.
 	TLS, ControlTLS *tls.Config
 	// The JSON Web Key Set of those who sign tokens: path of a file, which is read again when it has changed, or an
 	// https:// URL, which is asked every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no
@@ -96,12 +97,12 @@ type Serve struct {
 	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
 }
 
-// AnswerTime is how long a request may take, so that there is time left to write its answer.
+// AnswerTime returns how long a request may take. It leaves time to write the answer.
 func (c *Serve) AnswerTime() time.Duration {
 	return max(c.WriteTimeout-time.Second, c.WriteTimeout/2)
 }
 
-// KeysURL is where the key set is asked for; empty if Keys names a file.
+// KeysURL returns the URL of the key set; empty if Keys names a file.
 func (c *Serve) KeysURL() string {
 	if strings.Contains(c.Keys, "://") {
 		return c.Keys
@@ -112,7 +113,7 @@ func (c *Serve) KeysURL() string {
 // HasTokens reports whether users come with tokens.
 func (c *Serve) HasTokens() bool { return c.Keys != "" || c.Issuer != "" || c.Audience != "" }
 
-// Check names everything that is wrong with the knobs at once.
+// Check returns everything that is wrong with the knobs.
 func (c *Serve) Check() error {
 	errs := knob.Check(c)
 	if c.HasTokens() {
@@ -170,10 +171,10 @@ const (
 	FactFromGateway = "gateway"
 )
 
-// FactSources are the facts of each kind of source, by their names there.
+// FactSources has the facts of each kind of source, by their names there.
 type FactSources map[string]map[string]string
 
-// FactSources reads Facts.
+// FactSources parses Facts.
 func (c *Serve) FactSources() (FactSources, error) {
 	out := FactSources{FactFromClaim: {}, FactFromGateway: {}}
 	seen := map[string]bool{}
@@ -197,8 +198,8 @@ func (c *Serve) FactSources() (FactSources, error) {
 	return out, nil
 }
 
-// checkServe compares the knobs of the server with each other. CheckServe has the rest: who does not serve may
-// have any.
+// checkServe compares the knobs of the server with each other. CheckServe has the other checks: a process that does
+// not serve may have any values there.
 func (l *loader) checkServe(c *Config) {
 	s := &c.Serve
 	l.order("serve.read_header_timeout", s.ReadHeaderTimeout, "not above serve.read_timeout", s.ReadTimeout+1, "",
@@ -211,8 +212,8 @@ func (l *loader) checkServe(c *Config) {
 	l.checkListen(c, "serve.control_", s.ControlListen, s.ControlTLSCert, UnsafeControlListen)
 }
 
-// clientCA makes the server ask callers for a certificate, if path is not empty. name is what the knobs' names begin
-// with. Without a certificate of the server there is nothing to do here: CheckServe refuses it.
+// clientCA makes the server require certificates of callers, if path is not empty. name is the prefix of the knobs'
+// names. It does nothing if the server has no certificate: CheckServe refuses that.
 func (l *loader) clientCA(t *tls.Config, name, path string) {
 	if path == "" || t == nil || !l.p.fine(name+"_cert", name+"_client_ca") {
 		return
@@ -230,8 +231,8 @@ func (l *loader) clientCA(t *tls.Config, name, path string) {
 	}
 }
 
-// CheckServe says what stops the server and no other command: these may share the server's file of knobs, but not its
-// flags.
+// CheckServe returns the errors that stop only the server. Other commands may share the server's configuration file,
+// but not its flags.
 func (c *Config) CheckServe() error {
 	for _, ca := range []struct {
 		name, path string
@@ -250,14 +251,15 @@ func (c *Config) CheckServe() error {
 	return nil
 }
 
-// ServeConfig is complete.
+// ServeConfig returns the complete configuration of the server.
 func (c *Config) ServeConfig() Serve {
 	out := c.Serve
 	out.TLS, out.ControlTLS = c.serveTLS.Clone(), c.controlTLS.Clone()
 	return out
 }
 
-// ServeKeyFile reads the key set of serve.keys, and says who else can; nil if that is no file.
+// ServeKeyFile returns a function that reads the key set of serve.keys and says who else can read it. It returns nil
+// if serve.keys is not a file.
 func (c *Config) ServeKeyFile() func() (text []byte, open string, err error) {
 	if c.Serve.KeysURL() != "" {
 		return nil

@@ -14,33 +14,35 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Space says where the deployment's keys are.
+// Space returns the place of the deployment's keys.
 func (c *Config) Space() hongbao.Space {
 	return hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: c.Deployment.Shards}
 }
 
-// CloserConfig is complete but for Store, Ledger, Locks and Log.
+// CloserConfig returns a configuration that is complete except for Store, Ledger, Locks and Log.
 func (c *Config) CloserConfig() closing.Config {
 	out := knob.Defaults[closing.Config]()
 	out.Group = SinkBalance
 	return out
 }
 
-// LockConfig is complete. A lock outlives a process that died as long as its entries do.
+// LockConfig returns a configuration that is complete. The lock of a process that died lasts as long as the lease of
+// its entries.
 func (c *Config) LockConfig() store.LockConfig {
 	out := knob.Defaults[store.LockConfig]()
 	out.Lease = c.Consumer.Lease
 	return out
 }
 
-// ProducerConfig is complete but for Redis, Space and Log.
+// ProducerConfig returns a configuration that is complete except for Redis, Space and Log.
 func (c *Config) ProducerConfig() producer.Config {
 	out := c.Producer
 	out.Deployment = c.Deployment.ID
 	return out
 }
 
-// ConsumerConfig is that of the sink's group, complete but for Redis, Reads, Space, Consumer, Handler and Log.
+// ConsumerConfig returns the configuration of the sink's group. It is complete except for Redis, Reads, Space,
+// Consumer, Handler and Log.
 func (c *Config) ConsumerConfig(sink string) consumer.Config {
 	out := c.Consumer
 	out.Group = sink
@@ -62,20 +64,20 @@ func (c *Config) sink(name string) *Sink {
 	return &c.Sinks.Balance
 }
 
-// TrimmerConfig is complete but for Redis, Space and Log.
+// TrimmerConfig returns a configuration that is complete except for Redis, Space and Log.
 func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	out := c.Trimmer
 	out.Groups = slices.Clone(c.Deployment.Sinks)
 	return out
 }
 
-// ClaimsConfig is that of the Kafka sink's claims, complete but for Owner. Claims of live owners are
-// handed over too: the broker drops the second copy of a batch, and the pending list says whose turn it is.
+// ClaimsConfig returns the configuration of the Kafka sink's claims. It is complete except for Owner. Claims of live
+// owners are handed over too: the broker drops the second copy of a batch, and the pending list decides the owner.
 func (c *Config) ClaimsConfig() store.ClaimsConfig {
 	return store.ClaimsConfig{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
 
-// LedgerConfig is complete. Its DSN may hold a password.
+// LedgerConfig returns a configuration that is complete. Its DSN may contain a password.
 func (c *Config) LedgerConfig() ledger.Config {
 	out := c.Ledger.Config
 	out.DSN = c.Ledger.DSN.Reveal()
@@ -87,7 +89,8 @@ func (c *Config) LedgerConfig() ledger.Config {
 	return out
 }
 
-// PublisherConfig is complete but for Worker. The publisher makes its own transport of it.
+// PublisherConfig returns a configuration that is complete except for Worker. The publisher makes its own transport
+// of it.
 func (c *Config) PublisherConfig() publish.Config {
 	out := c.Publisher
 	out.Brokers = slices.Clone(out.Brokers)
@@ -95,14 +98,14 @@ func (c *Config) PublisherConfig() publish.Config {
 	return out
 }
 
-// RemoteConfig is complete.
+// RemoteConfig returns a configuration that is complete.
 func (c *Config) RemoteConfig() remote.Config {
 	out := c.Remote.Config
 	out.Token, out.TLS, out.Deployment = c.Remote.Token.Reveal(), c.remoteTLS.Clone(), c.Deployment.ID
 	return out
 }
 
-// BalanceConfig is complete.
+// BalanceConfig returns a configuration that is complete.
 func (c *Config) BalanceConfig() Balance {
 	out := c.Balance
 	out.TLS = c.balanceTLS.Clone()

@@ -8,22 +8,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// watched is what files hold. Each use looks whether the files have changed, and then reads them again. What can't be
-// used is told to the log once, and what was there before goes on.
+// watched is the contents of files. Each use checks whether the files have changed, and then reads them again. If
+// they can't be used, the log reports it once, and the earlier contents stay valid.
 type watched[T any] struct {
 	files []string
 	read  func() (*T, error)
 	log   atomic.Pointer[zap.Logger]
 
 	mu    sync.Mutex
-	seen  []os.FileInfo // the files as they were before the last reading; nil for one that can't be seen
+	seen  []os.FileInfo // the files before the last reading; nil for a file that can't be seen
 	valid *T
 }
 
-// teller is told which log there is.
+// teller is a watched value that takes a log.
 type teller interface{ tell(log *zap.Logger) }
 
-// watch reads the files for the first time. What it can't read yet is nil until the files change.
+// watch reads the files for the first time. If it can't read them, the value is nil until the files change.
 func watch[T any](read func() (*T, error), files ...string) (*watched[T], error) {
 	w := &watched[T]{files: files, read: read}
 	w.tell(zap.NewNop())
@@ -46,7 +46,7 @@ func (w *watched[T]) look() []os.FileInfo {
 	return now
 }
 
-// current is what the files hold now.
+// current returns the contents of the present files.
 func (w *watched[T]) current() *T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *watched[T]) current() *T {
 	return valid
 }
 
-// sameFiles tells whether files are what they were. Kubernetes changes a link, so that another file has the path.
+// sameFiles reports whether the files are unchanged. Kubernetes changes a link, so that another file has the path.
 func sameFiles(now, before []os.FileInfo) bool {
 	for i, a := range now {
 		b := before[i]

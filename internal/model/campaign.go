@@ -11,8 +11,9 @@ import (
 // Campaign is a line of the list.
 type Campaign struct {
 	ID, Name, Kind, Currency string
-	// State is what a grab would find: created, loading, not_started, open, paused, ended, sold_out, frozen, closed,
-	// refunded; Unread if Redis could not be read. Note says why it could not, or why the campaign is frozen.
+	// State is the state that a grab would find: created, loading, not_started, open, paused, ended, sold_out,
+	// frozen, closed, refunded; Unread if Redis could not be read. Note says why it could not, or why the campaign is
+	// frozen.
 	State, Note            string
 	From, To               time.Time
 	Packets, Granted, Left int64
@@ -67,7 +68,7 @@ func (s Search) Path() string {
 	return "/?" + q.Encode()
 }
 
-// Campaigns is a page of the list. Note says what could not be read.
+// Campaigns is a page of the list. Note names the servers that could not be read.
 type Campaigns struct {
 	Search
 	List []Campaign

@@ -4,7 +4,7 @@ package model
 
 import "errors"
 
-// ErrNotFound reports that what a question is about does not exist.
+// ErrNotFound reports that the thing in a question does not exist.
 var ErrNotFound = errors.New("there is no such thing")
 
 // PageLen is how many lines a page of a list has.

@@ -2,7 +2,7 @@ package model
 
 import "github.com/hongbao-project/hongbao"
 
-// Receipts is what a user holds in a campaign.
+// Receipts are the receipts of a user in a campaign.
 type Receipts struct {
 	Campaign string            `json:"campaign"`
 	User     string            `json:"user"`

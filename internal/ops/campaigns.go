@@ -29,7 +29,7 @@ type CampaignPause struct {
 	Why      string `json:"why,omitempty" maxLength:"500" doc:"Kept in Redis and in the ledger, as is the caller's key."`
 }
 
-// Check refuses what can't be paused.
+// Check refuses an invalid input.
 func (in *CampaignPause) Check() error {
 	if len(in.Why) > MaxWhy {
 		return checkWhy(in.Why)
@@ -66,7 +66,7 @@ func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, err
 	return l.App.Standing(ctx, id)
 }
 
-// CampaignClose ends a campaign permanently.
+// CampaignClose is the input of a close, which ends a campaign permanently.
 type CampaignClose struct {
 	Campaign string `json:"-"`
 	Early    bool   `json:"early,omitempty" doc:"Close it before the end of its window."`
@@ -82,7 +82,7 @@ func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, err
 	return l.App.Cancel(ctx, id)
 }
 
-// CampaignRefund gives what nobody got back to the sponsor.
+// CampaignRefund is the input of a refund: the sponsor gets back the amount that no user got.
 type CampaignRefund struct {
 	Campaign string         `json:"-"`
 	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exactly what is refunded, in minor units: refund_amount of the ending."`
@@ -91,7 +91,7 @@ type CampaignRefund struct {
 	Wait time.Duration `json:"-"`
 }
 
-// Check refuses what can't be refunded.
+// Check refuses an invalid input.
 func (in *CampaignRefund) Check() error {
 	switch {
 	case in.Missing < 0:
@@ -115,7 +115,7 @@ func (l *Local) RevealCampaign(ctx context.Context, id string) (*campaign.Disclo
 	return l.App.Reveal(ctx, id)
 }
 
-// ListJournal lists who did what, the newest first.
+// ListJournal lists the actions of people and keys, the newest first.
 func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error) {
 	if err := CheckJournal(&in); err != nil {
 		return access.JournalPage{}, err
@@ -123,12 +123,12 @@ func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access
 	return l.App.Journal(ctx, in)
 }
 
-// JournalPlace is the pattern of where a page of the journal begins.
+// JournalPlace is the pattern of the position at which a page of the journal begins.
 const JournalPlace = "^[0-9]{1,15}-[A-Z0-9]{1,64}$"
 
 var journalPlace = regexp.MustCompile(JournalPlace)
 
-// CheckJournal refuses a query that makes no sense.
+// CheckJournal refuses an invalid query.
 func CheckJournal(in *access.JournalQuery) error {
 	if in.After != "" && !journalPlace.MatchString(in.After) {
 		return &InputError{Field: "after", Text: "is the next of the page before"}

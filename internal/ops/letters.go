@@ -49,7 +49,7 @@ type LetterList struct {
 	Limit int
 }
 
-// Check refuses what can't be listed.
+// Check refuses an invalid input.
 func (in *LetterList) Check() error {
 	return cmp.Or(checkLimit(in.Limit), checkAfter(in.After), in.check())
 }
@@ -61,7 +61,7 @@ func checkAfter(after string) error {
 	return nil
 }
 
-// CheckLetter refuses what can't be the id of a letter.
+// CheckLetter refuses an invalid id of a letter.
 func CheckLetter(id string) error {
 	if _, _, _, err := deadletter.ParseID(id); err != nil {
 		return &InputError{Field: "letter", Code: "unknown_letter", Text: "is SINK/SHARD/ENTRY, as `hongbao dead list` prints it"}
@@ -100,14 +100,14 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 	return letter, err
 }
 
-// Letters are the dead letters that a person decides about: some by their ids, or all that filters pick.
+// Letters are the dead letters that a person decides about: some by their ids, or every letter that the filters pick.
 type Letters struct {
 	Letter string `json:"letter,omitempty" doc:"One letter by its id, or several with commas between them; or give filters."`
 	LetterFilter
 	All    bool   `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
 	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that filters or all pick: the matched of a dry run. Required with them, except in a dry run."`
 	After  string `json:"after,omitempty" doc:"The next of an answer 202: goes on there. Not with letter."`
-	By     string `json:"-"` // who decides; a caller's key comes before it
+	By     string `json:"-"` // the decider; a caller's key takes precedence
 	Why    string `json:"why" doc:"Kept with each letter, as is the caller's key."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count only."`
 }
@@ -158,7 +158,7 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	return nil
 }
 
-// pick finds the letters that an input means.
+// pick returns the letters that an input selects.
 func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick deadletter.Pick, err error) {
 	pick = deadletter.Pick{IDs: list(in.Letter), Filter: l.filter(&in.LetterFilter), After: in.After, Expect: in.Expect}
 	if err := cmp.Or(in.Check(), l.checkSinks(pick.Filter.Sinks...)); err != nil {

@@ -1,6 +1,6 @@
-// Package ops has the operations that a person may do to a deployment. Each has one input with one check, and the command
-// line, the administration API and the console all call it. Local does it with the deployment's own stores; Remote asks
-// the administration API of a server.
+// Package ops has the operations of people on a deployment. Each has one input with one check. The command line, the
+// administration API and the console all call the same operations. Local works with the deployment's own stores;
+// Remote calls the administration API of a server.
 package ops
 
 import (
@@ -51,11 +51,11 @@ type Operations interface {
 
 // InputError is an input that an operation refuses. Nothing was done.
 type InputError struct {
-	// Field is the input's field, as the API names it; empty if fields contradict each other.
+	// Field is the input's field in the API; empty if fields contradict each other.
 	Field string
-	// Code is the API's code; empty for the one of a wrong value.
+	// Code is the API's code; empty for the code of an invalid value.
 	Code string
-	// Text goes on after the field's name: "is required".
+	// Text continues the sentence after the field's name: "is required".
 	Text string
 }
 
@@ -64,11 +64,11 @@ func (e *InputError) Error() string { return strings.TrimSpace(e.Field + " " + e
 // Local does operations with the deployment's stores.
 type Local struct {
 	App *app.App
-	// Caller is who asks by API key, and sees only their campaigns. Nil is a person who has the stores.
+	// Caller is the API key that asks, and sees only its campaigns. Nil is a person with access to the stores.
 	Caller *access.Caller
 }
 
-// by returns who decides: the caller's key, or the name that a person with the stores gives.
+// by returns the decider: the caller's key, or the name that a person with access to the stores passes.
 func (l *Local) by(given string) string {
 	if l.Caller != nil {
 		return l.Caller.Name()
@@ -76,7 +76,7 @@ func (l *Local) by(given string) string {
 	return given
 }
 
-// sees returns what picks the campaigns of the caller; nil for all.
+// sees returns the filter of the caller's campaigns; nil for all.
 func (l *Local) sees() func(campaign string) bool {
 	if l.Caller == nil || !l.Caller.Scoped() {
 		return nil
@@ -84,7 +84,7 @@ func (l *Local) sees() func(campaign string) bool {
 	return l.Caller.Sees
 }
 
-// may refuses an action on a campaign that the caller does not see.
+// may returns an error for a campaign that the caller does not see.
 func (l *Local) may(a access.Action, campaign string) error {
 	if l.Caller == nil {
 		return nil
@@ -92,7 +92,7 @@ func (l *Local) may(a access.Action, campaign string) error {
 	return l.Caller.Check(a, campaign)
 }
 
-// shows reports whether the caller may see what belongs to a campaign. If not, the journal has that they asked.
+// shows reports whether the caller may see data of a campaign. If not, it records the attempt in the journal.
 func (l *Local) shows(ctx context.Context, a access.Action, campaign string) bool {
 	if l.Caller == nil || l.Caller.Sees(campaign) {
 		return true
@@ -127,7 +127,7 @@ func checkWhy(why string) error {
 	return nil
 }
 
-// checkPick checks the filters that several operations have. Empty ones pick everything.
+// checkPick checks the filters that several operations have. Empty filters pick everything.
 func checkPick(campaign, user string) error {
 	if campaign != "" && hongbao.CheckCampaignID(campaign) != nil {
 		return &InputError{Field: "campaign", Text: "is 1 to 64 of a-z, 0-9, - and _, beginning with a letter"}
@@ -138,7 +138,7 @@ func checkPick(campaign, user string) error {
 	return nil
 }
 
-// list splits a list with commas.
+// list splits a comma-separated list.
 func list(text string) []string {
 	if text == "" {
 		return nil

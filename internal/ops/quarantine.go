@@ -13,7 +13,7 @@ import (
 
 // QuarantineList is a page of the grants in quarantine.
 type QuarantineList struct {
-	All   bool  // those that were decided, too
+	All   bool  // includes decided grants
 	After int64 // the Next of the page before
 	Limit int
 }
@@ -21,7 +21,7 @@ type QuarantineList struct {
 // MaxListed bounds a page of a list.
 const MaxListed = 10_000
 
-// Check refuses what can't be listed.
+// Check refuses an invalid input.
 func (in *QuarantineList) Check() error {
 	if in.After < 0 {
 		return &InputError{Field: "after", Text: "is 0 or more"}
@@ -62,11 +62,11 @@ func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app
 type Decide struct {
 	ID       int64  `json:"-"`
 	Decision string `json:"decision" enum:"pay,void" doc:"pay: from the reserve; void: nobody gets it."`
-	By       string `json:"-"` // who decides; a caller's key comes before it
+	By       string `json:"-"` // the decider; a caller's key takes precedence
 	Why      string `json:"why" doc:"Kept with the decision, as is the caller's key."`
 }
 
-// Check refuses what decides nothing.
+// Check refuses an invalid decision.
 func (in *Decide) Check() error {
 	if in.Decision != "pay" && in.Decision != "void" {
 		return &InputError{Field: "decision", Text: "is pay or void"}

@@ -28,8 +28,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// Remote does operations at the administration API of a server (serve.control_listen), with an API key. The server
-// records the key as who decides.
+// Remote calls the administration API of a server (serve.control_listen) with an API key. The server records the key
+// as the decider.
 type Remote struct {
 	server *url.URL
 	key    string
@@ -39,14 +39,14 @@ type Remote struct {
 // Bounds of a call.
 const (
 	callTime  = 2 * time.Minute // of one request: a requeue works for a while before it answers
-	tryFor    = 5 * time.Second // how long a server that is down is tried again
+	tryFor    = 5 * time.Second // how long calls to a server that is down are repeated
 	maxAnswer = 64 << 20
 	maxPage   = 500         // items of a page
 	pollEvery = time.Second // while a refund waits
 )
 
-// NewRemote checks the address of a server and a key; it reaches nobody. roots are the certificates that the server's may
-// be signed by; nil for those of the system.
+// NewRemote checks the address of a server and a key. It sends nothing. roots are the certificates that may sign the
+// server's; nil for those of the system.
 func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -58,11 +58,11 @@ func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	case key == "":
 		return nil, errors.New("the key is empty: `hongbao key create` makes one")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the default has this type
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	return &Remote{server: u, key: key, client: &http.Client{
 		Transport: transport, Timeout: callTime,
-		// A redirect would take the key elsewhere.
+		// A redirect would send the key to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -72,18 +72,19 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// get reads an answer.
+// get makes a GET request and decodes the answer.
 func (r *Remote) get(ctx context.Context, path string, query url.Values, to any) error {
 	_, err := r.call(ctx, http.MethodGet, path, "", query, nil, to)
 	return err
 }
 
-// post makes a change once, however often it has to be sent. more reports that the server answered before it was done.
+// post makes a change exactly once, even if it sends the request several times. more reports that the server answered
+// before it was done.
 func (r *Remote) post(ctx context.Context, path string, in, to any) (more bool, err error) {
 	return r.postWith(ctx, rand.Text(), path, in, to)
 }
 
-// postWith is post with an Idempotency-Key.
+// postWith is post with a given Idempotency-Key.
 func (r *Remote) postWith(ctx context.Context, key, path string, in, to any) (more bool, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -140,7 +141,7 @@ func (r *Remote) try(ctx context.Context, method, at, key string, body []byte, t
 	return res.StatusCode == http.StatusAccepted, nil
 }
 
-// problem is the error of an answer that refuses: of the class that the same operation would have with the stores.
+// problem returns the error of a refusal. It has the class that the same operation would have with the stores.
 func problem(res *http.Response, text []byte) error {
 	var p struct{ Code, Detail, Instance string }
 	if json.Unmarshal(text, &p) != nil || p.Code == "" {
@@ -163,7 +164,7 @@ func problem(res *http.Response, text []byte) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "%s", says)
 }
 
-// reason puts who decides before the reason: the server knows the key only.
+// reason prefixes the reason with the decider's name, because the server knows only the key.
 func reason(by, why string) string {
 	if by == "" {
 		return why
@@ -231,7 +232,7 @@ func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Repor
 	return r.letters(ctx, "drop", in)
 }
 
-// letters decides about letters. The server answers after a while with what it has done, and is asked to go on.
+// letters decides about letters. The server answers after a while with its progress, and letters asks it to continue.
 func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *deadletter.Report, err error) {
 	if err := in.Check(); err != nil {
 		return nil, err
@@ -291,9 +292,9 @@ func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChang
 	return out, err
 }
 
-// checkSinkName refuses what can't be a part of a path.
+// checkSinkName refuses a name that can't be part of a path.
 func checkSinkName(sink string) error {
-	if hongbao.CheckCampaignID(sink) != nil { // sinks have the same names
+	if hongbao.CheckCampaignID(sink) != nil { // sinks follow the same rules
 		return &InputError{Field: "sink", Code: "unknown_sink", Text: "is unknown: `hongbao sink list` shows the sinks"}
 	}
 	return nil
@@ -401,7 +402,7 @@ func (r *Remote) CancelCampaign(ctx context.Context, id string) (*app.Ending, er
 	return r.end(ctx, id, "cancel", struct{}{})
 }
 
-// end ends a campaign.
+// end closes or cancels a campaign.
 func (r *Remote) end(ctx context.Context, id, how string, in any) (*app.Ending, error) {
 	if err := checkPick(id, ""); err != nil {
 		return nil, err

@@ -9,22 +9,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ListSinks returns how each sink is doing.
+// ListSinks returns the status of each sink.
 func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.App.Status(ctx) }
 
 // SinkPause is the input of a pause and of a resume.
 type SinkPause struct {
 	Sink string `json:"-"`
-	By   string `json:"-"` // who decides; a caller's key comes before it
+	By   string `json:"-"` // the decider; a caller's key takes precedence
 	Why  string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
 	// Campaign is "" for the whole sink.
 	Campaign string `json:"campaign,omitempty" doc:"One campaign only: the sink's other grants go on. Absent: the whole sink."`
 }
 
-// Check refuses what can't be paused.
+// Check refuses an invalid input.
 func (in *SinkPause) Check() error { return cmp.Or(checkWhy(in.Why), checkPick(in.Campaign, "")) }
 
-// PauseSink makes all workers of a sink hand it nothing.
+// PauseSink stops the deliveries of all workers to a sink.
 func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
 	return l.turnSink(ctx, &in, l.App.PauseSink, l.App.PauseSinkCampaign)
 }
@@ -48,17 +48,17 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 	return whole(ctx, in.Sink, by)
 }
 
-// SinkLimit is how many grants a second all workers together may hand to a sink.
+// SinkLimit bounds the grants a second that all workers together hand to a sink.
 type SinkLimit struct {
 	Sink string `json:"-"`
-	By   string `json:"-"` // who decides; a caller's key comes before it
+	By   string `json:"-"` // the decider; a caller's key takes precedence
 	// GrantsPerSecond is nil with ByKnob.
 	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"0 for no bound; or give by_knob."`
 	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker go by its knob again."`
 	Why             string `json:"why" doc:"Kept with the limit, as is the caller's key."`
 }
 
-// Check refuses a limit that says nothing, or two things.
+// Check refuses an input with no limit, or with two.
 func (in *SinkLimit) Check() error {
 	rate := in.GrantsPerSecond
 	switch {

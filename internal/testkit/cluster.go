@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// clusterNode are the lines of redis.conf of a cluster's node. A primary that is silent for two seconds has failed.
-// A slot without a server stops no other slot: Hongbao demands that.
+// clusterNode returns the lines of redis.conf of a cluster's node. A primary that is silent for two seconds has
+// failed. A slot without a server stops no other slot, as Hongbao requires.
 func clusterNode(bus int) map[string]string {
 	return map[string]string{
 		"cluster-enabled": "yes", "cluster-port": strconv.Itoa(bus), "cluster-config-file": "nodes.conf",
@@ -36,8 +36,8 @@ type RedisCluster struct {
 	Masters, Replicas [clusterMasters]*RedisServer
 }
 
-// StartRedisCluster starts a cluster and returns when all of it is of one mind and the replicas follow. The caller
-// closes it. Of the options Args and Binary count.
+// StartRedisCluster starts a cluster. It returns when all nodes agree and the replicas follow. The caller closes it.
+// Only the options Args and Binary have an effect.
 func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {
@@ -61,13 +61,13 @@ func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster,
 	return c, c.join(ctx)
 }
 
-// NewRedisCluster is a cluster of the test's own, closed at its end.
+// NewRedisCluster returns a cluster of the test's own. It is closed at the test's end.
 func NewRedisCluster(t testing.TB, opts RedisOptions) *RedisCluster {
 	t.Helper()
 	return closing(t, running(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context(), opts) }))
 }
 
-// nodes are the servers that were started.
+// nodes returns the servers that were started.
 func (c *RedisCluster) nodes() (all []*RedisServer) {
 	for _, n := range append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replicas[:]...) {
 		if n != nil {
@@ -77,7 +77,7 @@ func (c *RedisCluster) nodes() (all []*RedisServer) {
 	return all
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *RedisCluster) Addrs() (addrs []string) {
 	for _, n := range c.nodes() {
 		addrs = append(addrs, n.Addr)
@@ -85,7 +85,7 @@ func (c *RedisCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Node is the server at an address.
+// Node returns the server at an address.
 func (c *RedisCluster) Node(t testing.TB, addr string) *RedisServer {
 	t.Helper()
 	for _, n := range c.nodes() {
@@ -105,8 +105,8 @@ func (c *RedisCluster) Close() (err error) {
 	return err
 }
 
-// join deals the slots, makes the nodes known to each other, and waits for the replicas. Each node meets all before it:
-// gossip alone takes seconds longer.
+// join deals the slots, makes the nodes known to each other, and waits for the replicas. Each node meets all before
+// it, because gossip alone takes seconds longer.
 func (c *RedisCluster) join(ctx context.Context) error {
 	nodes := c.nodes()
 	for i, n := range nodes {
@@ -116,7 +116,7 @@ func (c *RedisCluster) join(ctx context.Context) error {
 			orders = append(orders, []any{"CLUSTER", "ADDSLOTSRANGE", low, high})
 		}
 		for _, other := range nodes[:i] {
-			host, port, _ := net.SplitHostPort(other.Addr) // made by loopback
+			host, port, _ := net.SplitHostPort(other.Addr) // loopback made the address
 			orders = append(orders, []any{"CLUSTER", "MEET", host, port, other.bus})
 		}
 		for _, order := range orders {
@@ -143,7 +143,7 @@ func (c *RedisCluster) join(ctx context.Context) error {
 	return c.whole(ctx)
 }
 
-// follow makes a node the replica of the node with an id, as soon as it knows that one.
+// follow makes a node the replica of the node with the id, as soon as it knows that node.
 func (r *RedisServer) follow(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func (c *RedisCluster) whole(ctx context.Context) error {
 	return nil
 }
 
-// Client connects to the cluster; it is closed at the test's end.
+// Client returns a client of the cluster. It is closed at the test's end.
 func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
 	o := &redis.ClusterOptions{
@@ -190,8 +190,7 @@ func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) 
 	return client
 }
 
-// AwaitPromotion waits until the replica of a master, which was killed, has taken its place and every node that lives
-// has learnt it.
+// AwaitPromotion waits until the replica of a killed master has taken its place, and every live node knows it.
 func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
 	t.Helper()
 	c.Replicas[master].Says(t, "INFO", "role:master")
@@ -202,10 +201,11 @@ func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
 	}
 }
 
-// handOverTime is how long a server tries to take over in good order before it gives up, and a bit.
+// handOverTime is how long a server tries a planned takeover before it gives up, plus a margin.
 const handOverTime = 6 * time.Second
 
-// HandOver has a replica take over from its master in good order, and returns when it has.
+// HandOver makes a replica take over from its master by a planned failover. It returns when the replica has taken
+// over.
 func (c *RedisCluster) HandOver(t testing.TB, replica *RedisServer) {
 	t.Helper()
 	var ordered time.Time
@@ -221,18 +221,18 @@ func (c *RedisCluster) HandOver(t testing.TB, replica *RedisServer) {
 	}, "%s has taken over", replica.Addr)
 }
 
-// slotKeys is how many keys of a slot are asked for at once.
+// slotKeys bounds the keys of a slot that one call lists.
 const slotKeys = 1000
 
-// MoveSlot moves a slot from one master to another, key by key, in the order of their names, or from the last to the
-// first. moved is called before the first key, after each, and once more before the slot is the other master's: then n
-// keys have moved.
+// MoveSlot moves a slot from one master to another, key by key, in the order of their names, or backwards. It calls
+// moved before the first key, after each key, and once more before the slot belongs to the other master. n is the
+// number of moved keys.
 func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, backwards bool, moved func(n int)) {
 	t.Helper()
 	fromID, toID := from.Order(t, "CLUSTER MYID"), to.Order(t, "CLUSTER MYID")
 	to.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d IMPORTING %s", slot, fromID))
 	from.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d MIGRATING %s", slot, toID))
-	host, port, _ := net.SplitHostPort(to.Addr) // made by loopback
+	host, port, _ := net.SplitHostPort(to.Addr) // loopback made the address
 	client := from.Client(t)
 	moved(0)
 	for n := 0; ; {
@@ -244,7 +244,7 @@ func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, b
 			slices.Reverse(keys)
 		}
 		for _, key := range keys {
-			from.Order(t, fmt.Sprintf("MIGRATE %s %s %s 0 5000", host, port, key)) // NOKEY: it has expired
+			from.Order(t, fmt.Sprintf("MIGRATE %s %s %s 0 5000", host, port, key)) // NOKEY: the key has expired
 			n++
 			moved(n)
 		}
@@ -259,8 +259,8 @@ func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, b
 	}
 }
 
-// MigrateSlot has the server itself move a slot from one master to another, and returns when all masters know: Valkey 9
-// does that.
+// MigrateSlot lets the server itself move a slot from one master to another, as Valkey 9 does. It returns when all
+// masters know it.
 func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, from, to *RedisServer) {
 	t.Helper()
 	id := to.Order(t, "CLUSTER MYID")

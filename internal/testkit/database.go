@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// initialize runs the program that makes a database server's folder of data, to its end.
+// initialize runs the program that creates a database server's data folder, and waits until it ends.
 func (s *server) initialize(ctx context.Context, k *kit, c command) error {
 	run, err := k.start(c)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *server) initialize(ctx context.Context, k *kit, c command) error {
 	return nil
 }
 
-// writeSettings writes a database server's configuration below a first line, for the user that it runs as. Later
+// writeSettings writes a database server's configuration after a first line. The server's user owns the file. Later
 // settings win.
 func (s *server) writeSettings(path, first string, settings ...map[string]string) error {
 	all := map[string]string{}

@@ -19,20 +19,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
-// KafkaVersion is what tests run against unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version says otherwise.
+// KafkaVersion is the version of the tests unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version is set.
 const KafkaVersion = "4.1.0"
 
-// KafkaOptions says how a broker of one's own differs from the shared one.
+// KafkaOptions are the options of a broker of a test's own.
 type KafkaOptions struct {
 	// Version of Apache Kafka; scripts/setup.sh kafka VERSION fetches it. Empty: HONGBAO_KAFKA_VERSION, else KafkaVersion.
 	Version string
 	// Properties are lines of server.properties; they replace the defaults.
 	Properties map[string]string
-	// Java are flags for the virtual machine after the defaults, which favour a quick start
-	// (what measures says -XX:TieredStopAtLevel=4).
+	// Java are flags of the virtual machine. They follow the defaults, which favour a quick start. Measurements pass
+	// -XX:TieredStopAtLevel=4.
 	Java []string
-	// Proxied puts a fault proxy in front of a second listener: clients that begin at Proxy.Addr stay on it,
-	// since the broker tells them that address.
+	// Proxied puts a fault proxy in front of a second listener. Clients that connect to Proxy.Addr stay on the proxy,
+	// because the broker advertises that address.
 	Proxied bool
 }
 
@@ -42,7 +42,7 @@ type KafkaBroker struct {
 	Addr string
 	// Version of Apache Kafka.
 	Version string
-	// Proxy is nil unless Proxied was asked for. Addr goes past it.
+	// Proxy is nil unless Proxied was set. Addr bypasses it.
 	Proxy *proxy.Proxy
 	server
 	home    string
@@ -50,7 +50,7 @@ type KafkaBroker struct {
 	opts    KafkaOptions
 }
 
-// StartKafka starts a broker and returns when it hands out producer ids. The caller closes it.
+// StartKafka starts a broker. It returns when the broker hands out producer ids. The caller closes it.
 func StartKafka(ctx context.Context, opts KafkaOptions) (*KafkaBroker, error) {
 	b := &KafkaBroker{Version: opts.Version, opts: opts}
 	if b.Version == "" {
@@ -88,8 +88,8 @@ func (b *KafkaBroker) closeProxy() error {
 	return b.Proxy.Close()
 }
 
-// kafkaHome is where scripts/setup.sh put a version: libs with the jars, bootstrap.checkpoint as kafka-storage format
-// writes it, and kafka.jsa, an archive of loaded classes that halves the time to start.
+// kafkaHome returns the folder where scripts/setup.sh put a version. It has libs with the jars, bootstrap.checkpoint
+// as kafka-storage format writes it, and kafka.jsa, an archive of loaded classes that halves the start time.
 func kafkaHome(version string) (string, error) {
 	base, err := fetched()
 	if err != nil {
@@ -104,7 +104,7 @@ func kafkaHome(version string) (string, error) {
 	return home, nil
 }
 
-// fetched is where scripts/setup.sh puts what it fetches.
+// fetched returns the folder where scripts/setup.sh puts its downloads.
 func fetched() (string, error) {
 	if base := os.Getenv("HONGBAO_KAFKA_DIR"); base != "" {
 		return base, nil
@@ -116,7 +116,7 @@ func fetched() (string, error) {
 	return filepath.Join(root, ".cache"), nil
 }
 
-// kafkaID makes a random id in Kafka's spelling, which may not begin with a dash.
+// kafkaID returns a random id in Kafka's format, which may not begin with a dash.
 func kafkaID() (string, error) {
 	id := make([]byte, 16)
 	if _, err := rand.Read(id); err != nil {
@@ -148,7 +148,7 @@ func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
 		filepath.Join(data, "bootstrap.checkpoint"): checkpoint,
 		filepath.Join(b.dir, "server.properties"):   []byte(kafkaProperties(data, ports, proxied, b.opts.Properties)),
 	}
-	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil { // a first try on other ports left some
+	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil { // a first try may have left data
 		return command{}, err
 	}
 	for path, content := range files {
@@ -159,12 +159,12 @@ func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
 	return command{path: java, args: b.javaArgs(), dir: b.dir}, nil
 }
 
-// proxyTo makes the proxy in front of a port and gives the address to advertise: without a proxy, the port's own.
+// proxyTo makes the proxy in front of a port. It returns the address to advertise: without a proxy, the port's own.
 func (b *KafkaBroker) proxyTo(port int) (string, error) {
 	if !b.opts.Proxied {
 		return loopback(port), nil
 	}
-	if err := b.closeProxy(); err != nil { // of a first try on other ports
+	if err := b.closeProxy(); err != nil { // a first try may have left a proxy
 		return "", err
 	}
 	var err error
@@ -178,7 +178,7 @@ func (b *KafkaBroker) javaArgs() []string {
 	args := []string{
 		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
-		// Java goes without an archive that is not there or not its own.
+		// Java starts without an archive that is missing or of another version.
 		"-XX:SharedArchiveFile=" + filepath.Join(b.home, "kafka.jsa"),
 	}
 	args = append(args, b.opts.Java...)
@@ -188,7 +188,7 @@ func (b *KafkaBroker) javaArgs() []string {
 func kafkaProperties(data string, ports []int, proxied string, overrides map[string]string) string {
 	plain, controller := loopback(ports[0]), loopback(ports[1])
 	all := map[string]string{
-		// After a kill the new broker is let in only when the old one's session has run out (9 s by default).
+		// A killed broker's session blocks the new broker until it expires (9 s by default).
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",
 		"process.roles":                "broker,controller",
@@ -219,14 +219,14 @@ func kafkaProperties(data string, ports []int, proxied string, overrides map[str
 	return b.String()
 }
 
-// client makes a kafka-go client for one piece of work; done lets go of its connections.
+// client returns a kafka-go client for one piece of work. done closes its connections.
 func (b *KafkaBroker) client() (c *kafka.Client, done func()) {
 	tr := &kafka.Transport{ClientID: "testkit"}
 	return &kafka.Client{Addr: kafka.TCP(b.Addr), Transport: tr}, tr.CloseIdleConnections
 }
 
-// answers tells whether the process, and not another one on the same port, answers and hands out producer ids, which
-// it does only when it has a controller.
+// answers returns an error unless this process, and not another one on the same port, answers and hands out producer
+// ids. A broker hands them out only when it has a controller.
 func (b *KafkaBroker) answers(ctx context.Context) error {
 	c, done := b.client()
 	defer done()
@@ -247,7 +247,7 @@ func (b *KafkaBroker) answers(ctx context.Context) error {
 	return nil
 }
 
-// CreateTopic makes a topic and returns when every partition's leader answers.
+// CreateTopic creates a topic. It returns when every partition's leader answers.
 func (b *KafkaBroker) CreateTopic(ctx context.Context, topic string, partitions int, config map[string]string) error {
 	c, done := b.client()
 	defer done()
@@ -256,7 +256,7 @@ func (b *KafkaBroker) CreateTopic(ctx context.Context, topic string, partitions 
 		req.ConfigEntries = append(req.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: config[name]})
 	}
 	var err error
-	for range 50 { // the controller may have fenced the broker for a moment, on a machine that is busy
+	for range 50 { // the controller may have fenced the broker for a moment on a busy machine
 		var res *kafka.CreateTopicsResponse
 		if res, err = c.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{req}}); err == nil {
 			err = res.Errors[topic]

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// watchdogScript reads one line an event until every write end of its input is closed, then kills the process groups
-// that are still alive, with the children that left their group (PostgreSQL's do), and removes the folder $1.
-// A group is named before its server exists (see launcher), so no moment is uncovered.
+// watchdogScript reads one line an event until every write end of its input is closed. Then it kills the process
+// groups that are still alive, and the children that left their group, as PostgreSQL's do. Last, it removes the
+// folder $1. It knows a group before the group's server exists (see launcher), so no server is ever unwatched.
 const watchdogScript = `
 trap '' HUP INT TERM QUIT
 groups=" "
@@ -39,10 +39,10 @@ done
 exit 1
 `
 
-// launcher tells the watchdog about its own process group, lets go of the pipe and becomes the server.
+// launcher reports its own process group to the watchdog, closes the pipe and becomes the server.
 const launcher = `echo "run $$" >&3; exec 3>&-; exec "$@"`
 
-// kit is what the process runs: one folder, one watchdog, the servers.
+// kit is the state of the process: one folder, one watchdog, the servers.
 type kit struct {
 	dir      string
 	watchdog *exec.Cmd
@@ -59,7 +59,7 @@ var (
 	errDone = errors.New("testkit is stopped")
 )
 
-// openKit gives the process's kit and makes it at the first call.
+// openKit returns the process's kit. The first call creates it.
 func openKit() (*kit, error) {
 	kitMu.Lock()
 	defer kitMu.Unlock()
@@ -79,7 +79,7 @@ func newKit() (*kit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the servers' folder: %w", err)
 	}
-	// Servers that run as another user have to pass through it.
+	// Servers that run as another user must be able to enter the folder.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the servers' folder: %w", err), os.RemoveAll(dir))
 	}
@@ -98,8 +98,8 @@ func newKit() (*kit, error) {
 	return &kit{dir: dir, watchdog: cmd, pipe: w, running: map[*process]struct{}{}}, nil
 }
 
-// CloseAll stops every server of the process and removes their folders. Servers that were handed out before are dead
-// after it; ones asked for later are new.
+// CloseAll stops every server of the process and removes their folders. Servers that were returned before are dead
+// then. Later calls start new servers.
 func CloseAll() error {
 	kitMu.Lock()
 	defer kitMu.Unlock()
@@ -131,7 +131,7 @@ func (k *kit) close() error {
 	return nil
 }
 
-// folder makes a new folder for a server called name; cred, if any, owns it.
+// folder creates a new folder for a server with the name. cred, if any, owns it.
 func (k *kit) folder(name string, cred *syscall.Credential) (string, error) {
 	k.mu.Lock()
 	k.next++
@@ -148,12 +148,12 @@ func (k *kit) folder(name string, cred *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// command is what a server is started with.
+// command is the command line of a server.
 type command struct {
 	path string
 	args []string
 	env  []string // nil: the environment of this process
-	dir  string   // working folder; also of the log
+	dir  string   // working folder, with the log
 	cred *syscall.Credential
 }
 
@@ -161,8 +161,8 @@ type command struct {
 type process struct {
 	kit  *kit
 	pid  int
-	done chan struct{} // closed when it has ended and was waited for
-	err  error         // how it ended; read it after done
+	done chan struct{} // closed when the process has ended and was reaped
+	err  error         // the result; read it after done
 }
 
 const logName = "server.log"
@@ -192,17 +192,17 @@ func (k *kit) start(c command) (*process, error) {
 	return p, nil
 }
 
-// wait reaps the process and has the watchdog forget it, before its number can belong to another.
+// wait reaps the process, and removes it from the watchdog before another process can get its number.
 func (p *process) wait(cmd *exec.Cmd) {
 	defer close(p.done)
 	p.err = cmd.Wait()
 	p.kit.tell("gone", p.pid)
 	p.kit.mu.Lock()
 	defer p.kit.mu.Unlock()
-	delete(p.kit.running, p) // of a nil map too
+	delete(p.kit.running, p) // works on a nil map too
 }
 
-// tell tells the watchdog that a process group runs, or is gone.
+// tell reports to the watchdog that a process group runs, or is gone.
 func (k *kit) tell(what string, pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -226,7 +226,7 @@ func (p *process) signal(sig syscall.Signal) error {
 		return fmt.Errorf("signal %v to process %d: it has ended", sig, p.pid)
 	}
 	for _, child := range children(p.pid) {
-		_ = syscall.Kill(child, sig) // it may have ended since
+		_ = syscall.Kill(child, sig) // the child may have ended since
 	}
 	if err := syscall.Kill(-p.pid, sig); err != nil {
 		return fmt.Errorf("signal %v to process %d: %w", sig, p.pid, err)
@@ -257,7 +257,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// logTail is the end of the log in dir, for errors.
+// logTail returns the end of the log in dir, for errors.
 func logTail(dir string) string {
 	const size = 4 << 10
 	f, err := os.Open(filepath.Join(dir, logName))
@@ -266,7 +266,7 @@ func logTail(dir string) string {
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err == nil && st.Size() > size {
-		_, _ = f.Seek(-size, io.SeekEnd) // at worst the head is shown
+		_, _ = f.Seek(-size, io.SeekEnd) // at worst the beginning is shown
 	}
 	b, err := io.ReadAll(io.LimitReader(f, size))
 	if err != nil {

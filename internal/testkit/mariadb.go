@@ -13,14 +13,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MariaDBOptions says how a MariaDB of one's own differs from the shared one.
+// MariaDBOptions are the options of a MariaDB of a test's own.
 type MariaDBOptions struct {
 	// Settings are lines of my.cnf by their names; they replace the defaults below.
 	Settings map[string]string
 }
 
-// mariadbDefaults are quick: nothing guards against torn pages, which only a power loss makes. A commit is answered
-// after it is in the log and flushed.
+// mariadbDefaults returns settings for speed: there is no protection against torn pages, which only a power loss
+// causes. A commit is answered after it is in the log and flushed.
 func mariadbDefaults() map[string]string {
 	return map[string]string{
 		"bind_address":                   "127.0.0.1",
@@ -48,7 +48,7 @@ type MariaDBServer struct {
 // mariadbUser has all rights on the databases of CreateDatabase and none on the server.
 const mariadbUser = "hongbao"
 
-// StartMariaDB makes an empty MariaDB and returns when it answers. The caller closes it.
+// StartMariaDB creates an empty MariaDB. It returns when the server answers. The caller closes it.
 func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, error) {
 	daemon, err := program("mariadbd", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/sbin")
 	if err != nil {
@@ -71,7 +71,7 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, err
 	if m.dir, err = k.folder("mariadb", cred); err != nil {
 		return nil, err
 	}
-	// Its temporary tables stay in the server's folder: in /tmp, installations that run at once take each other's away.
+	// The server's temporary tables stay in its folder. In /tmp, concurrent installations delete each other's tables.
 	if err := m.initialize(ctx, k, m.command(install, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")); err != nil {
 		return nil, errors.Join(err, m.remove())
@@ -108,34 +108,35 @@ func (m *MariaDBServer) writeConf(port int, settings map[string]string) error {
 	})
 }
 
-// DSN is the address of a database of the server, for go-sql-driver/mysql and a user without rights on the server.
+// DSN returns the address of a database of the server, for go-sql-driver/mysql and a user without rights on the
+// server.
 func (m *MariaDBServer) DSN(database string) string {
 	return mariadbUser + "@tcp(" + m.Addr + ")/" + database
 }
 
-// AdminDSN is the same for the user who may do everything.
+// AdminDSN returns the same address for the user with all rights.
 func (m *MariaDBServer) AdminDSN(database string) string {
 	return "root@tcp(" + m.Addr + ")/" + database
 }
 
-// CreateDatabase makes an empty database and gives its name.
+// CreateDatabase creates an empty database and returns its name.
 func (m *MariaDBServer) CreateDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("t%d", m.databases.Add(1))
 	return name, m.exec(ctx, "CREATE DATABASE "+name)
 }
 
-// DropDatabase removes a database that nobody uses.
+// DropDatabase removes a database that no one uses.
 func (m *MariaDBServer) DropDatabase(ctx context.Context, name string) error {
 	return m.exec(ctx, "DROP DATABASE `"+strings.ReplaceAll(name, "`", "``")+"`")
 }
 
-// with runs fn on a connection of the user who may do everything.
+// with runs fn on a connection of the user with all rights.
 func (m *MariaDBServer) with(ctx context.Context, fn func(*sql.Conn) error) error {
 	config, err := mysql.ParseDSN(m.AdminDSN(""))
 	if err != nil {
 		return err
 	}
-	config.Logger = &mysql.NopLogger{} // a server that is still starting refuses; the error says so
+	config.Logger = &mysql.NopLogger{} // a server that is still starting refuses; the error shows it
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func (m *MariaDBServer) exec(ctx context.Context, statements ...string) error {
 	})
 }
 
-// answers tells whether the process, and not another one on the same port, answers.
+// answers returns an error unless this process, and not another one on the same port, answers.
 func (m *MariaDBServer) answers(ctx context.Context) error {
 	return m.with(ctx, func(c *sql.Conn) error {
 		var dir string
@@ -175,8 +176,8 @@ func (m *MariaDBServer) answers(ctx context.Context) error {
 	})
 }
 
-// MySQLAnswered tells, for SwallowWholeAnswers, whether the server has answered each of the statements that were sent
-// together, or refused one. They may not return rows.
+// MySQLAnswered reports, for SwallowWholeAnswers, whether the server has answered every statement of one request, or
+// refused one. The statements may not return rows.
 func MySQLAnswered(answer []byte) bool {
 	const moreResults = 0x08
 	for len(answer) > 4 {

@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgresOptions says how a PostgreSQL of one's own differs from the shared one.
+// PostgresOptions are the options of a PostgreSQL of a test's own.
 type PostgresOptions struct {
-	// Settings are lines of postgresql.conf by their names, values as they stand there; they replace the defaults below.
-	// What measures says fsync on.
+	// Settings are lines of postgresql.conf by their names, with the values as in that file. They replace the
+	// defaults below. Measurements set fsync on.
 	Settings map[string]string
 }
 
-// postgresDefaults are quick: fsync is off, which loses nothing when the process is killed, only when the machine is.
-// A commit is still answered after it is in the log (synchronous_commit).
+// postgresDefaults returns settings for speed: fsync is off, which loses data only when the machine fails, not when
+// the process is killed. A commit is still answered after it is in the log (synchronous_commit).
 func postgresDefaults() map[string]string {
 	return map[string]string{
 		"listen_addresses":        "'127.0.0.1'",
@@ -42,13 +42,13 @@ type PostgresServer struct {
 	databases atomic.Int64
 }
 
-// StartPostgres makes an empty PostgreSQL and returns when it answers. The caller closes it.
+// StartPostgres creates an empty PostgreSQL. It returns when the server answers. The caller closes it.
 func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, error) {
 	initdb, err := program("initdb", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	if err != nil {
 		return nil, err
 	}
-	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // postgres stands beside the real one
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // postgres is beside the real initdb
 		return nil, fmt.Errorf("find initdb: %w", err)
 	}
 	cred, err := unprivileged()
@@ -93,18 +93,18 @@ func postgresCommand(path, dir string, cred *syscall.Credential) command {
 	}
 }
 
-// DSN is the address of a database of the server, for pgx.
+// DSN returns the address of a database of the server, for pgx.
 func (p *PostgresServer) DSN(database string) string {
 	return "postgres://postgres@" + p.Addr + "/" + database + "?sslmode=disable"
 }
 
-// CreateDatabase makes an empty database and gives its name.
+// CreateDatabase creates an empty database and returns its name.
 func (p *PostgresServer) CreateDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("t%d", p.databases.Add(1))
 	return name, p.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
 }
 
-// DropDatabase removes a database and cuts the connections to it.
+// DropDatabase removes a database and closes the connections to it.
 func (p *PostgresServer) DropDatabase(ctx context.Context, name string) error {
 	return p.exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }
@@ -121,7 +121,7 @@ func (p *PostgresServer) exec(ctx context.Context, sql string) error {
 	return nil
 }
 
-// answers tells whether the process, and not another one on the same port, answers.
+// answers returns an error unless this process, and not another one on the same port, answers.
 func (p *PostgresServer) answers(ctx context.Context) error {
 	c, err := pgx.Connect(ctx, p.DSN("postgres"))
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 	pollEvery    = 10 * time.Millisecond
 )
 
-// freePorts finds n ports of the loopback that nobody listens on. They lie below the range from which systems take the
-// ports of outgoing connections (32768 and up), so a server that restarts finds them free again. Tests take ports long
-// before they listen, so none is given twice soon: not by this process, nor by the tests of another package.
+// freePorts returns n free ports of the loopback. They are below the range of the system's outgoing connections
+// (32768 and up), so a restarted server finds its port free again. Tests take ports long before they listen. So no
+// port is returned twice soon, neither by this process nor by the tests of another package.
 func freePorts(n int) ([]int, error) {
 	const low, high = 20000, 32000
 	var last error
@@ -46,14 +46,14 @@ func freePorts(n int) ([]int, error) {
 	return nil, fmt.Errorf("find %d free ports from %d to %d: %w", n, low, high, last)
 }
 
-// nextPorts raises the number that all test processes of this machine share by n, and gives what it was.
+// nextPorts adds n to the number that all test processes of this machine share. It returns the number before.
 func nextPorts(n int) (int, error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hongbao-test-ports-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return 0, fmt.Errorf("open the number of the next port: %w", err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // until it is closed
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // locked until the file is closed
 		return 0, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	text := make([]byte, 8)
@@ -80,7 +80,7 @@ func portsFree(ports []int) error {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// poll calls f until it gives nil; it stops when ctx is done or the process, if any, has ended.
+// poll calls f until it returns nil. It stops when ctx is done, or when the process, if any, has ended.
 func poll(ctx context.Context, p *process, f func(context.Context) error) error {
 	var done <-chan struct{}
 	if p != nil {
@@ -112,7 +112,7 @@ func ended(err error) error {
 	return err
 }
 
-// frozen tells whether all threads of the processes stand still. Where there is no /proc it takes that for granted.
+// frozen returns an error unless all threads of the processes are stopped. Without /proc it assumes that they are.
 func frozen(pids ...int) error {
 	for _, pid := range pids {
 		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -127,7 +127,7 @@ func frozen(pids ...int) error {
 			if err != nil {
 				return fmt.Errorf("look at a thread: %w", err)
 			}
-			// "pid (name) state ...": the name may hold anything.
+			// "pid (name) state ...": the name may contain anything.
 			_, after, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
 			if state, _, _ := strings.Cut(after, " "); state != "T" && state != "t" && state != "Z" && state != "X" {
 				return fmt.Errorf("%s: it is in state %q", name, state)
@@ -137,7 +137,7 @@ func frozen(pids ...int) error {
 	return nil
 }
 
-// children lists the direct children of a process. Where there is no /proc it finds none.
+// children returns the direct children of a process. Without /proc it returns none.
 func children(pid int) []int {
 	id := strconv.Itoa(pid)
 	b, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
@@ -153,7 +153,7 @@ func children(pid int) []int {
 	return kids
 }
 
-// waitGone waits until a process that was killed is gone or a zombie that its new parent has not yet reaped.
+// waitGone waits until a killed process is gone, or is a zombie that its new parent has not reaped yet.
 func waitGone(pid int, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
@@ -173,12 +173,13 @@ func alive(pid int) bool {
 	if err != nil {
 		return !os.IsNotExist(err)
 	}
-	// "pid (name) state ..."; the name may hold anything.
+	// "pid (name) state ...": the name may contain anything.
 	_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
 	return !strings.HasPrefix(state, "Z")
 }
 
-// program finds a program in PATH or in one of the other places (patterns of filepath.Glob, the last match wins).
+// program returns the path of a program in PATH or in one of the other places (patterns of filepath.Glob; the last
+// match wins).
 func program(name string, places ...string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -193,7 +194,8 @@ func program(name string, places ...string) (string, error) {
 		strings.Join(append([]string{""}, places...), " or "))
 }
 
-// unprivileged gives the user that a server runs as which refuses root: nil, so this process's own, unless it is root.
+// unprivileged returns the user for a server that refuses root. It returns nil, this process's own user, unless that
+// is root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -213,7 +215,7 @@ func unprivileged() (*syscall.Credential, error) {
 		"scripts/setup.sh")
 }
 
-// repoRoot is the folder of go.mod: known from where this file was compiled.
+// repoRoot returns the folder of go.mod. It derives the folder from the path where this file was compiled.
 func repoRoot() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(file), "..", "..")

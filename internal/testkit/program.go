@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Environ is the environment of this process without what configures Hongbao, and with what is given; later ones win.
+// Environ returns the environment of this process without Hongbao's variables, and with more. Later ones win.
 func Environ(more ...string) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -24,13 +24,13 @@ func Environ(more ...string) []string {
 	return append(env, more...)
 }
 
-// FreeAddr is an address of the loopback on which nobody listens just now.
+// FreeAddr returns an address of the loopback on which no process listens now.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	return loopback(must(t, func() ([]int, error) { return freePorts(1) })[0])
 }
 
-// Folder makes a folder for what all tests of the process use. It is removed with the servers' folders.
+// Folder creates a folder for data that all tests of the process use. It is removed with the servers' folders.
 func Folder(name string) (string, error) {
 	k, err := openKit()
 	if err != nil {
@@ -39,7 +39,7 @@ func Folder(name string) (string, error) {
 	return k.folder(name, nil)
 }
 
-// Output is what a program prints. It may be read while it is written.
+// Output is the output of a program. It may be read while the program writes.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -57,18 +57,18 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Program is a run of a program under test that goes on. Its process group ends with the process of the tests, however
-// that ends.
+// Program is a running program under test. Its process group ends with the process of the tests, however that process
+// ends.
 type Program struct {
 	Cmd      *exec.Cmd
 	Out, Err Output
-	Done     chan struct{} // closed when it has ended
+	Done     chan struct{} // closed when the program has ended
 
 	t testing.TB
 }
 
-// StartProgram starts a program in a process group of its own and keeps what it prints. It is killed at the test's end
-// if it still runs.
+// StartProgram starts a program in a process group of its own and keeps its output. It kills the program at the
+// test's end if that still runs.
 func StartProgram(t testing.TB, cmd *exec.Cmd) *Program {
 	t.Helper()
 	p := &Program{Cmd: cmd, t: t}
@@ -79,7 +79,7 @@ func StartProgram(t testing.TB, cmd *exec.Cmd) *Program {
 	return p
 }
 
-// run starts a program, which the watchdog knows.
+// run starts a program and reports it to the watchdog.
 func (k *kit) run(p *Program) error {
 	p.Done = make(chan struct{})
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
@@ -90,13 +90,13 @@ func (k *kit) run(p *Program) error {
 	k.tell("run", p.Cmd.Process.Pid)
 	go func() {
 		defer close(p.Done)
-		_ = p.Cmd.Wait() // how it ended is in ProcessState
+		_ = p.Cmd.Wait() // the result is in ProcessState
 		k.tell("gone", p.Cmd.Process.Pid)
 	}()
 	return nil
 }
 
-// Signal sends a signal; the program may have ended before.
+// Signal sends a signal. The program may have ended before.
 func (p *Program) Signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -104,13 +104,13 @@ func (p *Program) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends it with SIGKILL and waits for it.
+// Kill ends the program with SIGKILL and waits until it has ended.
 func (p *Program) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.Done
 }
 
-// Ended tells whether it has ended.
+// Ended reports whether the program has ended.
 func (p *Program) Ended() bool {
 	select {
 	case <-p.Done:
@@ -120,7 +120,7 @@ func (p *Program) Ended() bool {
 	}
 }
 
-// Wait waits until it ends, and gives its exit code.
+// Wait waits until the program ends, and returns its exit code.
 func (p *Program) Wait(most time.Duration) int {
 	p.t.Helper()
 	limit := time.NewTimer(most)
@@ -134,7 +134,7 @@ func (p *Program) Wait(most time.Duration) int {
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Says waits until its log, which is on the standard error output, has a text.
+// Says waits until the program's log, which is standard error, contains a text.
 func (p *Program) Says(most time.Duration, text string) {
 	p.t.Helper()
 	defer func() {

@@ -18,27 +18,28 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisOptions says how a Redis of one's own differs from the shared one.
+// RedisOptions are the options of a Redis of a test's own.
 type RedisOptions struct {
 	// Args are lines of redis.conf by their names; they replace the defaults below.
 	Args map[string]string
-	// ReplicaOf makes it a replica of another server. nil: a master.
+	// ReplicaOf makes the server a replica of another one. nil: a master.
 	ReplicaOf *RedisServer
-	// Cluster makes it a node of a Redis Cluster, without slots yet; see StartRedisCluster.
+	// Cluster makes the server a node of a Redis Cluster, without slots yet; see StartRedisCluster.
 	Cluster bool
-	// Watches makes it a sentinel for a master and its replicas, which it calls SentinelName.
+	// Watches makes the server a sentinel of a master and its replicas. The sentinel's name for the master is
+	// SentinelName.
 	Watches *RedisServer
 	// Quorum is how many sentinels must agree that the master is down. 0 for one.
 	Quorum int
-	// Dir keeps the data there, and leaves it there. Empty: a folder that is removed at Close.
+	// Dir is the folder of the data, which remains. Empty: a folder that is removed at Close.
 	Dir string
-	// Binary is the program, for Redis' relatives. Empty: redis-server.
+	// Binary is the program, for programs compatible with Redis. Empty: redis-server.
 	Binary string
 }
 
-// redisDefaults are what Hongbao demands of a Redis: nothing is evicted, and the append-only file is on.
-// Redis with appendfsync everysec may hold back a write for up to two seconds while the disk is busy, so a test
-// that kills Redis and wants all of its data back says appendfsync always.
+// redisDefaults returns the settings that Hongbao requires of a Redis: nothing is evicted, and the append-only file
+// is on. With appendfsync everysec Redis may delay a write for up to two seconds while the disk is busy. So a test
+// that kills Redis and needs all of its data sets appendfsync always.
 func redisDefaults() map[string]string {
 	return map[string]string{
 		"bind":                        "127.0.0.1",
@@ -52,13 +53,13 @@ func redisDefaults() map[string]string {
 	}
 }
 
-// RedisProgram is a program that serves as Redis.
+// RedisProgram is a program that can serve as Redis.
 type RedisProgram struct {
 	Name, Version string
-	Path          string // empty: it is not here
+	Path          string // empty: the program is not installed
 }
 
-// RedisPrograms finds the programs that Hongbao is tested with: the one in PATH, and the two that
+// RedisPrograms returns the programs that Hongbao is tested with: the one in PATH, and the two that
 // `scripts/setup.sh servers` fetches.
 func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 	base, err := fetched()
@@ -86,11 +87,11 @@ func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 type RedisServer struct {
 	// Addr is host:port; it stays the same over restarts.
 	Addr string
-	bus  int // port of a cluster's node for the others
+	bus  int // the port of a cluster's node for other nodes
 	server
 }
 
-// StartRedis starts a Redis and returns when it answers. The caller closes it.
+// StartRedis starts a Redis. It returns when the server answers. The caller closes it.
 func StartRedis(ctx context.Context, opts RedisOptions) (*RedisServer, error) {
 	name := opts.Binary
 	if name == "" {
@@ -130,7 +131,7 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 		maps.Copy(args, clusterNode(ports[1]))
 	}
 	if opts.ReplicaOf != nil {
-		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // made by loopback
+		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // loopback made the address
 		args["replicaof"] = host + " " + masterPort
 	}
 	maps.Copy(args, opts.Args)
@@ -141,7 +142,7 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 	return b.String()
 }
 
-// Options are those of a client for tests: one try for each command, contexts obeyed.
+// Options returns the options of a client for tests: one try for each command, and contexts are obeyed.
 func (r *RedisServer) Options() *redis.Options {
 	return &redis.Options{
 		Addr:                     r.Addr,
@@ -153,7 +154,7 @@ func (r *RedisServer) Options() *redis.Options {
 	}
 }
 
-// Client connects to the server, with changes of its options; it is closed at the test's end.
+// Client returns a client of the server, with changed options. It is closed at the test's end.
 func (r *RedisServer) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := r.Options()
@@ -169,14 +170,14 @@ func (r *RedisServer) Client(t testing.TB, change ...func(*redis.Options)) *redi
 	return c
 }
 
-// answers tells whether the process, and not another one on the same port, answers.
+// answers returns an error unless this process, and not another one on the same port, answers.
 func (r *RedisServer) answers(ctx context.Context) error {
-	// A first look that the client, which logs what it cannot reach, does not make.
+	// Try the port first without the client, which would log an unreachable server.
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
 	if err != nil {
 		return fmt.Errorf("connect to redis: %w", err)
 	}
-	_ = conn.Close() // it served its purpose
+	_ = conn.Close() // the connection was only a check
 	c := redis.NewClient(r.Options())
 	defer c.Close()
 	if err := c.Ping(ctx).Err(); err != nil {
@@ -192,7 +193,7 @@ func (r *RedisServer) answers(ctx context.Context) error {
 	return nil
 }
 
-// says asks a server again and again until its answer has every part.
+// says repeats a question to a server until its answer contains every part.
 func (r *RedisServer) says(ctx context.Context, question string, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -207,7 +208,7 @@ func (r *RedisServer) says(ctx context.Context, question string, parts ...string
 	})
 }
 
-// words are the arguments of a command, of which no one has a space.
+// words returns the arguments of a command. None of them may contain a space.
 func words(command string) (order []any) {
 	for _, word := range strings.Fields(command) {
 		order = append(order, word)
@@ -215,7 +216,7 @@ func words(command string) (order []any) {
 	return order
 }
 
-// order has a server carry out one command.
+// order sends one command to a server.
 func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
 	client := redis.NewClient(r.Options())
 	defer client.Close()
@@ -226,13 +227,13 @@ func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
 	return text, nil
 }
 
-// Order has a server carry out one command, its words separated by spaces, and gives the answer, a text.
+// Order sends one command to a server, its words separated by spaces. It returns the answer, a text.
 func (r *RedisServer) Order(t testing.TB, command string) string {
 	t.Helper()
 	return must(t, func() (string, error) { return r.order(t.Context(), words(command)...) })
 }
 
-// Says asks a server again and again until its answer has every part.
+// Says repeats a question to a server until its answer contains every part.
 func (r *RedisServer) Says(t testing.TB, question string, parts ...string) {
 	t.Helper()
 	if err := r.says(t.Context(), question, parts...); err != nil {

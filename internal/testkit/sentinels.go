@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// SentinelName is what a sentinel calls the master that it watches.
+// SentinelName is the sentinels' name for the master that they watch.
 const SentinelName = "main"
 
-// sentinelConf is that of a sentinel that holds a master for dead after three seconds: a busy machine must not look
-// like one.
+// sentinelConf returns the configuration of a sentinel. The sentinel considers a master dead after three seconds, so
+// that a busy machine does not look like a dead master.
 func sentinelConf(dir string, port int, opts RedisOptions) string {
-	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // made by loopback
+	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // loopback made the address
 	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s %d\nsentinel "+
 		"down-after-milliseconds %[3]s 3000\n"+
 		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort, max(opts.Quorum, 1))
 }
 
-// sentinelReplicas and sentinels are how many of each a RedisSentinels has.
+// sentinelReplicas and sentinels are the numbers of servers in a RedisSentinels.
 const (
 	sentinelReplicas = 2
 	sentinels        = 3
@@ -32,13 +32,13 @@ const (
 
 // RedisSentinels is a primary that two replicas follow and three sentinels watch.
 type RedisSentinels struct {
-	Primary   *RedisServer // when it started
+	Primary   *RedisServer // at the start
 	Replicas  [sentinelReplicas]*RedisServer
 	Sentinels [sentinels]*RedisServer
 }
 
-// StartRedisSentinels starts them and returns when the sentinels know each other and both replicas. The caller closes
-// them. Of the options Args and Binary count.
+// StartRedisSentinels starts the servers. It returns when the sentinels know each other and both replicas. The caller
+// closes it. Only the options Args and Binary have an effect.
 func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentinels, err error) {
 	s := &RedisSentinels{}
 	defer func() {
@@ -63,7 +63,7 @@ func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentin
 	if err = all.Wait(); err != nil {
 		return nil, err
 	}
-	for i := range s.Sentinels { // a sentinel asks for replicas every ten seconds: they must be there
+	for i := range s.Sentinels { // a sentinel asks for replicas every ten seconds, so they must exist already
 		all.Go(func() (err error) {
 			s.Sentinels[i], err = StartRedis(ctx, RedisOptions{Binary: opts.Binary, Watches: s.Primary, Quorum: 2})
 			return err
@@ -81,13 +81,13 @@ func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentin
 	return s, nil
 }
 
-// NewRedisSentinels are the test's own, closed at its end.
+// NewRedisSentinels returns sentinels of the test's own. They are closed at the test's end.
 func NewRedisSentinels(t testing.TB, opts RedisOptions) *RedisSentinels {
 	t.Helper()
 	return closing(t, running(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *RedisSentinels) Addrs() (addrs []string) {
 	for _, n := range s.Sentinels {
 		addrs = append(addrs, n.Addr)
@@ -105,7 +105,7 @@ func (s *RedisSentinels) Close() (err error) {
 	return err
 }
 
-// Client connects by the sentinels; it is closed at the test's end.
+// Client returns a client that finds the primary by the sentinels. It is closed at the test's end.
 func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions)) *redis.Client {
 	t.Helper()
 	o := &redis.FailoverOptions{
@@ -124,7 +124,7 @@ func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions
 	return client
 }
 
-// AwaitPromotion waits until one of the replicas is the primary, for the sentinels too, and gives it.
+// AwaitPromotion waits until one of the replicas is the primary, for the sentinels too. It returns that replica.
 func (s *RedisSentinels) AwaitPromotion(t testing.TB) (promoted *RedisServer) {
 	t.Helper()
 	Eventually(t, startTimeout, func() bool {

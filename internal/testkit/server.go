@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// errStranger: somebody else answers on the port.
+// errStranger reports that another server answers on the port.
 var errStranger = errors.New("another server answers")
 
-// server is what the servers have in common. Its methods are safe for concurrent use.
+// server has the fields and methods that all servers share. Its methods are safe for concurrent use.
 type server struct {
 	name    string
 	dir     string
-	keep    bool // dir is the caller's: stop gently and leave it
+	keep    bool // dir belongs to the caller: stop gently and keep it
 	cred    *syscall.Credential
 	ready   func(context.Context) error
 	ports   int                                // how many it listens on
@@ -29,7 +29,7 @@ type server struct {
 	proc *process
 }
 
-// launch starts the server for the first time, on another port when somebody was quicker to take the first one.
+// launch starts the server for the first time. It takes another port if another process was quicker.
 func (s *server) launch(ctx context.Context) error {
 	k, err := openKit()
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *server) launch(ctx context.Context) error {
 	}
 }
 
-// run starts the process and waits until it answers; if it does not, it is killed.
+// run starts the process and waits until it answers. If it does not answer, run kills it.
 func (s *server) run(ctx context.Context) error {
 	p, err := s.kit.start(s.cmd)
 	if err != nil {
@@ -88,18 +88,18 @@ func (s *server) current() *process {
 	return s.proc
 }
 
-// Pid is the process id of the server's present run.
+// Pid returns the process id of the server's present run.
 func (s *server) Pid() int { return s.current().pid }
 
-// Dir is the server's folder: its data, its configuration, its server.log.
+// Dir returns the server's folder, with its data, its configuration and its server.log.
 func (s *server) Dir() string { return s.dir }
 
-// Kill ends the server with SIGKILL and returns when it is gone. What it wrote to files stays. A second call does
-// nothing.
+// Kill ends the server with SIGKILL. It returns when the server is gone. The files of the server remain. A second
+// call does nothing.
 func (s *server) Kill() error { return s.current().kill() }
 
-// Restart starts the server again on the same port, with the same folder and configuration, and returns when it
-// answers; one that still runs is killed first.
+// Restart starts the server again on the same port, with the same folder and configuration. It returns when the
+// server answers. A server that still runs is killed first.
 func (s *server) Restart() error {
 	if err := s.Kill(); err != nil {
 		return fmt.Errorf("restart %s: %w", s.name, err)
@@ -107,8 +107,8 @@ func (s *server) Restart() error {
 	return s.run(context.Background())
 }
 
-// Stop freezes the server with SIGSTOP: its connections stay open and nothing answers, until Cont. It returns when all
-// of its threads stand still; the signal alone leaves them a moment in which they may answer.
+// Stop freezes the server with SIGSTOP: until Cont its connections stay open and it answers nothing. Stop returns
+// when all threads are stopped, because they may still answer for a moment after the signal.
 func (s *server) Stop() error {
 	p := s.current()
 	if err := p.signal(syscall.SIGSTOP); err != nil {
@@ -119,10 +119,10 @@ func (s *server) Stop() error {
 	return poll(ctx, p, func(context.Context) error { return errors.Join(frozen(p.pid), frozen(children(p.pid)...)) })
 }
 
-// Cont lets a frozen server go on.
+// Cont lets a frozen server continue.
 func (s *server) Cont() error { return s.current().signal(syscall.SIGCONT) }
 
-// Close ends the server and removes its folder. With a folder of the caller's it stops gently and leaves the folder.
+// Close ends the server and removes its folder. A folder of the caller's stays, and its server stops gently.
 func (s *server) Close() error {
 	if s.keep {
 		if err := s.shutdown(); err != nil {
@@ -132,7 +132,7 @@ func (s *server) Close() error {
 	return errors.Join(s.Kill(), s.remove())
 }
 
-// shutdown asks the server to end and gives it 10 seconds.
+// shutdown asks the server to end and waits up to 10 seconds.
 func (s *server) shutdown() error {
 	p := s.current()
 	if p.ended() {

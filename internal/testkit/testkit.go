@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
-// lazy is a server of the whole process. A failed start is remembered: every test that asks fails at once.
+// lazy is a server that all tests of the process share. A failed start is kept: every test that asks fails at once.
 type lazy[T any] struct {
 	once  func() (T, error)
 	mu    sync.Mutex
@@ -71,26 +71,27 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Redis is the Redis that the process's tests share. Keep to keys under Prefix, and do not hurt it.
+// Redis returns the Redis that the process's tests share. Use only keys under Prefix, and do not harm the server.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
 	return running(t, sharedRedis.get)
 }
 
-// Prefix is a word that no other test of the process gets, fit for hongbao.Space: at most 32 bytes of a-z, 0-9 and -.
+// Prefix returns a word that no other test of the process gets, valid for hongbao.Space: at most 32 bytes of a-z, 0-9
+// and -.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	return unique(t)
 }
 
-// NewRedis is a Redis of the test's own, closed at its end.
+// NewRedis returns a Redis of the test's own. It is closed at the test's end.
 func NewRedis(t testing.TB, opts RedisOptions) *RedisServer {
 	t.Helper()
 	return closing(t, running(t, func() (*RedisServer, error) { return StartRedis(t.Context(), opts) }))
 }
 
-// Postgres is the address, for pgx, of an empty database in the PostgreSQL that the process's tests share. It is
-// dropped at the test's end.
+// Postgres returns the address, for pgx, of an empty database in the PostgreSQL that the process's tests share. The
+// database is dropped at the test's end.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	p := running(t, sharedPostgres.get)
@@ -106,21 +107,21 @@ func Postgres(t testing.TB) string {
 	return p.DSN(name)
 }
 
-// NewPostgres is a PostgreSQL of the test's own, closed at its end.
+// NewPostgres returns a PostgreSQL of the test's own. It is closed at the test's end.
 func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	t.Helper()
 	return closing(t, running(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
 }
 
-// MariaDB is the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests share.
-// It is dropped at the test's end.
+// MariaDB returns the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests
+// share. The database is dropped at the test's end.
 func MariaDB(t testing.TB) string {
 	t.Helper()
 	m := running(t, sharedMariaDB.get)
 	return m.DSN(m.Database(t))
 }
 
-// Database makes an empty database for the test and gives its name. It is dropped at the test's end.
+// Database creates an empty database for the test and returns its name. It is dropped at the test's end.
 func (m *MariaDBServer) Database(t testing.TB) string {
 	t.Helper()
 	name, err := m.CreateDatabase(t.Context())
@@ -135,25 +136,26 @@ func (m *MariaDBServer) Database(t testing.TB) string {
 	return name
 }
 
-// NewMariaDB is a MariaDB of the test's own, closed at its end.
+// NewMariaDB returns a MariaDB of the test's own. It is closed at the test's end.
 func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	t.Helper()
 	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
-// Kafka is the broker that the process's tests share. Keep to topics from Topic, and do not hurt it.
+// Kafka returns the broker that the process's tests share. Use only topics from Topic, and do not harm the broker.
 func Kafka(t testing.TB) *KafkaBroker {
 	t.Helper()
 	return running(t, sharedKafka.get)
 }
 
-// NewKafka is a broker of the test's own, closed at its end.
+// NewKafka returns a broker of the test's own. It is closed at the test's end.
 func NewKafka(t testing.TB, opts KafkaOptions) *KafkaBroker {
 	t.Helper()
 	return closing(t, running(t, func() (*KafkaBroker, error) { return StartKafka(t.Context(), opts) }))
 }
 
-// Topic makes a topic that no other test of the process gets, and returns when its partitions take messages.
+// Topic creates a topic that no other test of the process gets. It returns when the topic's partitions accept
+// messages.
 func (b *KafkaBroker) Topic(t testing.TB, partitions int, config map[string]string) string {
 	t.Helper()
 	name := unique(t)
@@ -163,7 +165,7 @@ func (b *KafkaBroker) Topic(t testing.TB, partitions int, config map[string]stri
 	return name
 }
 
-// Eventually waits until cond is true and fails the test if it is not within timeout.
+// Eventually waits until cond is true. It fails the test if that does not happen within timeout.
 func Eventually(t testing.TB, timeout time.Duration, cond func() bool, msg string, args ...any) {
 	t.Helper()
 	EventuallyOK(t, timeout, func() error {
@@ -174,7 +176,8 @@ func Eventually(t testing.TB, timeout time.Duration, cond func() bool, msg strin
 	}, msg, args...)
 }
 
-// EventuallyOK waits until f gives nil and fails the test, with f's last error, if it does not within timeout.
+// EventuallyOK waits until f returns nil. If that does not happen within timeout, it fails the test with f's last
+// error.
 func EventuallyOK(t testing.TB, timeout time.Duration, f func() error, msg string, args ...any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -184,7 +187,7 @@ func EventuallyOK(t testing.TB, timeout time.Duration, f func() error, msg strin
 	}
 }
 
-// Go runs a part of a program until stop, or else the test's end. It must end without an error.
+// Go runs a part of a program until stop is called, or until the test's end. The part must end without an error.
 func Go(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -200,7 +203,7 @@ func Go(t testing.TB, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// unique makes a name out of the test's own and a number.
+// unique returns a name made of the test's name and a number.
 func unique(t testing.TB) string {
 	short := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -220,7 +223,7 @@ func running[S any](t testing.TB, start func() (S, error)) S {
 	return must(t, start)
 }
 
-// must turns a start that failed into the test's failure.
+// must fails the test if a start fails.
 func must[S any](t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	s, err := start()
@@ -239,7 +242,7 @@ func closing[S interface{ Close() error }](t testing.TB, s S) S {
 	return s
 }
 
-// NewProxy puts a fault proxy in front of target (host:port); it is closed at the test's end.
+// NewProxy returns a fault proxy in front of target (host:port). It is closed at the test's end.
 func NewProxy(t testing.TB, target string) *proxy.Proxy {
 	t.Helper()
 	return closing(t, must(t, func() (*proxy.Proxy, error) { return proxy.Start(target) }))

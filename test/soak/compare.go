@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// compare holds the callers' history against the ledger's tables and the topic's records, without the audit's help.
+// compare compares the callers' history with the ledger's tables and the topic's records. It does not use the audit.
 func (s *soak) compare(ctx context.Context) error {
 	if err := s.compareLedger(ctx); err != nil {
 		return fmt.Errorf("compare with the ledger: %w", err)
@@ -23,8 +23,8 @@ func (s *soak) compare(ctx context.Context) error {
 	return nil
 }
 
-// compareLedger reads the tables by plain SQL: each grant that a caller heard of must be there once, with its user
-// and amount, and nothing else; and each user's balance must be the sum of his grants.
+// compareLedger reads the tables by plain SQL. Each grant in an answer to a caller must be there once, with its user
+// and amount, and nothing else. Each user's balance must be the sum of the user's grants.
 func (s *soak) compareLedger(ctx context.Context) (err error) {
 	db, err := pgx.Connect(ctx, s.servers.dsn)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 	return err
 }
 
-// compareTopic reads the whole topic: each grant that a caller heard of must be there once, and nothing else.
+// compareTopic reads the whole topic. Each grant in an answer to a caller must be there once, and nothing else.
 func (s *soak) compareTopic(ctx context.Context) error {
 	t, err := s.count(ctx, topicName)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *soak) compareTopic(ctx context.Context) error {
 	return nil
 }
 
-// count reads a whole topic and tallies its events.
+// count reads a whole topic and counts its events.
 func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	v := &s.servers
 	pc := v.cfg.PublisherConfig()

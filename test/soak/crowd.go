@@ -16,10 +16,10 @@ import (
 const (
 	callers        = 256
 	grabsPerPacket = 5
-	waves          = 4 // the campaigns open in so many groups, one after the other
+	waves          = 4 // groups of campaigns that are open one after the other
 )
 
-// fact is what the callers heard about one packet.
+// fact is a packet's grant as a caller's answer shows it.
 type fact struct {
 	user   string
 	amount hongbao.Amount
@@ -31,10 +31,10 @@ func factOf(g *hongbao.Grant) fact {
 	return fact{user: g.User, amount: g.Amount, shard: g.Shard, seq: g.Seq}
 }
 
-// raining is one campaign with the callers' own history of it.
+// raining is one campaign with its callers' history.
 type raining struct {
 	spec *hongbao.Campaign
-	hash string       // of its plan, as it was published before the start
+	hash string       // of its plan, published before the start
 	n    atomic.Int64 // grabs so far
 
 	mu      sync.Mutex
@@ -47,8 +47,9 @@ func newRaining(c *hongbao.Campaign) *raining {
 	return &raining{spec: c, told: map[int64]fact{}, granted: map[string]hongbao.Receipt{}}
 }
 
-// turn is the place of the campaign whose turn it is at grab k of total: two at once, on different shards and with
-// different limits, and the next two when these had all their grabs. There are two campaigns a wave, two on each shard.
+// turn returns the campaign whose turn it is at grab k of total. Two campaigns take turns, on different shards and
+// with different limits. The next two begin when these had all their grabs. There are two campaigns a wave, two on
+// each shard.
 func turn(k, total int64) int64 {
 	wave := k * waves / total
 	if k%2 == 0 {
@@ -57,10 +58,10 @@ func turn(k, total int64) int64 {
 	return waves + (wave+1)%waves
 }
 
-// caller tells whose turn it is at grab k of all that a campaign gets, and which request it is. A campaign is a rush of
-// users of their own in the first tenth of its grabs, for half of the packets. Then an eighth are new users, for the
-// other half; the rest are from the rush and repeat their requests, as if the replies were lost, and some of the first
-// ask for one more. The last tenth are users who come too late. So there are grants during nine tenths of the run.
+// caller returns the user and the request of grab k of all grabs of a campaign. The first tenth of the grabs is a
+// rush of new users for half of the packets. After the rush an eighth of the grabs are new users, for the other half.
+// The rest are users of the rush who repeat their requests, as if the replies were lost; some of the first users ask
+// for one more. The last tenth are users who come too late. So there are grants during nine tenths of the run.
 func caller(k, all int64) (user, request int64) {
 	rush := max(1, all/10)
 	switch {
@@ -74,9 +75,9 @@ func caller(k, all int64) (user, request int64) {
 	}
 }
 
-const spread = 7919 // a prime: the callers who repeat are from everywhere in the rush
+const spread = 7919 // a prime: the callers who repeat are spread over the whole rush
 
-// grab lets the callers grab, at an even rate, until every campaign had its five grabs a packet.
+// grab makes the callers grab, at an even rate, until every campaign had five grabs a packet.
 func (s *soak) grab(ctx context.Context) error {
 	cfg := s.servers.cfg.ProducerConfig()
 	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.store.Space()
@@ -116,8 +117,8 @@ func (s *soak) grab(ctx context.Context) error {
 	return errors.Join(errors.Join(errs...), errors.Join(trouble...), p.Close(context.WithoutCancel(ctx)))
 }
 
-// grab makes the campaign's next grab; every tenth is made twice with the same request id. It returns how many grabs it
-// made.
+// grab makes the campaign's next grab. It makes every tenth twice with the same request id. It returns the number of
+// grabs.
 func (c *raining) grab(ctx context.Context, p *producer.Producer) (n int64, err error) {
 	k := c.n.Add(1) - 1
 	user, request := caller(k, c.spec.Packets*grabsPerPacket)
@@ -140,7 +141,7 @@ func (c *raining) grab(ctx context.Context, p *producer.Producer) (n int64, err 
 	return n, err
 }
 
-// knows is true if a caller was told that this request was granted.
+// knows reports whether an answer to a caller granted this request.
 func (c *raining) knows(request string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +163,7 @@ func ask(ctx context.Context, p *producer.Producer, g hongbao.Grab) (hongbao.Ans
 	}
 }
 
-// left is what the callers' history leaves to the sponsor.
+// left returns the amount that the sponsor gets back, by the callers' history.
 func (c *raining) left() hongbao.Amount {
 	sum := c.spec.Total
 	for _, f := range c.told {
@@ -171,8 +172,8 @@ func (c *raining) left() hongbao.Amount {
 	return sum
 }
 
-// note keeps what a caller was told, and looks for what can't be true at once. A request that was known to be granted
-// before it was made again must be granted, and all that are granted by one id must have the same receipt.
+// note keeps the answer to a caller, and reports contradictions. A request that was granted before its repeat must be
+// granted again, and all grants of one request id must have the same receipt.
 func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 // atOnce is how many processes close, and then refund, one campaign at the same time.
 const atOnce = 3
 
-// end closes, refunds, reveals and verifies every campaign by the program, while the workers run, and audits again.
+// end closes, refunds, reveals and verifies every campaign by the program while the workers run. Then it audits
+// again.
 func (s *soak) end(ctx context.Context) error {
 	for _, c := range s.campaigns {
 		if err := s.closeAndRefund(ctx, c); err != nil {
@@ -41,7 +42,8 @@ func (s *soak) end(ctx context.Context) error {
 	return s.audit(ctx)
 }
 
-// closeAndRefund has several processes close and refund at once. The sum is the callers': the program takes no other.
+// closeAndRefund closes and refunds in several processes at once. The amount comes from the callers' history: the
+// program accepts no other.
 func (s *soak) closeAndRefund(ctx context.Context, c *raining) error {
 	id := c.spec.ID
 	if err := s.together(ctx, "campaign", "close", id, "--early"); err != nil {
@@ -50,7 +52,7 @@ func (s *soak) closeAndRefund(ctx context.Context, c *raining) error {
 	return s.together(ctx, "campaign", "refund", id, "--amount", fmt.Sprint(int64(c.left())), "--wait", "60s")
 }
 
-// together runs a command in several processes at once. All must end well, and tell the same event in their first line.
+// together runs a command in several processes at once. All must succeed and print the same first line.
 func (s *soak) together(ctx context.Context, args ...string) error {
 	first := make([]string, atOnce)
 	g, ctx := errgroup.WithContext(ctx)
@@ -108,7 +110,8 @@ type refunded struct {
 	amount   hongbao.Amount
 }
 
-// judgeRefunds wants one refund a campaign, each of what its callers' history leaves, and something left in all.
+// judgeRefunds returns an error unless each campaign has one refund, of the amount that its callers' history leaves.
+// The sum must be above 0.
 func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err error) {
 	times := map[string]int{}
 	paid := map[string]hongbao.Amount{}
@@ -133,8 +136,8 @@ func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err
 	return sum, err
 }
 
-// revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants, in a process
-// that knows no server.
+// revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants. The verifying
+// process has no access to any server.
 func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) error {
 	file := filepath.Join(s.dir, c.spec.ID+".revealed.json")
 	out, err := s.hongbao(ctx, "campaign", "reveal", c.spec.ID)
@@ -147,7 +150,7 @@ func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) e
 	return judgeVerified(out, c)
 }
 
-// judgeVerified wants every grant that a caller heard of to be compared with the plan.
+// judgeVerified returns an error unless the program compared every grant in the callers' answers with the plan.
 func judgeVerified(out []byte, c *raining) error {
 	if want := fmt.Sprintf("\n%d grants, ", len(c.told)); !bytes.Contains(out, []byte(want)) {
 		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID,

@@ -22,11 +22,11 @@ import (
 const (
 	firstFailover = 30 * time.Second
 	nextFailover  = time.Minute
-	failoverTime  = 2 * time.Minute // that one may take at most: workers that restore are killed, too
+	failoverTime  = 2 * time.Minute // bounds a failover; it is long because workers that restore are killed, too
 )
 
-// loseWrites kills the primary once a minute until it is over. Of class fast each replica lags then; of class replica one
-// has all, which the sentinels promote.
+// loseWrites kills the primary once a minute until over is closed. With class fast each replica lags then. With class
+// replica the sentinels promote a replica that has every write.
 func (s *soak) loseWrites(ctx context.Context, over <-chan struct{}) error {
 	if s.lose == "" {
 		return nil
@@ -52,7 +52,7 @@ func (s *soak) loseWrites(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// failOver kills the primary of all, has it come back as a replica, and waits until all shards are open.
+// failOver kills the primary of all, restarts it as a replica, and waits until all shards are open.
 func (s *soak) failOver(ctx context.Context, all []*testkit.RedisServer) error {
 	primary, err := primaryOf(ctx, all)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *soak) failOver(ctx context.Context, all []*testkit.RedisServer) error {
 	}
 	lag := 500*time.Millisecond + rand.N(2500*time.Millisecond)
 	for _, r := range late {
-		if err := order(ctx, r, "REPLICAOF", "127.0.0.1", "1"); err != nil { // nobody is there
+		if err := order(ctx, r, "REPLICAOF", "127.0.0.1", "1"); err != nil { // no server is there
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (s *soak) failOver(ctx context.Context, all []*testkit.RedisServer) error {
 	if err := primary.Restart(); err != nil {
 		return err
 	}
-	host, port, _ := net.SplitHostPort(promoted.Addr) // made by loopback
+	host, port, _ := net.SplitHostPort(promoted.Addr) // loopback made the address
 	if err := order(ctx, primary, "REPLICAOF", host, port); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func order(ctx context.Context, r *testkit.RedisServer, args ...any) error {
 	return errors.Join(client.Do(ctx, args...).Err(), client.Close())
 }
 
-// countRestored adds up what the program says of the openings.
+// countRestored sums the counts of the openings that the program reports.
 func (s *soak) countRestored(ctx context.Context) error {
 	if s.lose == "" {
 		return nil

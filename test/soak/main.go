@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Outcome is the last line.
+// Outcome is the JSON of the last line.
 type Outcome struct {
 	Grabs         int64  `json:"grabs"`
 	Granted       int64  `json:"granted"`
@@ -27,27 +27,27 @@ type Outcome struct {
 	Kills         int64  `json:"kills"`
 	Stops         int64  `json:"stops"`
 	Audit         string `json:"audit"`
-	// Refunds are the ledger's, one a campaign. Replayed are the events in the fresh topic, ReplayMissing the grants that
-	// are not there just as their callers were told of them.
+	// Refunds are the ledger's refunds, one a campaign. Replayed are the events in the fresh topic. ReplayMissing are
+	// the grants that are not there, or not as in their callers' answers.
 	Refunds          int64 `json:"refunds"`
 	Replayed         int64 `json:"replayed"`
 	ReplayKills      int64 `json:"replay_kills"`
 	ReplayDuplicates int64 `json:"replay_duplicates"`
 	ReplayMissing    int64 `json:"replay_missing"`
-	// Failovers are promotions of a replica. RedisLost are the events that Redis lost by them, and Restored the grants among
-	// these that workers put back.
+	// Failovers are promotions of a replica. RedisLost are the events that Redis lost by them. Restored are the lost
+	// grants that workers restored.
 	Failovers int64 `json:"failovers,omitempty"`
 	RedisLost int64 `json:"redis_lost,omitempty"`
 	Restored  int64 `json:"restored,omitempty"`
 }
 
-// What a run must show.
+// The requirements for a run.
 const (
 	defaultSeconds = 300
 	minKills       = 10
 	minStops       = 3
 	replayKills    = 10
-	agrees         = "agrees" // the audit's word
+	agrees         = "agrees" // a verdict of the audit
 )
 
 func main() {
@@ -67,14 +67,14 @@ func main() {
 	} else {
 		err = os.RemoveAll(s.dir)
 	}
-	line, _ := json.Marshal(s.outcome) // numbers and a word always can be
+	line, _ := json.Marshal(s.outcome) // numbers and a string always marshal
 	fmt.Println(string(line))
 	if err != nil {
 		os.Exit(1)
 	}
 }
 
-// soak is one run.
+// soak is the state of one run.
 type soak struct {
 	seconds, rate int
 	program, lose string
@@ -137,14 +137,14 @@ func (s *soak) run(ctx context.Context) (err error) {
 		s.outcome.judge(int64(len(s.campaigns)), s.lose))
 }
 
-// audited notes a verdict; the first that is not good stays.
+// audited notes a verdict. The first bad verdict stays.
 func (o *Outcome) audited(verdict string) {
 	if o.Audit == "" || o.Audit == agrees {
 		o.Audit = verdict
 	}
 }
 
-// judge names every number that is not as it must be.
+// judge returns an error for every number that is wrong.
 func (o *Outcome) judge(campaigns int64, lose string) error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {

@@ -19,11 +19,11 @@ import (
 
 const (
 	replayName = "soak"
-	replayTime = 6 // seconds that the replay would take if it was not killed
+	replayTime = 6 // seconds that the replay would take without kills
 )
 
-// replay brings all events to a fresh topic by a process that is killed on its way, each time a step further, and
-// started again; then it reads that topic whole.
+// replay copies all events to a fresh topic. It kills the process and starts it again, each time a step further. Then
+// it reads that whole topic.
 func (s *soak) replay(ctx context.Context) error {
 	batch := max(1, min(500, s.outcome.Granted/(20*(replayKills+1))))
 	args := []string{
@@ -56,11 +56,11 @@ func (s *soak) replay(ctx context.Context) error {
 	return err
 }
 
-// killAt is how many grants must be delivered before kill k, of those that are spread evenly over all of them; each
-// kill is further than the one before.
+// killAt returns how many grants must be delivered before kill k. The kills are spread evenly over all grants, and
+// each is further than the one before.
 func killAt(k, all, before int64) int64 { return max(k*all/(replayKills+1), before+1) }
 
-// progress is how far the replay is, as Redis has it: the grants that it has delivered, and its batches under way.
+// progress is the progress of the replay in Redis: the grants that it has delivered, and its batches under way.
 type progress struct{ done, open int64 }
 
 func (s *soak) progress(ctx context.Context) (progress, error) {
@@ -104,8 +104,8 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 	return at, nil
 }
 
-// killReplay starts the replay, kills it when it has delivered so many grants, if it can while a batch is under way,
-// and tells where that was.
+// killReplay starts the replay, and kills it when it has delivered target grants, if possible while a batch is under
+// way. It returns the progress at the kill.
 func (s *soak) killReplay(ctx context.Context, args []string, target int64) (progress, error) {
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Env = append(os.Environ(), s.env...)
@@ -135,8 +135,8 @@ func (s *soak) killReplay(ctx context.Context, args []string, target int64) (pro
 
 var errEnded = errors.New("the replay ended by itself before it was killed")
 
-// reach waits until the replay has delivered target grants, and then for a moment with a batch under way, but no longer
-// than for half of the way to the next kill.
+// reach waits until the replay has delivered target grants. Then it waits until a batch is under way, but for at most
+// half of the way to the next kill.
 func (s *soak) reach(ctx context.Context, target int64, ended <-chan error) error {
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, patience,
@@ -162,7 +162,7 @@ func (s *soak) reach(ctx context.Context, target int64, ended <-chan error) erro
 	}
 }
 
-// finishReplay lets the replay end, and runs it once more: that must deliver nothing.
+// finishReplay lets the replay end, and runs it again: the second run must deliver nothing.
 func (s *soak) finishReplay(ctx context.Context, args []string, before int64) error {
 	for _, last := range []bool{false, true} {
 		out, err := s.hongbao(ctx, args...)
@@ -188,8 +188,8 @@ func (s *soak) finishReplay(ctx context.Context, args []string, before int64) er
 	return nil
 }
 
-// judgeReport wants all grants delivered, at least so many of them before this run. Of the events that runs before
-// looked at the report tells the number only; the run after the last one looks at everything again.
+// judgeReport returns an error unless all grants are delivered, at least before of them before this run. The report
+// has only the number of the events of earlier runs. The run after the last one reads everything again.
 func judgeReport(r *replay.Report, granted, before int64) error {
 	missing := r.Matched > granted || r.Matched+r.Resumed < granted || r.Before+r.Delivered != r.Matched
 	if !r.Finished || missing || r.Before+r.Resumed < before {

@@ -27,14 +27,14 @@ const (
 	perShard   = 2
 	partitions = 4
 	topicName  = "hongbao.grants"
-	fresh      = "hongbao.copy" // where the replay goes
+	fresh      = "hongbao.copy" // target of the replay
 	lease      = 4 * time.Second
 )
 
-// servers are real ones.
+// servers are the real servers of the run.
 type servers struct {
-	redis string                  // where the primary was at the start
-	set   *testkit.RedisSentinels // nil if it has no replicas
+	redis string                  // address of the primary at the start
+	set   *testkit.RedisSentinels // nil if the primary has no replicas
 	rdb   redis.UniversalClient
 	store *store.Store
 	dsn   string
@@ -126,8 +126,8 @@ func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, 
 	return out, nil
 }
 
-// prepare founds the deployment, and creates and loads the campaigns: several on each shard, of different kinds of
-// limits, five grabs for each packet.
+// prepare founds the deployment, and creates and loads the campaigns. Each shard has several, with different limits
+// and five grabs a packet.
 func (s *soak) prepare(ctx context.Context) error {
 	if _, err := s.hongbao(ctx, "init"); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *soak) prepare(ctx context.Context) error {
 			if s.servers.store.Home(c.ID).Index() != shard {
 				continue
 			}
-			if n == 1 { // users may hold three, devices five a day; and a tenth is left over, for the refund
+			if n == 1 { // users may have three, devices five a day; a tenth is left over for the refund
 				c.Limits = []hongbao.Limit{
 					{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}, {By: "device", Per: hongbao.PerDay, Max: 5},
 					{By: "channel", Per: hongbao.PerCampaign, Max: int64(packets) * 9 / 10},
@@ -166,7 +166,7 @@ func (s *soak) prepare(ctx context.Context) error {
 
 var planHash = regexp.MustCompile(`plan hash ([0-9a-f]{64}) `)
 
-// create makes one campaign, loads it, and notes the hash that is published.
+// create creates and loads one campaign, and keeps the published hash.
 func (s *soak) create(ctx context.Context, c *hongbao.Campaign) error {
 	path := filepath.Join(s.dir, c.ID+".json")
 	data, err := json.Marshal(c)
@@ -188,7 +188,7 @@ func (s *soak) create(ctx context.Context, c *hongbao.Campaign) error {
 	return err
 }
 
-// audit waits for quiet and audits, by the program.
+// audit runs the program's audit, which waits until the deployment is quiet.
 func (s *soak) audit(ctx context.Context) error {
 	out, err := s.hongbao(ctx, "audit", "--wait", "90s", "--json")
 	var report struct {

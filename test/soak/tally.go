@@ -6,15 +6,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// tally counts grants that are found somewhere, and compares each with what its caller was told.
+// tally counts the grants of a store, and compares each with its caller's answer.
 type tally struct {
 	campaigns map[string]*raining
 	told      int64
 
 	mu   sync.Mutex
 	seen map[packetOf]bool
-	// events are all that came, duplicates those of a packet that was there before, found those that came first and are as
-	// told.
+	// events are all grants. duplicates are those of a packet that was counted before. found are the first grants of
+	// a packet that equal the caller's answer.
 	events, duplicates, found int64
 }
 
@@ -23,7 +23,7 @@ type packetOf struct {
 	packet   int64
 }
 
-// newTally begins when the callers have ended: from then on their history does not change.
+// newTally returns an empty tally. The callers must have ended: their history does not change any more.
 func newTally(campaigns []*raining) *tally {
 	t := &tally{campaigns: map[string]*raining{}, seen: map[packetOf]bool{}}
 	for _, c := range campaigns {
@@ -48,5 +48,5 @@ func (t *tally) add(g *hongbao.Grant) {
 	}
 }
 
-// missing are the grants that callers heard of and that did not come, or came with other fields.
+// missing returns how many grants in the callers' answers are not there, or have other fields.
 func (t *tally) missing() int64 { return t.told - t.found }

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// worker is a process of its own that works for one sink. Its lock is held while it is stopped or replaced.
+// worker is a process that works for one sink. Its mutex is locked while it is stopped or replaced.
 type worker struct {
 	sync.Mutex
 	sink string
@@ -31,12 +31,12 @@ type worker struct {
 	runs int
 }
 
-// workers are two for each sink.
+// workers has two workers for each sink.
 type workers struct {
 	s            *soak
 	list         []*worker
 	kills, stops int64
-	// Of these, those that hit a worker whose group had work.
+	// busyKills and busyStops count the faults that hit a worker whose group had work.
 	busyKills, busyStops int64
 }
 
@@ -69,7 +69,7 @@ func (w *workers) launch(ctx context.Context, one *worker) error {
 	return nil
 }
 
-// harass kills or stops one worker every second and a half, three kills for each stop, until it is over.
+// harass kills or stops one worker every second and a half, three kills for each stop, until over is closed.
 func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 	tick := time.NewTicker(1500 * time.Millisecond)
 	defer tick.Stop()
@@ -89,7 +89,7 @@ func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 		case <-tick.C:
 		}
 		one := w.list[rand.N(len(w.list))]
-		for !one.TryLock() { // that one is stopped
+		for !one.TryLock() { // that worker is stopped
 			one = w.list[rand.N(len(w.list))]
 		}
 		if turn%4 != 1 || running > 0 {
@@ -113,8 +113,7 @@ func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
 	return err
 }
 
-// look adds one to busy if, just before a fault, the worker's group has entries on any shard that are pending or
-// undelivered.
+// look adds one to busy if the worker's group has pending or undelivered entries on any shard just before a fault.
 func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 	v, ctx := &w.s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {
@@ -125,7 +124,7 @@ func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 		}
 		groups, err2 := v.rdb.XInfoGroups(ctx, events).Result()
 		err = errors.Join(err, err2)
-		if err != nil && w.s.lose != "" { // a failover: nobody can say
+		if err != nil && w.s.lose != "" { // a failover: the number is unknown
 			return nil
 		}
 		if err != nil {
@@ -139,13 +138,14 @@ func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 	return nil
 }
 
-// hasWork does not count a lag that Redis does not know, -1.
+// hasWork reports whether the group has pending or undelivered entries. It ignores a lag that Redis does not know,
+// -1.
 func hasWork(groups []redis.XInfoGroup, name string) bool {
 	return slices.ContainsFunc(groups,
 		func(g redis.XInfoGroup) bool { return g.Name == name && (g.Pending > 0 || g.Lag > 0) })
 }
 
-// judgeBusy wants half of the kills at least to have hit workers that had work.
+// judgeBusy returns an error unless at least half of the kills hit workers that had work.
 func judgeBusy(busy, kills int64) error {
 	if 2*busy < kills {
 		return fmt.Errorf("only %d of %d kills hit a worker whose group had work: want half of them at least", busy, kills)
@@ -153,7 +153,7 @@ func judgeBusy(busy, kills int64) error {
 	return nil
 }
 
-// kill ends a worker as a crash does, and starts another in its place.
+// kill ends a worker as a crash does, and starts it again.
 func (w *workers) kill(ctx context.Context, one *worker) error {
 	if err := w.look(ctx, one, &w.busyKills); err != nil {
 		return err
@@ -171,7 +171,8 @@ func (w *workers) kill(ctx context.Context, one *worker) error {
 	return w.launch(ctx, one)
 }
 
-// pause stops a worker for longer than its lease, and wakes it; sooner if ctx ends, and that does not count.
+// pause stops a worker for longer than its lease, and wakes it. If ctx ends sooner, it wakes the worker at once and
+// counts no stop.
 func (w *workers) pause(ctx context.Context, one *worker) error {
 	if err := one.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop worker %s: %w", one.name, err)
@@ -187,7 +188,7 @@ func (w *workers) pause(ctx context.Context, one *worker) error {
 	return nil
 }
 
-// stop drains the workers; each must end well.
+// stop drains the workers. Each must end without an error.
 func (w *workers) stop() error {
 	var errs []error
 	for _, one := range w.list {
@@ -207,7 +208,7 @@ func (w *workers) stop() error {
 	return errors.Join(errs...)
 }
 
-// took sums up, from the workers' logs, how many entries they took over.
+// took returns how many entries the workers took over, by their logs.
 func (w *workers) took() (int64, error) {
 	logs, err := filepath.Glob(filepath.Join(w.s.dir, "*.log"))
 	if err != nil {
@@ -224,7 +225,7 @@ func (w *workers) took() (int64, error) {
 				Message string `json:"message"`
 				Entries int64  `json:"entries"`
 			}
-			// A killed worker's last line may be torn.
+			// The last line of a killed worker may be incomplete.
 			if json.Unmarshal(line, &l) == nil && strings.HasPrefix(l.Message, "reclaimed entries") {
 				sum += l.Entries
 			}

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// addresses bounds the requests of each address.
+// addresses bounds the requests of each client address.
 type addresses struct {
 	limits  *limits
 	trusted []netip.Prefix
 }
 
-// admit refuses a request whose address makes too many.
+// admit refuses a request if its address sends too many.
 func (a *addresses) admit(r *http.Request) error {
 	if wait := a.limits.take(a.of(r).String(), 1, time.Now()); wait > 0 {
 		return rateLimited(wait)
@@ -21,11 +21,12 @@ func (a *addresses) admit(r *http.Request) error {
 	return nil
 }
 
-// of returns the address that a request counts for.
+// of returns the network that a request counts for.
 func (a *addresses) of(r *http.Request) netip.Prefix { return network(a.client(r)) }
 
-// client gives the last address on the way that no trusted proxy has. Proxies add at the right of X-Forwarded-For whom
-// they have met, so all that stands left of that address may be made up.
+// client returns the address of a request's client: the last one on the way that is not a trusted proxy. A proxy
+// appends the address of its own client to X-Forwarded-For. So a client can forge the entries left of its own
+// address.
 func (a *addresses) client(r *http.Request) netip.Addr {
 	met, _ := netip.ParseAddrPort(r.RemoteAddr)
 	at := met.Addr().Unmap().WithZone("")
@@ -40,7 +41,7 @@ func (a *addresses) client(r *http.Request) netip.Addr {
 	return at
 }
 
-// hopOf reads an entry of X-Forwarded-For. Some proxies write the port behind the address.
+// hopOf parses an entry of X-Forwarded-For. Some proxies write the port after the address.
 func hopOf(text string) (netip.Addr, bool) {
 	if at, err := netip.ParseAddr(text); err == nil {
 		return at, true

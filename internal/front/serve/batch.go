@@ -15,18 +15,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Bounds of a batch. A call to Redis has as many grabs.
+// Bounds of a batch. One call to Redis takes as many grabs.
 const (
 	maxBatch      = 128
 	maxBatchBytes = 128 << 10
 )
 
-// Keys says who a caller with an API key is. access.Authority does.
+// Keys identifies a caller by the API key. access.Authority implements it.
 type Keys interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
-// BatchGrab is one grab of a batch. A grab that breaks this gets a problem as its result; the others are decided.
+// BatchGrab is one grab of a batch. An invalid grab gets a problem as its result; the others are decided.
 type BatchGrab struct {
 	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Who grabs."`
 	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"One for all repeats of this grab."`
@@ -38,7 +38,7 @@ type batchRequest struct {
 	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"One or more of each user."`
 }
 
-// BatchResult is what one grab of a batch gets: an answer, or a problem.
+// BatchResult is the result of one grab of a batch: an answer, or a problem.
 type BatchResult struct {
 	Answer     *GrabAnswer  `json:"answer,omitempty" doc:"Present if the grab was decided."`
 	Problem    *web.Problem `json:"problem,omitempty" doc:"Present if the grab was not decided."`
@@ -50,8 +50,8 @@ type BatchAnswer struct {
 	Results []BatchResult `json:"results" nullable:"false" doc:"One for each grab, in the same order."`
 }
 
-// grabBatch is POST /v1/campaigns/{id}/grabs:batch. What is wrong with one grab does not touch the others. All are
-// asked for at once, so that the producer puts them into one call.
+// grabBatch is POST /v1/campaigns/{id}/grabs:batch. An invalid grab does not affect the others. grabBatch passes all
+// grabs to the producer at once, so that the producer puts them into one call.
 func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	id, key, err := s.byKey(r, access.Grab)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	case len(items) == 0:
 		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
 	}
-	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has taken one
+	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has counted one
 		return rateLimited(wait)
 	}
 	results, answerID := make([]BatchResult, len(items)), w.Header().Get(web.RequestID)
@@ -135,8 +135,8 @@ func userOf(user string, ok bool) (string, error) {
 	return user, nil
 }
 
-// byKey returns the campaign of a request with an API key that may take the action there, and the key. A refused
-// request counts for the key's rate, too: it is recorded in the ledger.
+// byKey returns the campaign of a request and the id of its API key, if the key permits the action there. A refused
+// request counts for the key's rate too, because the ledger records it.
 func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id string, err error) {
 	key := web.Bearer(r)
 	if key == "" || s.deps.Keys == nil {
@@ -168,7 +168,7 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id stri
 	return campaign, who.Key, nil
 }
 
-// userReceipts is GET /v1/campaigns/{id}/grabs?user=. The codes of coupons are for their user only.
+// userReceipts is GET /v1/campaigns/{id}/grabs?user=. The answer has no coupon codes: only the user may see them.
 func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
 	id, _, err := s.byKey(r, access.ReadGrants)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Receipts is what a user holds in a campaign.
+// Receipts are the receipts of a user in a campaign.
 type Receipts struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
 	User     string    `json:"user" doc:"Whose receipts these are."`
 	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
 	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All that the user holds there."`
-	// Incomplete: the ledger answered, and it has not all yet.
+	// Incomplete reports that the ledger answered and may not have all receipts yet.
 	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
 }
 
@@ -46,7 +46,7 @@ func receiptsOf(held *model.Receipts) *Receipts {
 	return &Receipts{held.Campaign, held.User, held.Currency, answered(held.Receipts), held.Incomplete}
 }
 
-// CampaignAnswer is what a campaign shows to everybody.
+// CampaignAnswer is the public state of a campaign.
 type CampaignAnswer struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
 	Name     string    `json:"name" doc:"Its name for people."`
@@ -56,7 +56,7 @@ type CampaignAnswer struct {
 	Starts   time.Time `json:"starts" doc:"When grabs begin."`
 	Ends     time.Time `json:"ends" doc:"When grabs end."`
 	Time     time.Time `json:"time" doc:"The server's clock, by which grabs are decided."`
-	// StartsIn and EndsIn are 0 once that is past.
+	// StartsIn and EndsIn are 0 once that time has passed.
 	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until it starts, 0 if it has."`
 	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until it ends, 0 if it has."`
 }
@@ -74,7 +74,7 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unread(err)
 	}
-	now := window.Now.Truncate(time.Millisecond) // as it is shown: the countdown agrees with it
+	now := window.Now.Truncate(time.Millisecond) // as the answer shows it, so that the countdown agrees with it
 	web.WriteJSON(w, http.StatusOK, CampaignAnswer{
 		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: window.Status(),
 		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: now.UTC(),
@@ -84,7 +84,7 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unread is the answer to a question that a server behind this one did not answer.
+// unread returns the refusal for an error of Redis or of the ledger.
 func unread(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
@@ -99,44 +99,45 @@ func unread(err error) error {
 	return &web.Refusal{Code: "unavailable", Detail: "ask again", Wait: retryAfter, Cause: err}
 }
 
-// Bounds of what is remembered of campaigns.
+// Bounds of the cache of campaigns.
 const (
 	windowAge  = time.Second
 	maxWindows = 10_000
-	// maxAsking is how many campaigns are asked for at once, and again of those that were found before: strangers who
-	// make ids up leave connections to the grabs, and to the campaigns that there are.
+	// maxAsking bounds the campaigns that are read at once. Campaigns that were found before have as many reads of
+	// their own. Otherwise strangers who invent ids could use up the connections for grabs and for existing
+	// campaigns.
 	maxAsking = 8
-	// lateAge is how long what was found is shown while there is no room to ask.
+	// lateAge is how long an old window may be shown while all reads are in use.
 	lateAge = 5 * time.Second
-	// foundAge is how long it is remembered that there is a campaign.
+	// foundAge is how long the server remembers that a campaign exists.
 	foundAge = time.Minute
 )
 
 var errAsking = errors.New("too many campaigns are being asked for")
 
-// windows remembers for a moment what campaigns show, so that a crowd that looks at one costs Redis nothing.
+// windows caches what campaigns show for a moment. A crowd that looks at one campaign costs Redis almost nothing.
 type windows struct {
 	reader Reader
 	asking singleflight.Group
-	room   chan struct{} // one for each campaign that was found before and is being asked for
-	new    chan struct{} // one for each other
+	room   chan struct{} // bounds the reads of campaigns that were found before
+	new    chan struct{} // bounds the reads of other campaigns
 
 	mu      sync.Mutex
 	known   map[string]seen
-	cleaned time.Time // when it was last looked through for what is old
+	cleaned time.Time // when old entries were last removed
 }
 
-// seen is what was read, and when. A campaign that is not there has the error.
+// seen is a cached reading and its time. A campaign that does not exist has the error.
 type seen struct {
 	window store.Window
 	err    error
 	at     time.Time
 }
 
-// found says that there is such a campaign.
+// found reports whether the campaign exists.
 func (s *seen) found() bool { return s.err == nil && !s.at.IsZero() }
 
-// lasts is how long it is remembered.
+// lasts returns how long the reading stays in the cache.
 func (s *seen) lasts() time.Duration {
 	if s.found() {
 		return foundAge
@@ -149,7 +150,7 @@ func newWindows(reader Reader) *windows {
 		new: make(chan struct{}, maxAsking)}
 }
 
-// get gives what a campaign shows, with the time that it is now.
+// get returns what a campaign shows, with the present time.
 func (v *windows) get(ctx context.Context, campaign string) (store.Window, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
@@ -162,7 +163,7 @@ func (v *windows) get(ctx context.Context, campaign string) (store.Window, error
 	return has.window, has.err
 }
 
-// read asks for a campaign, once for all who want it now. Its error says that ctx has ended.
+// read reads a campaign, once for all concurrent callers. Its error is that of ctx.
 func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
 	select {
 	case r := <-v.asking.DoChan(campaign, func() (any, error) {
@@ -175,7 +176,7 @@ func (v *windows) read(ctx context.Context, campaign string) (has seen, err erro
 	}
 }
 
-// remembered gives what was read of the campaign, and whether that is still good.
+// remembered returns the cached reading of the campaign, and reports whether it is still fresh.
 func (v *windows) remembered(campaign string) (has seen, fresh bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -208,7 +209,8 @@ func (v *windows) ask(ctx context.Context, campaign string) seen {
 	return has
 }
 
-// remember makes room, if need be, by what is old. Of an id that was made up it takes none away.
+// remember adds a reading to the cache, and removes old entries if the cache is full. An id that does not exist
+// displaces no valid entry.
 func (v *windows) remember(campaign string, has seen) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

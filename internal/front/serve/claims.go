@@ -9,21 +9,21 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// errClaim says that a claim has another type than the standard gives it.
+// errClaim reports that a claim does not have the type that the standard requires.
 var errClaim = errors.New("a claim has the wrong type")
 
-// claims are what a part of a token says, in its order. They implement jwt.Claims.
+// claims are the claims of one part of a token, in its order. They implement jwt.Claims.
 type claims []member
 
 type member struct {
 	name string
 	kind gjson.Type
-	// text is that of a text; of anything else it is how it is written.
+	// text is the value of a string; of any other type, its JSON text.
 	text   string
 	number float64
 }
 
-// get gives a claim. A name that comes twice has its last value.
+// get returns a claim. If a name occurs twice, the last value wins.
 func (c claims) get(name string) (has member, ok bool) {
 	for i := len(c) - 1; i >= 0; i-- {
 		if c[i].name == name {
@@ -33,7 +33,7 @@ func (c claims) get(name string) (has member, ok bool) {
 	return has, false
 }
 
-// read reads a part of a token, one JSON object, into the caller's claims.
+// read parses a part of a token, one JSON object, into the caller's claims.
 func (who *caller) read(part string) (err error) {
 	if who.room, err = segment.AppendDecode(who.room[:0], []byte(part)); err != nil {
 		return fmt.Errorf("a part of the token: %w", err)
@@ -54,7 +54,7 @@ func (who *caller) read(part string) (err error) {
 	return nil
 }
 
-// text gives a claim that is a text, "" for none.
+// text returns a claim that is a string, or "" if there is none.
 func (c claims) text(name string) (string, error) {
 	has, ok := c.get(name)
 	if ok && has.kind != gjson.String {
@@ -67,7 +67,7 @@ func (c claims) date(name string) (*jwt.NumericDate, error) {
 	has, ok := c.get(name)
 	switch {
 	case !ok:
-		return nil, nil //nolint:nilnil // so jwt.Claims wants it
+		return nil, nil //nolint:nilnil // jwt.Claims requires it
 	case has.kind != gjson.Number:
 		return nil, errClaim
 	}
@@ -89,7 +89,7 @@ func (c claims) GetIssuer() (string, error) { return c.text("iss") }
 // GetSubject implements jwt.Claims.
 func (c claims) GetSubject() (string, error) { return c.text("sub") }
 
-// GetAudience implements jwt.Claims. One audience may stand as a text, several as a list of texts.
+// GetAudience implements jwt.Claims. The claim is a string for one audience, or a list of strings.
 func (c claims) GetAudience() (jwt.ClaimStrings, error) {
 	has, _ := c.get("aud")
 	list := gjson.Result{Type: has.kind, Raw: has.text}

@@ -8,7 +8,7 @@ import (
 // Config of a Server: the knobs of section serve.
 type Config = configs.Serve
 
-// Limits are those of each listener's connections.
+// Limits returns the limits of each listener's connections.
 func Limits(c *Config) web.Limits {
 	return web.Limits{
 		ReadHeaderTimeout: c.ReadHeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// counted is a listener whose open connections are counted. Of one address it takes only so many: it closes another at
-// once, so that no address has all connections.
+// counted is a listener that counts its open connections. It bounds the connections of one address, so that no
+// address takes all of them. It closes a further connection at once.
 type counted struct {
 	net.Listener
 	most    int            // of one address; 0: any number
@@ -45,7 +45,7 @@ func (c *counted) Accept() (net.Conn, error) {
 	}
 }
 
-// take counts a connection, unless its network has as many as it may have.
+// take counts a connection. It reports false, and does not count it, if its network is at its bound.
 func (c *counted) take(from netip.Prefix, trusted bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,13 +76,14 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// network returns what counts as one address: of IPv6 the first 64 bits, which one customer has all of.
+// network returns the network that counts as one address. For IPv6 that is the /64, because one customer has all of
+// it.
 func network(at netip.Addr) netip.Prefix {
 	bits := 32
 	if at.Is6() {
 		bits = 64
 	}
-	p, _ := at.Prefix(bits) // of the zero address, which no connection has, it is the zero prefix
+	p, _ := at.Prefix(bits) // the zero address, which no connection has, gets the zero prefix
 	return p
 }
 

@@ -10,21 +10,22 @@
 //	GET  /v1/campaigns/{id}               status and countdown by the server's clock
 //	GET  /openapi.json                    the OpenAPI document
 //
-// The control listener has what Deps.Control gives, administration; without it there is none.
+// The control listener serves Deps.Control, the administration. Without Deps.Control it is not opened.
 //
-// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. Neither of the first two asks Redis:
-// an outage of Redis must not take every process out of its load balancer at once.
+// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. /livez and /readyz do not ask
+// Redis: otherwise an outage of Redis would take every process out of its load balancer at once.
 //
-// A user comes with a verified JWT, or a gateway names the user with its API key. Each fact that a limit counts by has a
-// declared source of the same kinds. The body of a user's own request names neither. A key of the key set is valid for one
-// algorithm, the one that the key names.
+// A verified JWT names the user, or a gateway with an API key names the user. Each fact that a limit counts by has a
+// declared source of the same kinds. The body of a user's own request names neither. A key of the key set is valid
+// for one algorithm, the one that the key names.
 //
-// A decided grab is 200 with its outcome. What is undecided is 503 with Retry-After. Every refusal is a problem of
-// RFC 9457 with a code of the tables in routes.go and of internal/front/web; it repeats nothing of the request.
+// A decided grab is 200 with its outcome. An undecided grab is 503 with Retry-After. Every refusal is a problem of
+// RFC 9457 with a code of the tables in routes.go and of internal/front/web. A problem repeats nothing of the
+// request.
 //
-// What it refuses, in this order: more requests than the address's rate, if it has one (429); a path that does not exist
-// (404), also one that a client or a proxy would rewrite; a method that does not exist (405); a missing or wrong token
-// or API key (401); more requests than the user's or the key's rate (429); what the key may not do (403, or 404 for a
-// campaign that it does not see); another content type or an encoding (415); a body above its bound (413); what is not one flat JSON object with exactly the
-// known names, each once (400); ids out of range (400). Slow senders are cut off by timeouts.
+// The server checks a request in this order: the rate of its address, if that has one (429); the path (404, also for
+// a path that a client or a proxy would rewrite); the method (405); the token or API key (401); the rate of the user
+// or key (429); the permissions of the key (403, or 404 for a campaign that it does not see); the content type and
+// encoding (415); the size of the body (413); the body, which must be one flat JSON object with exactly the known
+// names, each once (400); the ranges of ids (400). Timeouts cut off slow senders.
 package serve

@@ -9,14 +9,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// A gateway with an API key names the user of a single grab by these.
+// A gateway with an API key names the user and the facts of a single grab by these headers.
 const (
 	userHeader  = "Hongbao-User"
 	factsHeader = "Hongbao-Facts"
 )
 
-// forUser identifies the user for whom a gateway asks with its API key. The key must be allowed to grab: the answers have
-// the codes of coupons.
+// forUser identifies the user for whom a gateway with an API key asks. The key must be allowed to grab, because the
+// answers contain coupon codes.
 func (s *Server) forUser(r *http.Request, who *caller) error {
 	if _, _, err := s.byKey(r, access.Grab); err != nil {
 		return err
@@ -36,7 +36,8 @@ func (s *Server) forUser(r *http.Request, who *caller) error {
 	return readFacts(strings.Join(facts, ""), s.gatewayFacts, who.facts)
 }
 
-// onlyGateways refuses a gateway's headers beside a user's token: whoever sends them expects that they count.
+// onlyGateways refuses a gateway's headers in a request with a user's token. Otherwise the sender would expect that
+// they have an effect.
 func onlyGateways(h http.Header) error {
 	switch {
 	case h[userHeader] != nil:
@@ -47,7 +48,7 @@ func onlyGateways(h http.Header) error {
 	return nil
 }
 
-// readFacts reads facts as "device=d1 channel=app" into a map that is empty. names has the fact of each name.
+// readFacts parses facts such as "device=d1 channel=app" into an empty map. names has the fact of each name.
 func readFacts(text string, names, to map[string]string) error {
 	if text == "" {
 		return nil

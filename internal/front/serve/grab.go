@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// retryAfter is when an undecided grab is worth another try: the producer has tried for a while already.
+// retryAfter is the delay before a client repeats an undecided grab. The producer has repeated it for a while
+// already.
 const retryAfter = time.Second
 
 // grabRequest is the body of a grab.
@@ -20,7 +21,7 @@ type grabRequest struct {
 	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
 }
 
-// Receipt is a packet that a user holds.
+// Receipt is a packet of a user.
 type Receipt struct {
 	Packet    int64     `json:"packet" doc:"Number of the packet in the campaign."`
 	Amount    int64     `json:"amount" doc:"Minor units of the currency: cents, fen."`
@@ -30,7 +31,7 @@ type Receipt struct {
 	Code      string    `json:"code,omitempty" doc:"The coupon's code."`
 }
 
-// answered returns receipts as the API answers them.
+// answered returns receipts in the form of the API.
 func answered(list []hongbao.Receipt) []Receipt {
 	out := make([]Receipt, len(list))
 	for i := range list {
@@ -40,7 +41,7 @@ func answered(list []hongbao.Receipt) []Receipt {
 	return out
 }
 
-// eventID is how the topic names a grant.
+// eventID returns the id of a grant in the topic.
 func eventID(shard int, seq int64) string {
 	var room [32]byte
 	text := append(strconv.AppendInt(room[:0], int64(shard), 10), '-')
@@ -55,7 +56,7 @@ type LimitHit struct {
 	Resets time.Time `json:"resets,omitzero" doc:"When it counts again; absent for a limit per campaign."`
 }
 
-// GrabAnswer is what a decided grab gets.
+// GrabAnswer is the answer to a decided grab.
 type GrabAnswer struct {
 	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused" doc:"What was decided; docs/http.md tells what each means."`
 	Currency  string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
@@ -92,7 +93,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	return nil
 }
 
-// readGrab gives the request id of a grab's body, "" for none.
+// readGrab returns the request id of a grab's body, or "" if there is none.
 func readGrab(data []byte, body web.Body) (id string, err error) {
 	if id, ok := plainGrab(data); ok {
 		return id, nil
@@ -112,7 +113,8 @@ func readGrab(data []byte, body web.Body) (id string, err error) {
 	return id, nil
 }
 
-// plainGrab reads a body as nearly all send it: without a blank, and with a good id in which nothing is escaped.
+// plainGrab parses the form of a body that nearly all clients send: without spaces, and with a valid id that needs no
+// escapes.
 func plainGrab(data []byte) (id string, ok bool) {
 	id, starts := strings.CutPrefix(string(data), `{"request_id":"`)
 	id, ends := strings.CutSuffix(id, `"}`)
@@ -127,7 +129,7 @@ func requestID(o flatjson.Object) (string, error) {
 	return id, nil
 }
 
-// decide grabs, and gives what the caller is told.
+// decide grabs, and returns the answer to the caller.
 func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error) {
 	answer, err := s.deps.Grabber.Grab(ctx, g)
 	if err != nil {
@@ -136,8 +138,8 @@ func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error
 	return s.answer(ctx, g, &answer)
 }
 
-// grabProblem says what is wrong with a grab that could not be decided. Of a grab that passes its own check the
-// producer refuses two things for good: that it has no request id, and, once it has one, that a fact is missing.
+// grabProblem returns the refusal for a grab that could not be decided. The producer refuses a valid grab permanently
+// for one of two reasons: it has no request id, or a fact is missing.
 func grabProblem(g *hongbao.Grab, err error) error {
 	if hongbao.ClassOf(err) != hongbao.ClassPermanent {
 		return err
@@ -150,7 +152,7 @@ func grabProblem(g *hongbao.Grab, err error) error {
 	}
 }
 
-// answer gives what was decided as the caller is told it.
+// answer returns a decision in the form of the API.
 func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (GrabAnswer, error) {
 	switch {
 	case a.Outcome == hongbao.OutcomeUnknownCampaign:
@@ -180,7 +182,7 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 	return out, nil
 }
 
-// utc leaves no time at all as it is.
+// utc returns t in UTC. It keeps the zero time.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

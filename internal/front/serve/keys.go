@@ -31,9 +31,9 @@ const (
 // knobField names the knob of a key set in its log lines.
 func knobField(name string) zap.Field { return zap.String("knob", name) }
 
-// keySet finds the key that a token was signed with.
+// keySet finds the key that verifies a token.
 type keySet interface {
-	// find returns errNoKeys if the set can't be read now, so that it is unknown whether the key is in it.
+	// find returns errNoKeys if the set can't be read now: then it is unknown whether the set has the key.
 	find(ctx context.Context, kid, alg string) (any, error)
 }
 
@@ -42,7 +42,7 @@ var errUnknownKey = errors.New("the key set has no such key")
 // keys are usable keys by their ids.
 type keys map[string]usableKey
 
-// usableKey is a key and its algorithm; without a key no token is good. A secret is a *sharedKey.
+// usableKey is a key and its algorithm. If key is nil, no token is valid with it. A secret is a *sharedKey.
 type usableKey struct {
 	alg string
 	key any
@@ -66,21 +66,22 @@ type fileSet struct {
 
 	known atomic.Pointer[fileKeys]
 
-	mu   sync.Mutex // held while the file is read
+	mu   sync.Mutex // locked while the file is read
 	text []byte
-	open string // what the checks of text went by
+	open string // the access that others had to the file when text was checked
 }
 
-// fileKeys are the keys of the file, and when it was read last.
+// fileKeys are the keys of the file, and the time of the last reading.
 type fileKeys struct {
 	keys keys
 	read time.Time
 }
 
-// sharedKey is a key of HS256. It keeps hashes that have taken it in: that is half of the work for a short text.
+// sharedKey is a key of HS256. It keeps HMAC states with the key already in them: that saves half of the work for a
+// short text.
 type sharedKey struct{ hashes sync.Pool }
 
-// keyHash is one of them, with room for what goes in and what comes out.
+// keyHash is an HMAC state, with buffers for the text and the sum.
 type keyHash struct {
 	hash.Hash
 	text []byte
@@ -91,7 +92,7 @@ func newSharedKey(key []byte) *sharedKey {
 	return &sharedKey{sync.Pool{New: func() any { return &keyHash{Hash: hmac.New(sha256.New, key)} }}}
 }
 
-// signed tells whether mac is the signature of the text.
+// signed reports whether mac is the signature of the text.
 func (s *sharedKey) signed(text string, mac []byte) bool {
 	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool holds nothing else
 	defer s.hashes.Put(h)
@@ -101,13 +102,13 @@ func (s *sharedKey) signed(text string, mac []byte) bool {
 	return hmac.Equal(h.Sum(h.sum[:0]), mac)
 }
 
-// newFileKeys reads the set from a file, and reads it again when it has changed.
+// newFileKeys returns the key set of a file. The set reads the file again when the file changes.
 func newFileKeys(file func() ([]byte, string, error), log *zap.Logger) (*fileSet, error) {
 	k := &fileSet{file: file, log: log}
 	return k, k.load()
 }
 
-// find reads the file again if no one has within fileAge. A file that can't be used leaves the keys as they are.
+// find reads the file again if the last reading is fileAge ago. If the file can't be used, the keys stay as they are.
 func (k *fileSet) find(_ context.Context, kid, alg string) (any, error) {
 	known := k.known.Load()
 	if time.Since(known.read) >= fileAge {
@@ -116,7 +117,7 @@ func (k *fileSet) find(_ context.Context, kid, alg string) (any, error) {
 	return known.keys.find(kid, alg)
 }
 
-// again reads the file, unless somebody else has meanwhile.
+// again reads the file, unless another caller has done so meanwhile.
 func (k *fileSet) again() *fileKeys {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +131,7 @@ func (k *fileSet) again() *fileKeys {
 	return k.known.Load()
 }
 
-// usable returns what a signature is verified with; the type of a key must be that of its algorithm.
+// usable returns the key for verifying signatures. The type of a key must fit its algorithm.
 func usable(jwk *jwkset.JWK) (any, error) {
 	key := jwk.Key()
 	if private, ok := key.(interface{ Public() crypto.PublicKey }); ok {
@@ -157,8 +158,8 @@ func usable(jwk *jwkset.JWK) (any, error) {
 	return key, nil
 }
 
-// load reads the file. Every key must be usable. A file that has no keys any more ends those before it; one that was
-// written in part, or by mistake, does not.
+// load reads the file. Every key must be usable. A valid file with an empty key list removes all keys. A file that
+// was written in part, or by mistake, removes none.
 func (k *fileSet) load() error {
 	now, before := &fileKeys{read: time.Now()}, k.known.Load()
 	if before != nil {
@@ -169,7 +170,7 @@ func (k *fileSet) load() error {
 	if err != nil || k.text != nil && bytes.Equal(text, k.text) && open == k.open {
 		return err
 	}
-	k.text, k.open = text, open // what can't be used is told once; a chmod may mend it
+	k.text, k.open = text, open // a broken file is reported once; a chmod may fix it
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(text, &set); err != nil {
 		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
@@ -189,7 +190,7 @@ func (k *fileSet) load() error {
 	return nil
 }
 
-// usableOnes gives the keys of a set by their ids, if all can be used.
+// usableOnes returns the keys of a set by their ids. It returns an error if one can't be used.
 func (k *fileSet) usableOnes(set *jwkset.JWKSMarshal) (keys, error) {
 	list, err := set.JWKSlice()
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	urlAge     = 5 * time.Minute
 	firstEvery = time.Second
 	urlTimeout = 10 * time.Second
-	// An unknown key id has the URL fetched too, at most once in unknownEvery. Each caller waits for it for at most
+	// An unknown key id triggers a fetch too, at most once in unknownEvery. Each caller waits for it for at most
 	// unknownWait.
 	unknownEvery = 10 * time.Second
 	unknownWait  = 3 * time.Second
@@ -44,7 +44,7 @@ type urlSet struct {
 type fetch struct {
 	keys  keys          // of the newest set that could be read; nil before the first
 	err   error         // of this fetch
-	asked time.Time     // when a caller had the URL fetched last
+	asked time.Time     // when a caller last triggered a fetch
 	next  chan struct{} // closed when the next fetch has ended
 }
 
@@ -94,7 +94,7 @@ func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 	}
 }
 
-// old reports whether an unknown key id may have the URL fetched again.
+// old reports whether an unknown key id may trigger another fetch.
 func (f *fetch) old() bool { return f.keys != nil && time.Since(f.asked) >= unknownEvery }
 
 // fetch reads the set. A set that can't be used leaves the keys as they are. A failure raises an alarm only if the fetch

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// maxUsers bounds the users, API keys or addresses that a generation remembers.
+// maxUsers bounds the users, API keys or addresses of a generation.
 const maxUsers = 1_000_000
 
-// limits bounds the requests of each user, API key or address by the generic cell rate algorithm. Who makes none for as
-// long as it takes to have his burst again is as good as new, so he is forgotten after one to two such periods.
+// limits bounds the requests of each user, API key or address by the generic cell rate algorithm. A user who sends
+// nothing for a period has the whole burst again. So limits forgets such a user after one to two periods.
 type limits struct {
-	every  time.Duration // a request may come
-	spare  time.Duration // by which requests may come early: all but one of a burst
+	every  time.Duration // the interval between requests
+	spare  time.Duration // how much too early requests may come: all but one of a burst
 	period time.Duration
 
 	mu sync.Mutex
-	// now and before have for each user when he would have his whole burst again, counted from began.
+	// now and before have, for each user, the time at which the whole burst is available again. Times count from
+	// began.
 	now, before map[string]time.Duration
 	began       time.Time
 	turned      time.Time
@@ -31,8 +32,8 @@ func newLimits(perSecond, burst int) *limits {
 	}
 }
 
-// take takes n requests of the user at once, or none: then it returns after how long they may make them. n is at most
-// the burst.
+// take counts n requests of the user, or none. If it counts none, it returns how long the user must wait. n is at
+// most the burst.
 func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
 	now := at.Sub(l.began)
 	l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// codes are those that only this package answers.
+// codes are the codes that only this package answers.
 var codes = web.AddCodes(map[string]web.Code{
 	"request_id_invalid": {Status: http.StatusBadRequest, Title: "This can't be a request id"},
 	"request_id_required": {Status: http.StatusBadRequest,
@@ -26,7 +26,7 @@ var codes = web.AddCodes(map[string]web.Code{
 		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
 })
 
-// API is what the public listener answers, once Run has read the key sets.
+// API describes the paths of the public listener. Run must have read the key sets.
 func (s *Server) API() *web.API {
 	a := &web.API{
 		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
@@ -97,7 +97,7 @@ func (s *Server) endpoints() []web.Endpoint {
 	}
 }
 
-// asUser checks whose request it is, and his rate, before anything is done.
+// asUser identifies the user and checks the user's rate before it calls do.
 func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
@@ -117,7 +117,7 @@ func (s *Server) asUser(
 	}
 }
 
-// noQuery refuses a query where none belongs: a caller who writes one expects that it does something.
+// noQuery refuses a query on a path that takes none. Otherwise the caller would expect that it has an effect.
 func noQuery(r *http.Request) error {
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
 		return web.Refuse("invalid_parameter", "this path takes no query")
@@ -125,7 +125,7 @@ func noQuery(r *http.Request) error {
 	return nil
 }
 
-// identify finds the user of a token, or the user whom a gateway with an API key names.
+// identify finds the user whom a token, or a gateway with an API key, names.
 func (s *Server) identify(r *http.Request, who *caller) error {
 	switch text := web.Bearer(r); {
 	case strings.HasPrefix(text, access.KeyPrefix):

@@ -24,58 +24,58 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls. It keeps nothing of g
-// once it has answered.
+// Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls. It keeps no
+// reference to g after it has answered.
 type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// Reader reads campaigns. Receipts returns ledger.ErrArchived if it has them no longer. Both methods return
+// Reader reads campaigns. Receipts returns ledger.ErrArchived if the receipts were archived. Both methods return
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
-	// Window reads what a campaign shows to everybody.
+	// Window returns the public state of a campaign.
 	Window(ctx context.Context, campaign string) (store.Window, error)
-	// Receipts reads what a user holds.
+	// Receipts returns the receipts of a user.
 	Receipts(ctx context.Context, campaign, user string) (model.Receipts, error)
 }
 
-// Deps are what a Server works with.
+// Deps are the dependencies of a Server.
 type Deps struct {
 	Grabber Grabber
 	Reader  Reader
-	// KeyFile reads the file of Config.Keys; nil if that is a URL, or empty. open says who else can read the file; empty
-	// for nobody.
+	// KeyFile reads the file of Config.Keys; nil if that is a URL, or empty. open says who else can read the file,
+	// and is empty if no one else can.
 	KeyFile func() (text []byte, open string, err error)
-	// Keys knows the API keys; nil: there are none.
+	// Keys identifies API keys; nil if there are none.
 	Keys Keys
-	// Denied records that an API key was refused what it may not do.
+	// Denied records that an API key was refused an action.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
-	// Control is what the control listener serves; nil: the listener is not opened. Requests that last, as streams do,
-	// end by themselves when the context of Run does.
+	// Control is the handler of the control listener; nil: the listener is not opened. Long-lived requests, such as
+	// streams, must end when the context of Run ends.
 	Control http.Handler
-	// Wrap, if not nil, makes what the public listener serves of the server's own handler.
+	// Wrap, if not nil, wraps the handler of the public listener.
 	Wrap func(http.Handler) http.Handler
-	// Guard, if not nil, stands in front of what every listener serves.
+	// Guard, if not nil, wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
-	// Metrics is what the ops listener serves as /metrics; nil for nothing. Pprof has it serve /debug/pprof as well.
+	// Metrics is the handler of /metrics on the ops listener; nil for none. Pprof adds /debug/pprof.
 	Metrics http.Handler
 	Pprof   bool
-	// Connections, if not nil, gets each change of the number of a listener's open connections.
+	// Connections, if not nil, is called with each change of the number of a listener's open connections.
 	Connections func(listener string, by int)
 	Log         *zap.Logger
 }
 
-// Addresses are those that a Server listens on. Control is nil without that listener.
+// Addresses are the addresses of a Server's listeners. Control is nil without that listener.
 type Addresses struct{ Public, Control, Ops net.Addr }
 
-// Server answers grabs over HTTP. Its methods may be called at once; Run is called once.
+// Server answers grabs over HTTP. Its methods may be called concurrently; Run is called once.
 type Server struct {
 	cfg       Config
 	deps      Deps
 	windows   *windows
-	verifier  *verifier     // nil: nobody comes with a token
+	verifier  *verifier     // nil: no user comes with a token
 	keyURL    *urlSet       // nil: serve.keys is a file, or empty
-	paying    chan struct{} // one for each user of a lost campaign who is looked up
+	paying    chan struct{} // bounds the users of lost campaigns who are looked up at once
 	limits    *limits       // of users
 	keys      *limits       // of API keys
 	addresses *addresses    // nil: an address may make any number of requests
@@ -88,10 +88,10 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// sendAgain is what callers do whose requests are cut off.
+// sendAgain says what callers do when their requests are cut off.
 const sendAgain = "a grab that is sent again with its request id gets its answer"
 
-// New checks the configuration. It opens nothing.
+// New checks the configuration and returns a server. It opens nothing.
 func New(cfg Config, deps Deps) (*Server, error) {
 	err := cfg.Check()
 	if deps.Grabber == nil || deps.Reader == nil || deps.Log == nil ||
@@ -136,8 +136,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, err
 }
 
-// sendAway has answers end their connections while the server drains: a caller's next request goes to another server,
-// and does not meet a connection that this one is closing.
+// sendAway closes connections after their answers while the server drains. Then a caller's next request goes to
+// another server, and does not meet a connection that this one is closing.
 func (s *Server) sendAway(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {
@@ -147,8 +147,9 @@ func (s *Server) sendAway(h http.Handler) http.Handler {
 	})
 }
 
-// Run serves until ctx ends. Then it says that it is not ready, takes requests for the drain delay, and returns when
-// those under way are answered or the drain time is over. ready, if not nil, is called once all listeners are open.
+// Run serves until ctx ends. Then /readyz reports that it is not ready, and it takes requests for the drain delay. It
+// returns when the requests under way are answered or the drain time is over. ready, if not nil, is called once all
+// listeners are open.
 func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -183,7 +184,7 @@ func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	return errs
 }
 
-// listening is a listener that is open, and what it serves.
+// listening is an open listener and its handler.
 type listening struct {
 	net.Listener
 	handler http.Handler
@@ -225,7 +226,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 	return all, at, err
 }
 
-// serve serves one listener until stop ends or the listener fails, and says so to the others.
+// serve serves one listener until stop ends or the listener fails. It reports a failure to the other listeners.
 func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
 	server := web.Start(ctx, l, l.handler, Limits(&s.cfg), log.New(httpLog{s.log}, "", 0))
 	var err error
@@ -237,7 +238,7 @@ func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- str
 	return errors.Join(err, server.Stop(s.cfg.DrainTimeout, sendAgain))
 }
 
-// openKeys reads the key sets that are files for the first time.
+// openKeys reads the key sets from files for the first time.
 func (s *Server) openKeys() error {
 	facts, err := s.cfg.FactSources()
 	if err != nil {
@@ -262,13 +263,13 @@ func (s *Server) openKeys() error {
 	return nil
 }
 
-// What /readyz says of a server that is not ready.
+// The errors of /readyz while the server is not ready.
 var (
 	errDraining = errors.New("draining")
 	errKeys     = errors.New("waiting for the first key set: see that serve.keys answers")
 )
 
-// ready is the answer of /readyz.
+// ready returns nil if the server is ready, else the error for /readyz.
 func (s *Server) ready() error {
 	if s.draining.Load() {
 		return errDraining
@@ -279,7 +280,7 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// wait waits until ctx has ended and the drain delay after it is over, or until a listener fails.
+// wait waits until ctx and the drain delay after it end, or until a listener fails.
 func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
 	select {
 	case <-failed:
@@ -295,7 +296,7 @@ func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
 	}
 }
 
-// httpLog takes what net/http has to say. Its message is constant, so the sampler bounds it however texts differ.
+// httpLog takes the messages of net/http. Its log message is constant, so the sampler bounds it for any text.
 type httpLog struct{ *zap.Logger }
 
 // Write implements io.Writer.

@@ -17,24 +17,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// algorithms are those that a token may be signed by.
+// algorithms are the permitted signature algorithms of tokens.
 var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
 
-// caller is who makes a request, and the facts that the campaign's limits count by.
+// caller is the user of a request, and the facts that the campaign's limits count by.
 type caller struct {
 	user  string
 	facts map[string]string
-	// byKey: a gateway asks for the user with its API key.
+	// byKey reports that a gateway asks for the user with its API key.
 	byKey bool
-	// claims are those of his token, and room is for its parts.
+	// claims are the claims of the user's token. room is a buffer for its parts.
 	claims claims
 	room   []byte
 }
 
-// callers are kept for the next requests, with their room.
+// callers is a pool of callers with their buffers.
 var callers = sync.Pool{New: func() any { return &caller{facts: map[string]string{}} }}
 
-// release gives a caller back; what was read of his token stays where it is used.
+// release returns a caller to the pool. Texts of its token stay valid where they are in use.
 func (c *caller) release() {
 	clear(c.facts)
 	clear(c.claims)
@@ -42,10 +42,10 @@ func (c *caller) release() {
 	callers.Put(c)
 }
 
-// maxHeads bounds the heads of tokens that are remembered: all tokens that one key has signed have the same.
+// maxHeads bounds the heads of tokens that are cached: all tokens that one key has signed have the same head.
 const maxHeads = 64
 
-// verifier tells who a request comes from.
+// verifier verifies tokens and identifies their users.
 type verifier struct {
 	keys      keySet
 	claims    *jwt.Validator
@@ -53,16 +53,16 @@ type verifier struct {
 	facts     map[string]string // by claim
 
 	mu    sync.RWMutex
-	heads map[string]head // of good tokens, by their text
+	heads map[string]head // of valid tokens, by their text
 }
 
-// head is what the head of a token says: which key has signed it, and how.
+// head is the head of a token: the id of the key that signed it, and the method.
 type head struct {
 	kid    string
 	method jwt.SigningMethod
 }
 
-// check tells whether the key has signed the text.
+// check returns an error if the key has not signed the text.
 func (h head) check(text string, signature []byte, key any) error {
 	s, ok := key.(*sharedKey)
 	if !ok {
@@ -82,7 +82,7 @@ func newVerifier(cfg *Config, facts map[string]string, keys keySet) *verifier {
 	}
 }
 
-// identify notes whose token it is. Whatever is wrong with it gets the same answer.
+// identify sets the user of a token. Every invalid token gets the same answer.
 func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 	err := v.verify(r.Context(), text, who)
 	if errors.Is(err, errNoKeys) {
@@ -98,14 +98,14 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 	for claim, fact := range v.facts {
 		value, _ := who.claims.text(claim)
 		if hongbao.CheckID(value) != nil {
-			continue // a campaign that counts by it refuses the grab
+			continue // a campaign that counts by this fact refuses the grab
 		}
 		who.facts[fact] = value
 	}
 	return nil
 }
 
-// verify reads the claims of a good token. It reads nothing of them before the signature is verified.
+// verify reads the claims of a valid token. It reads none of them before it has verified the signature.
 func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
@@ -151,10 +151,10 @@ func (v *verifier) remember(text string, h head) {
 	v.heads[strings.Clone(text)] = h // text is part of a token
 }
 
-// segment is how the parts of a token are written.
+// segment is the encoding of the parts of a token.
 var segment = base64.RawURLEncoding.Strict()
 
-// readHead reads the first part of a token.
+// readHead parses the first part of a token.
 func readHead(text string) (h head, err error) {
 	var part caller
 	if err := part.read(text); err != nil {

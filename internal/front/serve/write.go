@@ -7,7 +7,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// writeGrab writes an answer just as internal/base/answers does, for a fifth of its time: a crowd gets nothing else.
+// writeGrab writes the same answer as internal/base/answers in a fifth of the time. Nearly all answers to a crowd are
+// grabs.
 func writeGrab(a *GrabAnswer) []byte {
 	to := make([]byte, 0, 256+192*len(a.Receipts))
 	to = appendText(append(to, `{"outcome":`...), a.Outcome)
@@ -57,7 +58,7 @@ func appendReceipt(to []byte, r *Receipt) []byte {
 	return append(to, '}')
 }
 
-// appendText leaves a text to encoding/json if anything in it must be escaped.
+// appendText appends a JSON string. It leaves a text that needs escapes to encoding/json.
 func appendText(to []byte, text string) []byte {
 	for i := range len(text) {
 		switch c := text[i]; {

@@ -1,6 +1,6 @@
-// Package loaded loads campaigns for tests and benchmarks. It also gives an example a Redis in its own process with a
-// campaign in it, as `hongbao init` and `hongbao campaign load` leave them. What the example shows needs no internal
-// package then.
+// Package loaded loads campaigns for tests and benchmarks. For examples it also starts a Redis in the same process,
+// with a campaign in it, as `hongbao init` and `hongbao campaign load` leave them. So the visible code of an example
+// needs no internal package.
 package loaded
 
 import (
@@ -19,8 +19,8 @@ import (
 // Deployment is the id of the deployment.
 const Deployment = "example"
 
-// Campaign loads a campaign, with a code for each packet or with none. It panics if that fails; stop ends the Redis. In
-// a program rdb is your client, and the fields of space are deployment.key_prefix and deployment.shards.
+// Campaign loads a campaign, with a code for each packet or with none. It panics if that fails. stop ends the Redis.
+// In a program, rdb is your client, and the fields of space are deployment.key_prefix and deployment.shards.
 func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
 	server, err := miniredis.Run()
 	check(err)
@@ -44,7 +44,7 @@ func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c
 	return err
 }
 
-// Seeded loads a campaign as a seed plans it, with a code for each packet or with none.
+// Seeded loads a campaign with the plan of a seed, with a code for each packet or with none.
 func Seeded(ctx context.Context, st *store.Store, c hongbao.Campaign, seed campaign.Seed,
 	codes ...string) (*campaign.Plan, error) {
 	plan, err := campaign.NewPlan(c, seed)
@@ -63,7 +63,7 @@ func Seeded(ctx context.Context, st *store.Store, c hongbao.Campaign, seed campa
 	return plan, loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 }
 
-// Rain is a red-packet campaign of equal packets, one for each user, that is open now.
+// Rain returns a red-packet campaign of equal packets, one for each user, that is open now.
 func Rain(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
