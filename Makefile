@@ -43,7 +43,7 @@ test: setup build ## install what is missing, vet, soak for a minute, run every 
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
-		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 5 $(LONGEST) ./...
+		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 3 $(LONGEST) ./...
 
 image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
 	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
