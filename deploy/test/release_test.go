@@ -43,7 +43,7 @@ func TestRelease(t *testing.T) {
 	image, err := os.ReadFile("../image/main.go")
 	require.NoError(t, err)
 	b := r.Builds[0]
-	for _, word := range []string{strings.Join(b.Env, " "), strings.Join(b.Flags, " "), 
+	for _, word := range []string{strings.Join(b.Env, " "), strings.Join(b.Flags, " "),
 		"-tags=" + strings.Join(append(b.Tags, "production"), ","), // a release has dev and demo, the image has not
 		"-ldflags=" + strings.Join(b.Ldflags, " "), b.Main} {
 		require.Contains(t, string(image), `"`+word+`"`, "the image is built otherwise")
