@@ -21,7 +21,7 @@ const DisclosureFormat = "hongbao.reveal.v1"
 type Disclosure struct {
 	Format   string `json:"format" doc:"Always hongbao.reveal.v1."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`
-	// Canonical is the specification, byte by byte as the hash covers it.
+	// Canonical is the specification in exactly the bytes that are hashed.
 	Canonical string `json:"canonical" doc:"The specification, byte by byte as the hash covers it."`
 	Hash      string `json:"plan_hash" doc:"The hash that was published before the start."`
 	// Seed is in hexadecimal.

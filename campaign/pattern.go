@@ -92,8 +92,8 @@ func patternSpace(pattern string) *big.Int {
 }
 
 // DrawCodes draws n codes of a valid pattern from the system's source of randomness. Every code is equally likely and
-// independent of all others. Two codes may be equal, and equal to earlier ones; the ledger refuses that, and then the
-// codes are drawn again.
+// independent of all others. Codes may repeat each other or earlier codes. The ledger rejects duplicates, and the
+// codes are then drawn again.
 func DrawCodes(pattern string, n int) []string {
 	d := codeDraw{}
 	codes := make([]string, n)

@@ -5,7 +5,7 @@
 --       4... the events as marks: number of the key, first bit, last bit
 -- Reply "ok", or "fenced" if the claim was taken over or is gone
 -- Cost  O(events); O(events + claims) for a claim that was lost
--- First write the bits: they may grow memory. The script checks the types before.
+-- First write the bits: they may grow memory. The script checks the types before it writes anything.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "fenced": the claim is gone. A repeat for a lost claim answers "ok" again.
 -- A missing claim was ended, or the key was deleted or went back in time. "#fence", which only rises, shows which. If

@@ -5,8 +5,8 @@
 -- ARGV  1 the seq
 -- Reply "ok"
 -- Cost  O(bitmaps) here; UNLINK frees the memory in a thread of its own
--- First write HSET: the script checks all types before. It may grow memory, by a number at most. It runs when Redis is
---       out of memory too: the deletion frees more.
+-- First write HSET: the script checks all types before. It may use more memory, by the size of one number at most. It
+--       runs when Redis is out of memory, too: the deletion frees more.
 -- Repeat changes nothing. The floor never falls, so the higher seq of two callers stays.
 
 for i = 2, #KEYS do

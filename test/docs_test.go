@@ -70,10 +70,10 @@ func TestAlarmsAreDocumented(t *testing.T) {
 		listed = append(listed, m[1])
 	}
 	runbook := regexp.MustCompile("(?s)^`([a-z_]+)`\n\n\\*\\*Means\\.\\*\\* .+?\n\n\\*\\*Check\\.\\*\\*.*?" +
-		"\n    (?:hongbao|redis-cli) .+?\\*\\*Mend\\.\\*\\*.+")
+		"\n    (?:hongbao|redis-cli) .+?\\*\\*Fix\\.\\*\\*.+")
 	for _, text := range strings.Split(string(page), "\n## ")[1:] {
 		m := runbook.FindStringSubmatch(text)
-		require.Len(t, m, 2, "this runbook lacks Means, Check with a command, or Mend: %.40s", text)
+		require.Len(t, m, 2, "this runbook lacks Means, Check with a command, or Fix: %.40s", text)
 		documented = append(documented, m[1])
 	}
 	require.ElementsMatch(t, documented, listed)

@@ -110,7 +110,7 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	return has, a.founded.asLedger(has.Founding)
 }
 
-// foundedElsewhere returns the refusal of a Redis that is in use beside a ledger that never knew it.
+// foundedElsewhere returns the error for a Redis that is already in use but is not recorded in this ledger.
 func (a *App) foundedElsewhere() error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+

@@ -38,8 +38,8 @@ type Replay struct {
 	Filter replay.Filter
 	// Dead is a sink whose dead letters are delivered; they stay.
 	Dead string
-	// Missing, for sink kafka: the topic is read first, and gets the grants that its sink has finished and the topic
-	// lacks.
+	// Missing applies to sink kafka: the replay first reads the topic, then publishes the grants that the sink has
+	// finished but the topic lacks.
 	Missing, DryRun bool
 	// Rate is grants per second at most, 0 for the sink's own bound; another topic has none. Patience is how long a target
 	// that can't be reached is tried again.

@@ -74,7 +74,7 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// lasting repeats try until it succeeds, and reports a trouble once until its kind changes. It returns false if it
+// lasting calls try until it succeeds, and reports an error only when its kind changes. It returns false if it
 // gave up.
 func (c *crowd) lasting(ctx context.Context, try func() error) bool {
 	for {

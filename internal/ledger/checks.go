@@ -8,7 +8,7 @@ import (
 
 // SettingError says that a setting of the database could lose money.
 type SettingError struct {
-	// Setting is its name as the database spells it, Value its value.
+	// Setting is the setting's name as the database spells it; Value is its value.
 	Setting, Value string
 	// Mend says how to fix it.
 	Mend string

@@ -243,7 +243,7 @@ func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err err
 }
 
 // Forget deletes the rows of grants that the call with the batch noted or took over: certainly nothing is booked of
-// them. Rows that another call has taken over since stay. A repeat changes nothing.
+// them. Rows that another call has meanwhile taken over are kept. A repeat changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
 	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
 	if err == nil {

@@ -176,7 +176,7 @@ func checkSchema(key string, has map[string]string) error {
 	return nil
 }
 
-// ReadShards returns the founding of each shard; nil for a missing one. The error names the shards whose server does
+// ReadShards returns each shard's founding record, nil if it has none. The error names the shards whose server does
 // not answer. The results of the other shards come with it.
 func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
 	out, away, err := s.readShards(ctx)

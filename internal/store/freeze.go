@@ -212,7 +212,7 @@ type Reopening struct {
 	// Unrecorded are the openings that the ledger does not know, including this one. It is empty if the ledger knows
 	// this one.
 	Unrecorded []Unrecorded
-	// Evidence is how many texts of witnesses the caller has read. If Redis has more, the shard does not open.
+	// Evidence is the number of witness reports that the caller has read. If Redis has more, the shard does not open.
 	Evidence int64
 	// Sinks are the sinks whose claims get new fences.
 	Sinks []string

@@ -142,7 +142,7 @@ func (k Keys) Stocks(id string, generations int64) (keys []string) {
 }
 
 // Withheld is a list: packets that a restore took out of the stock, because a process may have reported them to users
-// whom no one can name. The field withheld of the campaign's hash counts them.
+// whom no one can name. The campaign hash's field `withheld` counts them.
 func (k Keys) Withheld(id string) string { return k.tag + "c:" + id + ":withheld" }
 
 // Receipts is a hash: user to the user's receipts in the campaign.

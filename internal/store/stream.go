@@ -24,8 +24,8 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 }
 
 // ReadNewAhead is ReadNew and then Progress, in one round trip, for events that are likely to come. The progress is
-// nil if it could not be read. While a slot of a cluster moves, the two may run in the other order. Such an older
-// progress does not prove that an entry is forged.
+// nil if it could not be read. While a slot of a cluster moves, the two may run in the other order. An older progress
+// value does not prove that an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
 	pipe := k.rdb.Pipeline()

@@ -15,7 +15,8 @@ import (
 // newCampaign is the form of a new campaign.
 type newCampaign struct {
 	Text, Wrong string
-	// Checked is the checked campaign; nil if it was not checked, or has a problem. There: the ledger has it already.
+	// Checked is the checked campaign; nil if it was not checked, or has a problem. There reports whether the ledger
+	// already has the campaign.
 	Checked *hongbao.Campaign
 	There   bool
 }

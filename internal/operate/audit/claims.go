@@ -14,8 +14,8 @@ import (
 // claimFormat is the text of a claim: "state lease ...", then its events, then what it pushes.
 var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 
-// readClaims counts the pushes in progress. A push whose lease is over and whose events are all finished is a
-// difference: no worker will finish it.
+// readClaims counts the pushes in progress. A push whose lease is over and whose events are all finished is reported
+// as a difference: no worker will finish it.
 func (r *run) readClaims(ctx context.Context) error {
 	if r.partial() {
 		return nil

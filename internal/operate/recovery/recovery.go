@@ -195,7 +195,7 @@ func (r *Recoverer) alarmSettings(v *Verdict) {
 		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
 }
 
-// alarm logs a loss and the reason why it is not restored, once until one of them changes.
+// alarm logs a loss and why it is not restored, and logs it again only if one of them changes.
 func (r *Recoverer) alarm(v *Verdict, why string) {
 	what := v.String() + "; it is not restored: " + why
 	t := &r.shards[v.Shard]

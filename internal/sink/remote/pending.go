@@ -210,7 +210,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	}
 }
 
-// endTime is how long the ledger may take for the certain results at the end of a round.
+// endTime limits how long the ledger may take to record the known results at the end of a round.
 const endTime = 5 * time.Second
 
 // forget deletes the rows of items that are certainly not booked: the next worker sends them. It returns those that

@@ -127,7 +127,7 @@ func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	require.True(t, written)
 }
 
-// BuryEntry makes an entry that can't be read a dead letter of sink kafka.
+// BuryEntry turns an unreadable entry into a dead letter of sink kafka.
 func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	t.Helper()
 	k := w.Store.Shard(0)
