@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// addedTo gives n top-ups of a campaign, each of five packets more than the one before.
+// addedTo returns n top-ups of a campaign, each of five packets more than the one before.
 func addedTo(t testing.TB, c hongbao.Campaign, n int) []TopUp {
 	t.Helper()
 	before, added := Commit(c, testSeed(t)), []TopUp(nil)
@@ -28,7 +28,7 @@ func addedTo(t testing.TB, c hongbao.Campaign, n int) []TopUp {
 	return added
 }
 
-// The written form and the hash of a top-up never change: whoever published one is held to it.
+// The written form and the hash of a top-up never change: a published top-up stays binding.
 func TestTopUpIsWrittenAndHashedForEver(t *testing.T) {
 	t.Parallel()
 	c := tiersCampaign(hongbao.Tier{Amount: 7, Packets: 3})
@@ -66,7 +66,7 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	require.Equal(t, err, one.Check(c))
 }
 
-// A plan that is held learns of packets that were added since; nothing is read again for those that it has.
+// A cached plan learns of packets that were added later. Packets that it has are not read again.
 func TestPlansLearnOfTopUps(t *testing.T) {
 	t.Parallel()
 	c := randomCampaign(1000, 10, 1, 500)
@@ -115,7 +115,7 @@ func TestPlansLearnOfTopUps(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Who joins a call that asked before the packets were added does not take its word for it.
+// A call that joins an older call does not use its answer if packets were added after the older call asked.
 func TestPlansAskAgainAfterAnOlderCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestPlansAskAgainAfterAnOlderCall(t *testing.T) {
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _, _ = p.Amount(t.Context(), c.ID, 1) })
-		synctest.Wait() // it has asked, and waits for the answer
+		synctest.Wait() // the call has asked, and waits for the answer
 		has.Store(1)
 		wg.Go(func() {
 			if _, ok, err := p.Amount(t.Context(), c.ID, 11); err != nil || !ok {

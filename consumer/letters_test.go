@@ -32,7 +32,8 @@ func (b *bundle) addTo(t *testing.T, campaign string, n int) {
 	}
 }
 
-// rejectsRain is a sink that rejects the grants of campaign rain, each by its own error, until it is mended.
+// rejectsRain returns a sink that rejects the grants of campaign rain, each with its own error, until mended is
+// closed.
 func rejectsRain(mended <-chan struct{}, why func(g *hongbao.Grant) string) *sink {
 	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
@@ -49,12 +50,13 @@ func rejectsRain(mended <-chan struct{}, why func(g *hongbao.Grant) string) *sin
 	})
 }
 
-// closedAccount is one reason for all grants: they differ in the user, in numbers and in the id of the request.
+// closedAccount returns one reason for all grants. The texts differ in the user, in numbers and in the id of the
+// request.
 func closedAccount(g *hongbao.Grant) string {
 	return fmt.Sprintf("the bank answers 422: no account for %s (request 7f%02xab-c0de)", g.User, g.Seq)
 }
 
-// holds waits until n entries of shard 0 are parked and nothing else waits.
+// holds waits until n entries of shard 0 are parked and no other entry waits.
 func (b *bundle) holds(t *testing.T, sink string, n int64) {
 	t.Helper()
 	testkit.EventuallyOK(t, soon, func() error {
@@ -86,8 +88,9 @@ func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
 	}
 }
 
-// Three letters with one reason pause the campaign for that sink on every shard. Its other grants are not tried and lose
-// no attempt; another campaign and another sink go on. When a person resumes it, the letters before count no more.
+// Three letters with one reason pause the campaign for that sink on every shard. Its other grants are not tried and
+// lose no attempt. Another campaign and another sink go on. After a person resumes the campaign, earlier letters do
+// not count.
 func TestLettersPauseTheirCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -132,7 +135,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	}
 
 	b.resumeCampaign(t, "rain")
-	// What was not mended pauses it again, after three more letters: those before the resume are forgotten.
+	// The unfixed cause pauses the campaign again, after three more letters: letters before the resume do not count.
 	testkit.Eventually(t, soon, func() bool { return len(b.dead(t)) == 6 && len(b.pausedCampaigns(t, 0, group)) == 1 },
 		"three more letters")
 	b.holds(t, group, 2)
@@ -144,7 +147,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// Two workers come to the number of letters at once: the campaign is paused once, and one of them raises the alarm.
+// Two workers reach the number of letters at once. The campaign is paused once, and one of them raises the alarm.
 func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -155,7 +158,7 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	for i := range workers {
 		cfg := b.config(t, fmt.Sprint("w", i), newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 			called[i].Do(both.Done)
-			both.Wait() // neither knows what the other one does
+			both.Wait() // neither worker knows of the other
 			errs := make([]error, len(grants))
 			for j := range errs {
 				errs[j] = hongbao.Errorf(hongbao.ClassPermanent, "no account")

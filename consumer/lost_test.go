@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// stubborn refuses some events until it is told to stop.
+// stubborn returns a sink that refuses some events until the test stops it.
 func stubborn(seqs ...int64) *sink {
 	no := map[int64]bool{}
 	for _, seq := range seqs {
@@ -25,7 +25,7 @@ func stubborn(seqs ...int64) *sink {
 	}))
 }
 
-// One parked grant is no backlog: grabs go on far beyond the bound, and what is finished behind it leaves the stream.
+// One parked grant is no backlog. Grabs go on far beyond the bound, and finished entries behind it leave the stream.
 func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -50,7 +50,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	require.Zero(t, lag(t, tr).Groups[0].Lost)
 }
 
-// only gives the events of the only entry that is pending.
+// only returns the events of the only pending entry.
 func (b *bundle) only(t *testing.T) stream.SeqRange {
 	t.Helper()
 	held, _, err := b.keys().Held(t.Context(), group, 10, nil)
@@ -62,8 +62,8 @@ func (b *bundle) only(t *testing.T) stream.SeqRange {
 	return stream.SeqRange{}
 }
 
-// Entries were deleted before any worker read them: in front of a parked one, behind it, and the last ones. Nobody sees
-// the gaps but the trimmer; it tells once, and they hold nobody back.
+// Entries were deleted before any worker read them: before a parked one, behind it, and at the end. Only the trimmer
+// sees the gaps; it reports them once, and they delay no one.
 func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -94,7 +94,7 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A worker holds what it works on for long. That is no loss, however old it is.
+// A worker may keep an entry for long. That is no loss, however old the entry is.
 func TestWhatIsPendingIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

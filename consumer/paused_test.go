@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// annSays makes a decision.
+// annSays returns a decision by ann.
 func annSays(why string) stream.Decision { return stream.Decision{By: "ann", Why: why} }
 
 func (b *bundle) pause(t *testing.T) {
@@ -33,7 +33,7 @@ func (b *bundle) paused(t *testing.T, w *worker) {
 	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkPaused }, "the worker knows")
 }
 
-// A sink that is down is paused while a worker tries it again and again: that ends, and no attempt is taken.
+// A sink that is down is paused while a worker retries it. The pause ends the retries, and takes no attempt.
 func TestPauseDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -53,7 +53,7 @@ func TestPauseDuringAnOutage(t *testing.T) {
 	require.ErrorContains(t, w.Health()[0].Err, "the bank is closed")
 	close(up)
 	calls := s.numberOfCalls()
-	w2 := start(t, b.config(t, "w2", s)) // one that begins while the sink is paused
+	w2 := start(t, b.config(t, "w2", s)) // a worker that begins while the sink is paused
 	b.paused(t, w2)
 	require.Equal(t, calls, s.numberOfCalls())
 	b.resume(t)
@@ -64,7 +64,7 @@ func TestPauseDuringAnOutage(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
-// A batch that fails as a whole is halved, grant by grant in the end. A pause ends that between two calls.
+// A batch that fails as a whole is halved, down to single grants. A pause ends that between two calls.
 func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -74,7 +74,7 @@ func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	s := newSink(nil)
 	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
 		if s.numberOfCalls() == 1 {
-			<-first // a call that takes longer than what a worker knows is good for
+			<-first // a call that takes longer than the worker's knowledge is valid
 		}
 		errs := make([]error, len(grants))
 		for i := range errs {
@@ -95,7 +95,7 @@ func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A paused worker lives on for those who look, and takes no entry of a dead one.
+// A paused worker stays visible in the status, and takes no entry of a dead worker.
 func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -162,7 +162,7 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 	s.onceEach(t, 3)
 }
 
-// A hash that somebody has spoiled stops the shard. What it reclaimed in that call goes back, without an attempt.
+// A corrupted hash stops the shard. The entries that the call reclaimed go back, without an attempt.
 func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -24,7 +24,7 @@ type handed struct {
 	at []time.Time
 }
 
-// upTo is how long after the first grant another one was handed over.
+// upTo returns the time from the first grant to the i-th one.
 func (h *handed) upTo(i int) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,7 +43,7 @@ func newTimedSink() (*handed, *sink) {
 	})
 }
 
-// Two workers on two shards share one rate. It takes no attempt, and a person changes it under way.
+// Two workers on two shards share one rate. The rate takes no attempt, and a person changes it under way.
 func TestRateOverAllWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -75,7 +75,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 	s.onceEach(t, 10_200)
 }
 
-// homeAway fails the calls of a client for the shard that counts the sink's rate, as if its server was down.
+// homeAway fails a client's calls for the shard that counts the sink's rate, as if its server was down.
 type homeAway struct {
 	key          string
 	away         atomic.Bool
@@ -102,7 +102,7 @@ func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The shard that counts the rate is away: the others go on, each with its part of the rate, until it is back.
+// The shard that counts the rate is down. The others go on, each with its part of the rate, until it is back.
 func TestRateWhileItsHomeIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
@@ -133,7 +133,7 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	require.Zero(t, w.Stats().Parked)
 }
 
-// A person's bound stops what the worker's own setting would let through, and takes no attempt.
+// A person's bound stops grants that the worker's own setting would let through, and takes no attempt.
 func TestRateSetByAPerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -147,7 +147,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	w := start(t, b.config(t, "w", s))
 	begin := time.Now()
 	testkit.Eventually(t, soon, func() bool {
-		b.book(t, 60) // somebody is always a minute ahead
+		b.book(t, 60) // another caller is always a minute ahead
 		return w.Stats().HandedBack > 0 && time.Since(begin) > 4*time.Second
 	}, "it is not their turn")
 	require.Zero(t, s.numberOfCalls())
@@ -164,7 +164,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	s.onceEach(t, 3)
 }
 
-// book takes so many seconds' turns away from the workers.
+// book books so many seconds of turns, so that the workers can't have them.
 func (b *bundle) book(t *testing.T, seconds int) {
 	t.Helper()
 	_, _, err := b.keys().Turn(t.Context(), &store.RateCall{
@@ -173,7 +173,7 @@ func (b *bundle) book(t *testing.T, seconds int) {
 	require.NoError(t, err)
 }
 
-// A bound that comes while a worker holds a batch cuts what it has in hand, and one that goes lets it on at once.
+// A bound that is set while a worker has a batch also limits that batch. A bound that is removed frees it at once.
 func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -214,7 +214,7 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	require.Equal(t, []int{50, 1, 1, 1}, sizes[:4])
 }
 
-// What really failed counts as an attempt and waits for its backoff, though the rest of its entry waits for its turn.
+// A real failure counts as an attempt and waits for its backoff, though the rest of its entry waits for its turn.
 func TestRateCountsFailedAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -238,7 +238,7 @@ func TestRateCountsFailedAttempts(t *testing.T) {
 	require.Equal(t, 1, s.numberOfCalls())
 }
 
-// A call that hangs costs the entries of its own shard a lease, and those of others too, but no longer.
+// A call that hangs delays the entries of its own shard and of other shards, but by no more than a lease.
 func TestHungCallUnderMaxCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -247,7 +247,7 @@ func TestHungCallUnderMaxCalls(t *testing.T) {
 	}
 	hang := make(chan struct{})
 	hung := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
-		<-hang // it does not heed its context
+		<-hang // the handler ignores its context
 		errs := make([]error, len(grants))
 		for i := range errs {
 			errs[i] = context.Canceled
@@ -276,7 +276,7 @@ func TestCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
 	var now, most atomic.Int64
-	both := make(chan struct{}) // closed once two calls were under way together
+	both := make(chan struct{}) // closed once two calls run at the same time
 	together := sync.OnceFunc(func() { close(both) })
 	s := newSink(func(context.Context, []hongbao.Grant) []error {
 		n := now.Add(1)
@@ -286,7 +286,7 @@ func TestCallsAtOnce(t *testing.T) {
 		if n == 2 {
 			together()
 		}
-		<-both // the first waits for another one
+		<-both // the first call waits for another one
 		return nil
 	})
 	for shard := range 4 {

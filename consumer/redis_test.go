@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// loader adds entries of 3 grants until it is stopped; stop gives the number of grants. Failures of Redis are passed
-// over, and what they left undecided is told by the stream.
+// loader adds entries of 3 grants until it is stopped; stop returns the number of grants. It ignores failures of
+// Redis; the stream shows the result of undecided calls.
 func (b *bundle) loader(t *testing.T) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -30,14 +30,14 @@ func (b *bundle) loader(t *testing.T) (stop func() int) {
 				b.seqs[0] += 3
 				continue
 			}
-			b.seqs[0] += 3 // it may have been written: its seqs are not used again
+			b.seqs[0] += 3 // the entry may have been written: its seqs are not used again
 		}
 	}()
 	return func() int {
 		cancel()
 		<-ended
 		var n int64
-		testkit.EventuallyOK(t, soon, func() (err error) { // the client may still believe that nobody listens
+		testkit.EventuallyOK(t, soon, func() (err error) { // the client may still assume that the server is down
 			n, err = b.rdb.XLen(context.Background(), b.keys().Keys.Events()).Result()
 			return err
 		}, "length")
@@ -139,7 +139,7 @@ func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// Without its done bits a sink gets all that is delivered again, and says itself what it has.
+// Without its done bits a sink gets all events again, and reports itself what it already has.
 func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -159,7 +159,7 @@ func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	require.Len(t, b.doneBits(t, 20), 20)
 }
 
-// Parked entries that come again and again leave room for new ones.
+// Parked entries that are retried repeatedly leave room for new ones.
 func TestNewEntriesFlowBetweenParkedOnes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

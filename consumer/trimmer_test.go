@@ -76,7 +76,7 @@ func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 	require.NoError(t, err)
 }
 
-// lag trims shard 0 and tells how it stands.
+// lag trims shard 0 and returns its status.
 func lag(t *testing.T, tr *Trimmer) store.Trimmed {
 	t.Helper()
 	out, err := tr.trim(t.Context(), 0)
@@ -119,7 +119,7 @@ func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
 	b := setup(t, 1)
 	begin := time.Now().Add(-time.Minute).UnixMilli()
 	pipe := b.rdb.Pipeline()
-	for i := range int64(1000) { // one a millisecond: the trimmer looks no finer
+	for i := range int64(1000) { // one a millisecond: the trimmer's resolution is no finer
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Keys.Events(), ID: fmt.Sprintf("%d-0", begin+i),
 			Values: fields(1+i, 1)})
 	}
@@ -176,7 +176,7 @@ func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
 	require.Equal(t, 1, logs.FilterMessageSnippet("deployment.sinks does not name").Len())
 }
 
-// jump moves the shard's seq, as if many events had been before.
+// jump moves the shard's seq, as if many events had come before.
 func (b *bundle) jump(t *testing.T, seq int64) {
 	t.Helper()
 	b.seqs[0] = seq
@@ -218,7 +218,7 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	require.Equal(t, strconv.Itoa(3*store.ChunkEvents), b.meta(t, "done_floor"))
 }
 
-// Entries that somebody else wrote must not make the trimmer believe that the stream is further than it is.
+// Entries that others wrote must not make the trimmer assume that the stream is further along than it is.
 func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(b *bundle){
@@ -242,7 +242,7 @@ func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 			tr.cfg.Retention = time.Hour
 			ctx, cancel := context.WithTimeout(t.Context(), soon)
 			defer cancel()
-			for range 3 { // it finds that the events before the jump are nowhere, and counts them no more
+			for range 3 { // the trimmer finds that the events before the jump do not exist, and stops counting them
 				require.NoError(t, tr.Trim(ctx, 0))
 			}
 			require.Equal(t, "0 2", b.chunks(t), "all events are still in the stream")
@@ -305,7 +305,7 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	b.pending(t, 1)
 }
 
-// rain opens a campaign of packets on shard 0. The function that it gives grabs as another user each time, within a
+// rain opens a campaign of packets on shard 0. It returns a function that grabs as another user each time, within a
 // bound of the backlog.
 func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Outcome {
 	t.Helper()
@@ -355,7 +355,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	s.onceEach(t, packets)
 }
 
-// Records of requeued letters expire; those of dropped ones stay, because audits and replays go by them.
+// Records of requeued letters expire. Records of dropped letters stay, because audits and replays use them.
 func TestRequeuedLettersExpire(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

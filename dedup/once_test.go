@@ -82,7 +82,7 @@ func TestOnceLife(t *testing.T) {
 	require.InDelta(t, time.Hour, ttl, float64(time.Minute), "kept for the retention")
 }
 
-// An ended lease never looks new: somebody has to find out, and one of those who did goes on.
+// An ended lease never looks new: a caller has to look up the result, and one of those who did goes on.
 func TestOnceInDoubt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -166,7 +166,7 @@ func TestPush(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, 3, calls)
 
-	// the caller goes away during the push: how it ended is noted all the same
+	// The caller leaves during the push; the result is recorded all the same.
 	gone, cancel := context.WithCancel(ctx)
 	s, err = o.Push(gone, "m4", "a", func(context.Context) error { cancel(); return nil })
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestPushByMany(t *testing.T) {
 	}
 }
 
-// Answers that get lost: whoever claims again with the same token goes on, and the push happens once.
+// Answers get lost. A caller that claims again with the same token goes on, and the push happens once.
 func TestPushWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -223,7 +223,7 @@ func TestPushWithLostAnswers(t *testing.T) {
 	require.Equal(t, 40, proxy.Fired().Swallowed)
 }
 
-// A key that holds something else is left alone.
+// A key with another type of content is left alone.
 func TestOnceForeignKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each sink has a handler of its own; who goes on after a letter begins with the letter's sink.
+// Each sink has its own handler. A caller that goes on after a letter begins with the letter's sink.
 func TestPickBySink(t *testing.T) {
 	t.Parallel()
 	both := deadletter.Filter{Sinks: []string{"balance", "kafka"}, Class: "permanent"}
@@ -31,7 +31,7 @@ func TestPickBySink(t *testing.T) {
 		bySink(&deadletter.Pick{Filter: both, IDs: []string{"kafka/0/1-1"}}))
 }
 
-// What is requeued or replayed keeps the bounds of its sink, which a person may have set, by whatever way it is asked for.
+// A requeue or a replay keeps the bounds of its sink, which a person may have set, however it is requested.
 func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -58,7 +58,7 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.Equal(t, delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}, again, "another topic is no sink")
 }
 
-// A dry run of a requeue counts the letters also while the topic is away: it delivers nothing there.
+// A dry run of a requeue also counts the letters while the topic is down: it delivers nothing there.
 func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -78,7 +78,7 @@ func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
 	require.ErrorContains(t, err, "kafka")
 }
 
-// A letter that is written after the letters of a filter were counted stays.
+// A letter that is written after the filter's letters were counted stays.
 func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -94,7 +94,7 @@ func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 	bury()
 	looks, expect := 0, int64(2)
 	pick := deadletter.Pick{Expect: &expect, Filter: deadletter.Filter{Sinks: []string{"kafka"}, Sees: func(string) bool {
-		if looks++; looks == 2 { // the last one that is counted
+		if looks++; looks == 2 { // the last letter that is counted
 			bury()
 		}
 		return true

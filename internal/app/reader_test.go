@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// onRedis is an App over a Redis of its own, with a campaign "rain" of the class on some of four shards. A user may
+// onRedis returns an App over its own Redis, with a campaign "rain" of the class on some of four shards. A user may
 // have two of its packets.
 func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability, places int) *App {
 	t.Helper()
@@ -40,7 +40,7 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	return a
 }
 
-// grants makes a grab on the campaign's first shard that no durability is waited for.
+// grants makes a grab on the campaign's first shard without waiting for any durability.
 func (a *App) grants(t *testing.T, user string) {
 	t.Helper()
 	a.grantsOn(t, a.store.Home("rain"), user)
@@ -55,7 +55,7 @@ func (a *App) grantsOn(t *testing.T, k *store.Shard, user string) {
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 }
 
-// A user is told of nothing that a failover could still take away: while no replica has it his receipts are not read.
+// A user sees no receipt that a failover could still lose: receipts are not read until a replica has them.
 func TestOwnReceiptsAreDurable(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -87,7 +87,7 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 	}, "the replica goes on")
 }
 
-// Of class fsync the disk has it first; a server that can't say so is refused.
+// With class fsync the receipts must first be on disk. A server that can't report that is refused.
 func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -108,7 +108,7 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	}
 }
 
-// What a frozen shard, or a Redis that has lost its data, says of a campaign is never final.
+// Statements of a frozen shard, or of a Redis that has lost its data, about a campaign are never final.
 func TestReadsOfAFrozenShard(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -154,7 +154,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	frozen("rain")
 }
 
-// A campaign that Redis has lost is not "unknown" to a user whose receipts may be among what was lost.
+// A campaign that Redis has lost is not "unknown" to a user, because their receipts may be lost too.
 func TestReceiptsOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -166,7 +166,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrLost)
 }
 
-// Own receipts of a campaign on two shards are those of both, and nobody is told half of them.
+// A user's receipts of a campaign on two shards come from both shards, and never from one alone.
 func TestOwnReceiptsOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -196,7 +196,7 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrFrozen, "the shard has lost its marks")
 }
 
-// A ledger that is away is tried once a second, and nobody waits longer than he wants to.
+// A ledger that is down is tried once a second, and no caller waits longer than they want to.
 func TestSharedLedgerIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"),

@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// What can't be read leaves the rest of the state as it is. A Redis that tells nothing in time does not answer.
+// Data that can't be read leaves the rest of the state unchanged. A Redis that returns nothing in time does not
+// answer.
 func TestStateKeepsWhatCame(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -42,7 +43,8 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	require.Empty(t, s.Servers)
 }
 
-// What is parked is told by shard and level; a shard with nothing parked tells 0, and one that can't tell nothing.
+// Parked entries are reported by shard and level. A shard with nothing parked reports 0, and a shard that fails
+// reports nothing.
 func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 	t.Parallel()
 	s, err := (&App{}).sinkState("kafka", []standing{
@@ -54,7 +56,8 @@ func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 	require.Equal(t, []int64{0}, s.Shards[1].Parked)
 }
 
-// A top-up that nobody deals is told, so that a worker is started for it; without an answer of the ledger nothing is.
+// A top-up that no worker deals is reported, so that a worker is started for it. Without an answer of the ledger
+// nothing is reported.
 func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

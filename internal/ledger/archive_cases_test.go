@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sealedRain is a campaign of 10 packets of which 4 are granted, refunded and sealed.
+// sealedRain returns the archive of a campaign of 10 packets, of which 4 are granted, refunded and sealed.
 func sealedRain(t *testing.T, f *fixture) Archive {
 	t.Helper()
 	return sealed(t, f, "rain")
@@ -48,7 +48,7 @@ func testArchive(t *testing.T, f *fixture) {
 	other.SHA256 = "5f"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), other)))
 
-	// The process dies in the second chunk; the next one goes on.
+	// The process dies in the second chunk; the next process goes on.
 	dies, cancel := context.WithCancel(t.Context())
 	inner, looks := f.ledger.store, 0
 	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
@@ -104,7 +104,7 @@ func testArchiveRefused(t *testing.T, f *fixture) {
 	require.EqualValues(t, 4, f.rows(t, "rain"))
 }
 
-// What is archived is told of clearly, stays audited, and is never paid again.
+// An archived campaign is reported clearly, stays audited, and is never paid again.
 func testArchiveStays(t *testing.T, f *fixture) {
 	a := sealedRain(t, f)
 	before := f.balance(t, UserAccount(grant("rain", 2).User, testCurrency))
@@ -139,7 +139,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Equal(t, before, f.balance(t, UserAccount(grant("rain", 2).User, testCurrency)))
 	require.Zero(t, f.rows(t, "rain"))
 
-	// Who of a group has too much nobody can tell any more, but that somebody has.
+	// The ledger can report that someone in a group has too much, but not who.
 	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
 		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, err = f.ledger.CheckConservation(t.Context())
@@ -154,8 +154,8 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal an archive is a loss")
 }
 
-// Another process archives the campaign between two reads of another one: the reader gets all the rows or is told
-// where they are, and never fewer.
+// Another process archives the campaign between two reads. The reader gets all rows, or an error that says where
+// they are, and never fewer rows.
 func testArchiveAmongReaders(t *testing.T, f *fixture) {
 	inner := f.ledger.store
 	for id, read := range map[string]func(id string) (int, error){

@@ -16,24 +16,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// faulty is a database server as the cases of faults need it.
+// faulty is a database server with the hooks that the fault cases need.
 type faulty struct {
 	config      backend
 	behindProxy func(*testing.T) (*proxy.Proxy, Config)
-	// loseCommit has the proxy swallow the next answer to a COMMIT.
+	// loseCommit makes the proxy swallow the next answer to a COMMIT.
 	loseCommit func(*proxy.Proxy)
 	connect    func(t *testing.T, dsn string) session
-	// begun counts the sessions of others in the database that have begun a transaction; on MariaDB also idle ones, which
-	// the pool closes.
+	// begun counts the other sessions in the database that have begun a transaction. On MariaDB it also counts idle
+	// ones, which the pool closes.
 	begun string
-	// packets are settled over and over until so many connections were killed.
+	// packets are settled repeatedly until so many connections were killed.
 	packets, kills int64
 }
 
 // session is a connection of the test's own.
 type session struct {
 	execute func(statements ...string)
-	// killOthers ends every other connection to the database, and tells how many there were.
+	// killOthers ends every other connection to the database and returns their number.
 	killOthers func(context.Context) (int64, error)
 }
 
@@ -94,8 +94,8 @@ func faults(t *testing.T, s *faulty) {
 	}
 }
 
-// testConnectionKilled ends the connection in the middle of a transaction: nothing has happened, and the same batch
-// again is settled.
+// testConnectionKilled ends the connection in the middle of a transaction. Nothing has happened, and a repeat of the
+// batch is settled.
 func testConnectionKilled(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", 10)
@@ -103,7 +103,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	inner := f.ledger.store
 	var killed int64
 	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
-		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has let go of it
+		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has released the row
 			n, err := killer.killOthers(ctx)
 			if killed += n; n != 0 || err != nil {
 				return errors.Join(errors.New("still there"), err)
@@ -133,7 +133,7 @@ func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	var group errgroup.Group
 	for range 3 {
 		group.Go(func() error {
-			for !done.Load() { // the same grants over and over, until enough was killed
+			for !done.Load() { // the same grants repeatedly, until enough connections were killed
 				for first := int64(1); first < s.packets; first += 100 {
 					for {
 						errs := f.Handle(context.Background(), grantsOf("rain", first, first+99))
@@ -164,7 +164,8 @@ func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	require.Zero(t, f.balance(t, PoolAccount("rain")))
 }
 
-// testCommitAnswerLost loses the answer to COMMIT: it has happened, and the batch again gives the right result.
+// testCommitAnswerLost loses the answer to COMMIT. The commit has happened, and a repeat of the batch returns the
+// right result.
 func testCommitAnswerLost(t *testing.T, s *faulty) {
 	proxy, config := s.behindProxy(t)
 	f := newFixture(t, config)
@@ -184,7 +185,8 @@ func testCommitAnswerLost(t *testing.T, s *faulty) {
 	require.Empty(t, f.open(t))
 }
 
-// testOutOfReach settles nothing and says that it is an outage, then settles.
+// testOutOfReach checks that a settler settles nothing and reports an outage while the server is unreachable, and
+// settles afterwards.
 func testOutOfReach(t *testing.T, s *faulty) {
 	proxy, config := s.behindProxy(t)
 	f := newFixture(t, config)
@@ -203,7 +205,7 @@ func testOutOfReach(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testLockTimeout has another session hold the pool's row for too long.
+// testLockTimeout lets another session lock the pool's row for too long.
 func testLockTimeout(t *testing.T, s *faulty) {
 	config := s.config(t)
 	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // a second, in MariaDB's clock
@@ -221,8 +223,8 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testStoppedBeforeCommit has a worker stop when it has inserted its grants. A fence does not wait for it, the server ends
-// its transaction, and the batch again is judged by the fence.
+// testStoppedBeforeCommit stops a worker after it has inserted its grants. A fence does not wait for it: the server
+// ends its transaction. A repeat of the batch is judged by the fence.
 func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 	config := s.config(t)
 	config.Timeout, config.LockTimeout = 2*time.Second, time.Second

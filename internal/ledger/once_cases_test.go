@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// exists tells whether a campaign is in the ledger.
+// exists reports whether a campaign is in the ledger.
 func (f *fixture) exists(t testing.TB, id string) bool {
 	t.Helper()
 	_, found, err := f.ledger.Campaign(t.Context(), id)
@@ -27,7 +27,7 @@ func (f *fixture) exists(t testing.TB, id string) bool {
 	return found
 }
 
-// creation is a request that creates a campaign, and what does it.
+// creation returns a request that creates a campaign, and the function that carries it out.
 func (f *fixture) creation(t testing.TB, id string) (access.Request, func(context.Context) ([]byte, error)) {
 	r := access.Request{Caller: "k1", Key: "a", Hash: "create " + id}
 	c := testCampaign(t, id, 3)
@@ -37,7 +37,7 @@ func (f *fixture) creation(t testing.TB, id string) (access.Request, func(contex
 	}
 }
 
-// created is the answer to it, which a repeat gets byte for byte.
+// created returns the answer to the request, which a repeat gets byte for byte.
 func created(id string) []byte { return []byte(`{"created": "` + id + `"}`) }
 
 func never(context.Context) ([]byte, error) { panic("it was done twice") }
@@ -86,8 +86,8 @@ func testOnce(t *testing.T, f *fixture) {
 	require.EqualValues(t, 1, left, "the others were swept")
 }
 
-// testOnceFails rolls back what a request has done that fails after it, whatever it does with the error, and frees the
-// key.
+// testOnceFails checks that a request that fails is rolled back whole, whatever it does with the error, and that its
+// key is free again.
 func testOnceFails(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	r, do := f.creation(t, "rain")
@@ -111,7 +111,7 @@ func testOnceFails(t *testing.T, f *fixture) {
 		})
 	})
 	require.False(t, f.exists(t, "rain"))
-	r.Key = "b" // nobody has freed the first one
+	r.Key = "b" // the first key is not free
 	_, _, err = l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
 		_, err := do(ctx)
 		return nil, err
@@ -121,7 +121,7 @@ func testOnceFails(t *testing.T, f *fixture) {
 
 	calls := 0
 	answer, again, err := l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
-		if calls++; calls == 1 { // a part fails, and the request goes on: all of it is tried again
+		if calls++; calls == 1 { // a part fails, and the request goes on: the whole request is tried again
 			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 			require.NoError(t, err)
 			require.Error(t, l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, errors.New("no") }))
@@ -136,8 +136,8 @@ func testOnceFails(t *testing.T, f *fixture) {
 	require.False(t, f.exists(t, "snow"))
 }
 
-// testOnceUnderWay refuses a repeat while the first request runs; one that lasted too long is taken over, and then does
-// nothing.
+// testOnceUnderWay refuses a repeat while the first request runs. A request that ran too long is taken over and then
+// does nothing.
 func testOnceUnderWay(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	r, do := f.creation(t, "rain")
@@ -151,7 +151,7 @@ func testOnceUnderWay(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		require.False(t, again, "a process that has died")
 		require.NotEmpty(t, answer)
-		return snow(ctx) // it was only slow
+		return snow(ctx) // the request was only slow
 	})
 	require.ErrorIs(t, err, access.ErrUnderWay)
 	require.True(t, f.exists(t, "rain"))
@@ -192,8 +192,8 @@ func testOnceTogether(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 }
 
-// testOnceAnswerLost loses the database's answer to the COMMIT of a request, as a process does that dies between the
-// effect and its answer: the repeat gets the first answer.
+// testOnceAnswerLost loses the database's answer to the COMMIT of a request, as if the process died before its
+// answer. The repeat gets the first answer.
 func testOnceAnswerLost(t *testing.T, s *faulty) {
 	proxy, config := s.behindProxy(t)
 	f := newFixture(t, config)
@@ -217,7 +217,7 @@ func testOnceAnswerLost(t *testing.T, s *faulty) {
 	require.True(t, f.exists(t, "rain"))
 }
 
-// testSessions keeps sessions of the console.
+// testSessions stores console sessions.
 func testSessions(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	k, _ := access.NewKey(access.RoleViewer, nil)

@@ -19,7 +19,7 @@ func asking(owner string, batch int64) payment.Asking {
 	return payment.Asking{Owner: owner, Batch: batch, OwnedFor: time.Hour}
 }
 
-// pending gives the packets of the rows that there are.
+// pending returns the packets of the rows that exist.
 func (f *fixture) pending(t *testing.T) (packets []int64) {
 	t.Helper()
 	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 1000)
@@ -30,7 +30,8 @@ func (f *fixture) pending(t *testing.T) (packets []int64) {
 	return packets
 }
 
-// Whoever begins first owns the credits until his time is over; then another one takes them over, with the first time.
+// The first worker that begins the credits owns them until its time is over. Then another worker takes them over,
+// with the first time.
 func testPending(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx := t.Context()
@@ -85,7 +86,7 @@ func testPending(t *testing.T, f *fixture) {
 	require.ErrorIs(t, f.Settler.Forget(over, 5, grantsOf("rain", 3, 3)), context.Canceled)
 }
 
-// For a replay a credit may be as old as its grant.
+// For a replay, a credit may be as old as its grant.
 func testPendingSinceGrant(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	call := asking("w1", 1)
@@ -111,8 +112,8 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, next[0].Grant.Packet)
 }
 
-// What ended in quarantine is recorded for the very grant that did, and for no other of its packet. It is pending no
-// more.
+// A quarantine result is recorded for exactly that grant, and for no other grant of its packet. The grant is then
+// not pending.
 func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
@@ -141,8 +142,8 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	require.Len(t, f.open(t), 4)
 }
 
-// Of many that begin the same grants at once, and forget them again, just one at a time is told that nothing was
-// asked for.
+// Many workers begin the same grants at once and forget them again. Exactly one at a time gets the answer that
+// nothing was requested.
 func testPendingTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	var inside [7]atomic.Int64 // by packet
@@ -181,7 +182,7 @@ func testPendingTogether(t *testing.T, f *fixture) {
 	require.Empty(t, f.pending(t))
 }
 
-// A refund waits for what may be booked at a remote, and says which; and after it nothing is begun any more.
+// A refund waits for credits that a remote may have booked, and names them. After the refund no credit can be begun.
 func testRefundPending(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 7))

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// killOthers ends every other connection to the database, and tells how many there were.
+// killOthers ends every other connection to the database and returns their number.
 func killOthers(ctx context.Context, conn *pgx.Conn) (int64, error) {
 	tag, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
@@ -36,7 +36,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return conn
 }
 
-// behindProxy is a database that is reached through a proxy.
+// behindProxy returns a proxy in front of a database, and the configuration that uses it.
 func behindProxy(t *testing.T) (*proxy.Proxy, Config) {
 	t.Helper()
 	u, err := url.Parse(testkit.Postgres(t))
@@ -46,14 +46,14 @@ func behindProxy(t *testing.T) (*proxy.Proxy, Config) {
 	return proxy, testPostgres(u.String())
 }
 
-// isCommit tells a message that executes COMMIT: pgx prepares each statement once, under a name that is a hash.
+// isCommit reports whether a message executes COMMIT. pgx prepares each statement once, under a name that is a hash.
 func isCommit(request []byte) bool {
 	sum := sha256.Sum256([]byte("commit"))
 	name := "stmtcache_" + hex.EncodeToString(sum[:24])
 	return bytes.Contains(request, []byte(name)) && !bytes.Contains(request, []byte("commit\x00"))
 }
 
-// TestPostgresRefused has a real server with settings that lose money (F39).
+// TestPostgresRefused runs a real server with settings that lose money (F39).
 func TestPostgresRefused(t *testing.T) {
 	t.Parallel()
 	with := func(option string) string {
@@ -85,7 +85,7 @@ func TestPostgresRefused(t *testing.T) {
 	open(t, config)
 }
 
-// TestReadOnlyServer has the server turn read-only, as after a failover: an outage, and nothing is lost.
+// TestReadOnlyServer turns the server read-only, as a failover may: that is an outage, and nothing is lost.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -116,8 +116,8 @@ func TestReadOnlyServer(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestPostgresGatesEachConnection has the server begin to forget what it confirms, as after a failover to one with
-// other settings: new connections are refused, and nothing is settled there.
+// TestPostgresGatesEachConnection makes the server unsafe under way, as after a failover to one with other settings.
+// The ledger refuses new connections and settles nothing there.
 func TestPostgresGatesEachConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -143,7 +143,7 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestWorkerNeedsNoDDL has a worker found, settle and set aside as a user who may change rows and no table.
+// TestWorkerNeedsNoDDL runs a worker as a database user who may change rows but no table.
 func TestWorkerNeedsNoDDL(t *testing.T) {
 	t.Parallel()
 	config := postgresConfig(t)
@@ -179,8 +179,8 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// watchTrips has fn run while each round trip that it takes within a transaction is noted with its number of statements
-// that the settler gave, and gives how many transactions had to run again.
+// watchTrips runs fn and notes each round trip within a transaction, with its number of statements from the settler.
+// It also returns how many transactions had to run again.
 func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 	inner := f.ledger.store
 	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
@@ -195,8 +195,9 @@ func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 	return trips, again
 }
 
-// A batch of new grants takes three round trips: begin and the questions about the shard and what was decided; COPY; then
-// all that moves money, with a look at the shard's epoch and COMMIT.
+// A batch of new grants takes three round trips. The first has BEGIN and the questions about the shard and the
+// decisions. The second has COPY. The third has all statements that move money, a look at the shard's epoch, and
+// COMMIT.
 func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -208,8 +209,8 @@ func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 9))
 }
 
-// Once a person has decided about a grant of a campaign, its batches leave out what was decided before they insert
-// anything: none is rolled back.
+// Once a person has decided about a grant of a campaign, its batches leave out decided grants before they insert
+// anything. No batch is rolled back.
 func TestPostgresLooksBeforeItCopies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))

@@ -11,18 +11,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// lostOf is a person's word about campaign rain of 10 packets, of which so many were granted.
+// lostOf returns a person's decision about campaign rain of 10 packets, of which so many were granted.
 func lostOf(granted int64) LostRefund {
 	return LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}}, Amount: fundedFor(10) - fundedFor(granted),
 		Decision: by("ann", "no file is left")}
 }
 
-// testRefundLost: Redis has lost the campaign, so the ledger alone says what goes back: the exact sum, once, with who
-// and why.
+// testRefundLost: Redis has lost the campaign, so the ledger alone decides the refund. It refunds the exact sum
+// once, and records who decided it and why.
 func testRefundLost(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	twice := grant("rain", 4) // Redis had dealt the packet to somebody else before it lost that
+	twice := grant("rain", 4) // Redis had dealt the packet to another user before the loss
 	twice.User = "mallory"
 	f.settles(t, twice)
 
@@ -70,7 +70,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Equal(t, []any{true, []payment.Close{{Shard: 3}}, "ann", "no file is left"}, []any{totals.Closed, totals.Closes,
 		totals.By, totals.Why})
 
-	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there; 5 and 6 come too late, though the packets are nobody's
+	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there; 5 and 6 come too late, though no user has the packets
 	list := f.open(t)
 	require.Len(t, list, 2)
 	require.Equal(t, AfterRefund, list[0].Reason)
@@ -85,7 +85,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Empty(t, differences)
 }
 
-// testRefundLostTogether has ten refund at once, by two processes.
+// testRefundLostTogether refunds ten times at once, from two processes.
 func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -105,7 +105,7 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 }
 
-// testRefundLostDies has it die before each of its statements.
+// testRefundLostDies lets the refund die before each of its statements.
 func testRefundLostDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)

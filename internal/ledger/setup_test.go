@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// backend makes the configuration of a new, empty database.
+// backend returns the configuration of a new, empty database.
 type backend func(t testing.TB) Config
 
 func sqliteConfig(t testing.TB) Config {
@@ -81,15 +81,15 @@ type fixture struct {
 
 	mu        sync.Mutex
 	reported  []Quarantined
-	hooked    int // calls of OnQuarantine
+	hooked    int // number of calls of OnQuarantine
 	hookFails error
-	// forged are packets for which the plan lies, so that the guards behind it are met.
+	// forged are packets for which the plan returns a false amount, so that the guards behind it are reached.
 	forged map[packetKey]hongbao.Amount
 }
 
 const testCurrency = "CNY"
 
-// planned is the amount of every test campaign's packets.
+// planned returns the amount of a packet in every test campaign.
 func planned(packet int64) hongbao.Amount { return hongbao.Amount(100 + packet%7) }
 
 func fundedFor(packets int64) hongbao.Amount {
@@ -154,7 +154,7 @@ func (f *fixture) create(t testing.TB, id string, packets int64) {
 	require.NoError(t, err)
 }
 
-// grant is the grant of a packet as Redis would have made it: seq = packet, every user gets several.
+// grant returns the grant of a packet as Redis would have made it: seq = packet, and every user gets several.
 func grant(campaign string, packet int64) hongbao.Grant {
 	return hongbao.Grant{
 		Shard: 3, Seq: packet, Epoch: 1, EntryID: "1700000000000-0", Campaign: campaign, Packet: packet,
@@ -176,15 +176,15 @@ func (f *fixture) settles(t testing.TB, grants ...hongbao.Grant) {
 	require.Nil(t, f.Handle(t.Context(), grants))
 }
 
-// by makes a decision.
+// by returns a decision.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
-// disown has a person say that the ledger will never have a campaign.
+// disown records a person's decision that the ledger will never have a campaign.
 func (f *fixture) disown(t require.TestingT, campaign string) {
 	require.NoError(t, f.ledger.Disown(context.Background(), campaign, by("ann", "it will never be there")))
 }
 
-// holds tells that the ledger agrees with itself and has exactly the given grants of the campaign.
+// holds checks that the ledger is consistent and has exactly the given grants of the campaign.
 func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
 	t.Helper()
 	differences, err := f.ledger.CheckConservation(t.Context())
@@ -202,7 +202,7 @@ func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
 	}
 }
 
-// open gives what waits in quarantine.
+// open returns the open quarantine entries.
 func (f *fixture) open(t testing.TB) []Quarantined {
 	t.Helper()
 	list, err := f.ledger.Quarantine(t.Context(), 0, 10_000)
@@ -217,7 +217,7 @@ func (f *fixture) balance(t testing.TB, account string) hongbao.Amount {
 	return b
 }
 
-// setPlan gives the settler another plan.
+// setPlan replaces the settler's plan.
 func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 	t.Helper()
 	config := f.Settler.config
@@ -227,7 +227,7 @@ func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 	require.NoError(t, err)
 }
 
-// tamper writes past all of this package's checks.
+// tamper writes to the database without any check of this package.
 func (f *fixture) tamper(t testing.TB, stmts ...stmt) {
 	t.Helper()
 	require.NoError(t, f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return stmts, nil }))

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// claimModel is what claim.lua and its companions must agree with. Leases are either over at once or never.
+// claimModel is the model that claim.lua and its companions must agree with. Leases end either at once or never.
 type claimModel struct {
 	fence int64
 	done  map[int64]bool
@@ -78,8 +78,8 @@ func (m *claimModel) valid(c *stream.Claim) bool {
 	return o != nil && o.Fence == c.Fence
 }
 
-// lost tells whether the claims were deleted since c was granted, and nobody claimed its events again: complete must
-// end it then.
+// lost reports whether the claims were deleted after c was granted and its events were not claimed again. Complete
+// must then succeed for c.
 func (m *claimModel) lost(c *stream.Claim) bool {
 	for _, o := range m.open {
 		if overlap(o.Events, c.Events) {
@@ -89,7 +89,7 @@ func (m *claimModel) lost(c *stream.Claim) bool {
 	return m.open[c.ID] == nil && m.fence < c.Fence
 }
 
-// drawEvents are rising runs that do not touch, near the edges of chunks.
+// drawEvents draws rising runs that do not touch, near the edges of chunks.
 func drawEvents(t *rapid.T) []stream.SeqRange {
 	first := rapid.SampledFrom([]int64{1, store.ChunkEvents - 30, 2*store.ChunkEvents - 30}).Draw(t, "base")
 	var out []stream.SeqRange
@@ -102,13 +102,13 @@ func drawEvents(t *rapid.T) []stream.SeqRange {
 	return out
 }
 
-// claimLives are random lives of claims in a space of their own, beside the model.
+// claimLives plays random lives of claims in a space of their own, beside the model.
 type claimLives struct {
 	claimModel
 	b     *bundle
 	ctx   context.Context
 	k     *store.Shard
-	known []stream.Claim // every claim that anybody ever held: most are fenced
+	known []stream.Claim // every claim that was ever granted: most are fenced
 	made  int
 	losts int
 }
@@ -120,7 +120,7 @@ func (l *claimLives) pick(t *rapid.T) stream.Claim {
 	return l.known[rapid.IntRange(max(0, len(l.known)-8), len(l.known)-1).Draw(t, "claim")]
 }
 
-// ended tells whether a claim that was valid, or not, was ended.
+// ended reports whether a claim was ended; it fails unless err fits valid.
 func ended(t *rapid.T, valid bool, err error) bool {
 	if valid {
 		require.NoError(t, err)
@@ -202,7 +202,7 @@ func (l *claimLives) size(t *rapid.T) {
 	require.EqualValues(t, len(l.open), max(0, n-1), "the claims and #fence")
 }
 
-// Random lives of claims: every answer is the model's, fences only rise, what is done stays done.
+// In random lives of claims, every answer is the model's, fences only rise, and done events stay done.
 func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
@@ -230,8 +230,8 @@ func TestClaimsAgainstModel(t *testing.T) {
 	require.Positive(t, losts, "claims that were deleted and completed all the same")
 }
 
-// Somebody deletes the claims between push and complete (F31): the push arrived, so its events are done. Who has
-// claimed them again by then is not cut short, and what was ended as it should be stays ended.
+// The claims are deleted between push and complete (F31). The push arrived, so its events are done. A worker that
+// has claimed the events again by then keeps its claim, and claims that ended normally stay ended.
 func TestCompleteOfADeletedClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -288,7 +288,7 @@ func grant(t *testing.T, b *bundle, id string, events stream.SeqRange) {
 	require.True(t, a.Granted())
 }
 
-// A claim whose answer was lost is handed over at the repeat, with its payload, and the first fence is worth nothing.
+// A repeat gets a claim whose answer was lost, with its payload. The first fence is then invalid.
 func TestClaimRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -307,7 +307,7 @@ func TestClaimRepeated(t *testing.T) {
 	require.Equal(t, ranges, done.Done)
 }
 
-// A claim that nobody can read stops everybody who would overlap it, and is not overwritten.
+// A claim that can't be read stops every claim that would overlap it, and is not overwritten.
 func TestClaimGarbled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

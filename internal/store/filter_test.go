@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// emptied grants all that campaign rain has.
+// emptied grants all packets of campaign rain.
 func emptied(t *testing.T, b *bundle) {
 	b.load(t, spec("rain", 3))
 	b.grab(t, "rain", "u1", "u2", "u3")
 }
 
-// revision is what campaign rain goes by.
+// revision returns the present revision of campaign rain.
 func (b *bundle) revision(ctx context.Context) string {
 	return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "revision").Val() // none if the key is of another type
 }
@@ -28,7 +28,7 @@ func filterPart(revision, name, text string) *store.FilterPart {
 	return &store.FilterPart{Campaign: "rain", Revision: revision, By: "w1", Name: name, Text: []byte(text)}
 }
 
-// Every user who holds packets is named, however many calls it takes, and nobody else.
+// Every user who has packets is named, however many calls it takes, and no one else is.
 func TestWinners(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -56,8 +56,8 @@ func TestWinners(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Winners are final only where the campaign is open, of the revision that was asked for, and nothing is left of any of
-// its generations.
+// Winners are final only if the campaign is open and has the requested revision, and no generation has a packet
+// left.
 func TestWinnersAreNotFinal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -93,7 +93,7 @@ func TestWinnersAreNotFinal(t *testing.T) {
 	}
 }
 
-// What is left of an older generation, and a generation that is not dealt yet, keep the winners from being final.
+// Winners are not final while an older generation has packets left or a generation is not dealt yet.
 func TestWinnersOfGenerations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -116,7 +116,7 @@ func TestWinnersOfGenerations(t *testing.T) {
 	}
 }
 
-// Whoever begins a filter last is the one who may end it, and only for the revision that the campaign goes by.
+// Only the caller that began a filter last may end it, and only for the campaign's present revision.
 func TestPutFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,7 +148,7 @@ func TestPutFilter(t *testing.T) {
 	require.ErrorIs(t, put("w2", "0", "c"), store.ErrNotFinal)
 }
 
-// A filter that stands alone is a campaign's of which Redis lost the rest: nothing is loaded beside it.
+// A filter alone belongs to a campaign whose other keys Redis lost. Nothing is loaded beside it.
 func TestFilterIsALeftover(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

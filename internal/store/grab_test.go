@@ -19,7 +19,7 @@ const (
 	histories      = 600
 )
 
-// Random histories: each answer of grab.lua is that of the model, and so is all that is in Redis at the end.
+// In random histories, each answer of grab.lua is the model's, and so is the final content of Redis.
 func TestGrabAgainstModel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -40,7 +40,7 @@ func TestGrabAgainstModel(t *testing.T) {
 				}
 			}
 			for _, o := range hongbao.Outcomes() {
-				if o != hongbao.OutcomeUnknownCampaign { // none is unknown here
+				if o != hongbao.OutcomeUnknownCampaign { // no campaign is unknown here
 					require.NotZero(t, seen[o], "no history came to %s: %v", o, seen)
 				}
 			}
@@ -59,13 +59,13 @@ type history struct {
 	r      *rand.Rand
 	m      *model
 	users  int
-	terms  *store.Terms // as the last call learned them
+	terms  *store.Terms // as of the last call
 	seen   map[hongbao.Outcome]int
 	limits map[hongbao.Limit]bool
 	name   string
 }
 
-// newHistory is a campaign in a deployment of its own, with what was granted on earlier days.
+// newHistory returns a history of a campaign in its own deployment, with grants of earlier days.
 func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	t.Helper()
 	h := &history{
@@ -82,7 +82,7 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	if h.r.IntN(2) == 0 && !time.Now().Before(c.From) {
 		h.past(t)
 	}
-	if h.r.IntN(2) == 0 { // the scripts look no further at the other places
+	if h.r.IntN(2) == 0 { // the scripts do not look at the other places any further
 		h.m.places = 3
 		require.NoError(t, b.rdb.HSet(t.Context(), h.k.Keys.Campaign(c.ID), "places", h.m.places, "place", 0).Err())
 	}
@@ -123,7 +123,7 @@ func (h *history) spec() hongbao.Campaign {
 	return c
 }
 
-// past plays grabs of earlier days in the model, at made-up times, and writes what they left into Redis.
+// past plays grabs of earlier days in the model, at made-up times, and writes the results into Redis.
 func (h *history) past(t *testing.T) {
 	m, pipe := h.m, h.b.rdb.Pipeline()
 	span := time.Since(m.spec.From) - 10*time.Second
@@ -155,7 +155,7 @@ func (h *history) grabs(n int) []*hongbao.Grab {
 		g := &hongbao.Grab{Campaign: h.m.spec.ID, User: fmt.Sprintf("u%d", h.r.IntN(h.users))}
 		switch h.r.IntN(4) {
 		case 0: // none
-		case 1: // shared between users, and hard to tell from a receipt's other parts
+		case 1: // shared between users, and hard to distinguish from a receipt's other parts
 			g.RequestID = []string{"1:2:3:4:5", "r", ":r", "1", "r%d+", ".", "a:r", "=r", "4"}[h.r.IntN(9)]
 		default:
 			g.RequestID = fmt.Sprintf("r%d", h.r.IntN(200))
@@ -216,7 +216,7 @@ func (h *history) play(t *testing.T) {
 	}
 }
 
-// held is what users of a call hold on other places; nil if none does.
+// held returns the times of what each user of a call has on other places; nil if no user has anything there.
 func (h *history) held(n int) [][]time.Time {
 	if h.m.places == 1 || h.r.IntN(2) == 0 {
 		return nil
@@ -236,7 +236,7 @@ func (h *history) held(n int) [][]time.Time {
 	return out
 }
 
-// disturb is what else happens to a campaign between calls.
+// disturb makes the other changes that happen to a campaign between calls.
 func (h *history) disturb(t *testing.T) {
 	ctx, m, shard := t.Context(), h.m, h.k
 	switch h.r.IntN(16) {
@@ -270,7 +270,7 @@ func (h *history) disturb(t *testing.T) {
 	}
 }
 
-// announce announces the next generation, twice: its answer may have been lost.
+// announce announces the next generation twice: the first answer may have been lost.
 func (h *history) announce(t *testing.T) {
 	m := h.m
 	if m.frozen || m.newest > m.dealt || m.newest == 4 {
@@ -291,7 +291,7 @@ func (h *history) announce(t *testing.T) {
 	}
 }
 
-// deal deals some of the newest generation, or all that is left of it; twice, too.
+// deal deals some or all of the rest of the newest generation, each time twice.
 func (h *history) deal(t *testing.T) {
 	m := h.m
 	if m.frozen || m.newest == m.dealt {
@@ -318,7 +318,7 @@ func (h *history) hash(t *testing.T) string {
 	return hash
 }
 
-// stock is what the place has left of all generations.
+// stock returns the stock of the place over all generations.
 func (h *history) stock(t *testing.T) (all []string) {
 	t.Helper()
 	for g := range h.m.newest {
@@ -329,7 +329,8 @@ func (h *history) stock(t *testing.T) (all []string) {
 	return all
 }
 
-// conserved: funded = granted + left, in packets and in money, by the stock itself and by the campaign's counts.
+// conserved checks that funded = granted + left, in packets and in money. It compares the stock and the campaign's
+// counts.
 func (h *history) conserved(t *testing.T) {
 	stock := h.stock(t)
 	f, err := h.k.CampaignFields(t.Context(), h.m.spec.ID)
@@ -352,7 +353,7 @@ func number(t testing.TB, s string) int64 {
 	return n
 }
 
-// compare looks at all that the history left in Redis.
+// compare compares everything that the history left in Redis with the model.
 func (h *history) compare(t *testing.T) {
 	ctx, m, id := t.Context(), h.m, h.m.spec.ID
 	var want []string

@@ -11,15 +11,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// model is one place of a plain campaign: what grab.lua must agree with.
+// model is one place of a plain campaign; grab.lua must agree with it.
 type model struct {
 	spec       hongbao.Campaign
 	zone       []load.Transition
 	state      string
 	places     int
-	newest     int64            // generation that was announced
-	dealt      int64            // generation that is here as a whole
-	coming     []hongbao.Amount // packets of the newest one that are not here yet
+	newest     int64            // the generation that was announced last
+	dealt      int64            // the last generation that is complete here
+	coming     []hongbao.Amount // packets of the newest generation that are not here yet
 	numbered   int64            // number of the last packet
 	loaded     int64
 	loadedSum  hongbao.Amount
@@ -50,7 +50,7 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 	return m, nil
 }
 
-// deal brings the next packets of the newest generation; their numbers are step apart.
+// deal adds the next packets of the newest generation; their numbers are step apart.
 func (m *model) deal(n int, step int64) {
 	for _, a := range m.coming[:n] {
 		m.numbered += step
@@ -63,8 +63,8 @@ func (m *model) deal(n int, step int64) {
 	}
 }
 
-// grab decides one grab at a time, in the order that docs/design/grab.md gives: receipts, window, limits, stock,
-// backlog. held are the times of what the user holds on other places.
+// grab decides one grab in the order of docs/design/grab.md: receipts, window, limits, stock, backlog. held has the
+// times of the user's packets on other places.
 func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now time.Time) hongbao.Answer {
 	if m.frozen {
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}
@@ -99,7 +99,8 @@ func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now ti
 	return m.grant(g, generation, now)
 }
 
-// refusal is what the campaign's state and window say to a user who has nothing yet; no outcome if nothing.
+// refusal returns the refusal by the campaign's state and window for a user without packets; no outcome if there is
+// none.
 func (m *model) refusal(now time.Time) hongbao.Answer {
 	switch {
 	case m.state == store.StatePaused && now.Before(m.spec.To):
@@ -136,7 +137,7 @@ func (m *model) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.
 	return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}, Time: now}
 }
 
-// limit finds the first limit that is reached: those by user (campaign, day, hour) go ahead of those by facts.
+// limit finds the first limit that is reached. Limits by user (campaign, day, hour) come before limits by facts.
 func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao.LimitHit {
 	for _, per := range []hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour} {
 		for _, l := range m.spec.Limits {
@@ -179,7 +180,7 @@ func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	return hit
 }
 
-// counter is where a fact's value is counted: in hash "<c, d or h><bucket>", in field "<position of the fact>:<value>".
+// counter names the counter of a fact's value: hash "<c, d or h><bucket>", field "<position of the fact>:<value>".
 func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, field string) {
 	position := 0
 	for i, name := range m.factNames() {
@@ -204,7 +205,7 @@ func (m *model) factNames() []string {
 	return names
 }
 
-// stored is a user's receipts as Redis keeps them.
+// stored returns a user's receipts as Redis keeps them.
 func (m *model) stored(user string) string {
 	var parts []string
 	for _, r := range m.receipts[user] {

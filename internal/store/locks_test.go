@@ -69,7 +69,7 @@ func TestOneAtATime(t *testing.T) {
 	require.False(t, b.held(t))
 }
 
-// Work that takes several leases keeps its lock; names do not stand in each other's way.
+// Work that takes several leases keeps its lock. Locks with different names are independent.
 func TestRenewedWhileHeld(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)
@@ -89,7 +89,7 @@ func TestRenewedWhileHeld(t *testing.T) {
 	require.False(t, b.held(t), "released after an error too")
 }
 
-// ahead tells a deadline before the context ends.
+// ahead is a context whose reported deadline comes before its end.
 type ahead struct {
 	context.Context
 	at time.Time
@@ -97,7 +97,7 @@ type ahead struct {
 
 func (c ahead) Deadline() (time.Time, bool) { return c.at, true }
 
-// The client of Redis gives up at a deadline, and the context may end a moment later. The error tells of the wait.
+// The Redis client gives up at a deadline, and the context may end a moment later. The error names the wait.
 func TestDeadlineBeforeTheContextEnds(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)
@@ -109,7 +109,7 @@ func TestDeadlineBeforeTheContextEnds(t *testing.T) {
 	require.ErrorContains(t, err, "wait for lock refund")
 }
 
-// Whoever loses his lock is told, and does not take the new owner's away.
+// A holder that loses its lock gets ErrLockLost and does not remove the new owner's lock.
 func TestLossIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)
@@ -138,7 +138,7 @@ func waitLost(ctx context.Context, t *testing.T) {
 	}
 }
 
-// When Redis does not answer the holder gives up before anybody else can have the lock.
+// When Redis does not answer, the holder gives up before anyone else can have the lock.
 func TestLostWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -158,7 +158,7 @@ func TestLostWithoutRedis(t *testing.T) {
 	require.NoError(t, err, "what fn says counts")
 }
 
-// A holder that died is followed when its lease is over.
+// The lock of a holder that died is free when its lease is over.
 func TestDeadHolder(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)

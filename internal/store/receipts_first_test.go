@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A winner who asks again without his request id, or with a new one, is told of his packets, whatever has become of the
-// campaign meanwhile; who has none is refused.
+// A winner who asks again without their request id, or with a new one, gets their packets in every state of the
+// campaign. A user without packets is refused.
 func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -50,7 +50,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	}
 }
 
-// What the limits of a day and of an hour count leaves Redis by itself; what counts for the whole campaign stays.
+// Counters of limits by day and by hour leave Redis by themselves; counters for the whole campaign stay.
 func TestCountersOfAPeriodLeave(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -87,8 +87,8 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 	require.Equal(t, []int{2, 1}, []int{leave, stay}, "%v", keys)
 }
 
-// A call for users who hold up to a hundred packets each, with limits by day and hour, keeps Redis for no longer than
-// others.
+// A call for users with up to a hundred packets each, with limits by day and hour, occupies Redis for no longer than
+// other calls.
 func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -120,7 +120,7 @@ func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	require.Less(t, each, 10*time.Millisecond)
 }
 
-// processorTime is what Redis has used of the processor: others on this machine do not count.
+// processorTime returns the processor time that Redis has used: other processes on this machine do not count.
 func processorTime(t *testing.T, rdb *redis.Client) time.Duration {
 	t.Helper()
 	info, err := rdb.InfoMap(t.Context(), "cpu").Result()

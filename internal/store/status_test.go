@@ -36,7 +36,7 @@ func TestStatus(t *testing.T) {
 	require.Empty(t, s.Workers)
 	require.Less(t, s.Oldest, time.Minute)
 
-	// An entry that is done behind one that is parked does not wait.
+	// A finished entry behind a parked one does not wait.
 	b.read(t, "balance", "w1", 3)
 	n, err := k.Park(t.Context(), "balance", "w1", []store.Parking{{ID: ids[0], Level: 0, Attempts: 1}})
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// However a group stands, few round trips tell of it: a deployment has many shards, and is asked every second.
+// The status of a group in any state takes few round trips: a deployment has many shards, and is asked every second.
 func TestStatusTakesFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -103,7 +103,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	require.NoError(t, err)
 	takes(2, 0)
 
-	// Entries that nobody can read stand before the first one that counts.
+	// Entries that can't be read come before the first one that counts.
 	for range 20 {
 		poison := &redis.XAddArgs{Stream: b.k.Keys.Events(), Values: []string{"poison", "1"}}
 		require.NoError(t, b.rdb.XAdd(t.Context(), poison).Err())
@@ -118,7 +118,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	require.EqualValues(t, 7, finished)
 }
 
-// A worker for which nothing comes is seen all the same, each time it looks for what others left behind.
+// An idle worker is seen each time it looks for entries that others left behind.
 func TestStatusSeesAnIdleWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

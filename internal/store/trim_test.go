@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// written makes a stream of entries with n events each at made-up times, and seq and all groups as a deployment has
-// them. Entries with n = 0 can't be read. ack marks what they hold.
+// written makes a stream of entries with the given numbers of events at made-up times. It sets seq and all groups as
+// a deployment has them. Entries with 0 events can't be read. ack marks the events of the entries.
 func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Duration) []string {
 	t.Helper()
 	seq := int64(0)
@@ -192,7 +192,7 @@ func TestTrimMaxEventsNeverPassesPending(t *testing.T) {
 	require.Less(t, len(b.ids(t)), 351)
 }
 
-// Entries that can't be read, however many in a row, never make a group look further than it is.
+// Entries that can't be read, however many in a row, never make a group look further along than it is.
 func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -212,7 +212,8 @@ func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	require.EqualValues(t, 8, b.trim(t, store.Trim{Groups: groups}).Finished)
 }
 
-// Grants of earlier builds have no currency. Both stand in a stream during an upgrade, and the seq in the same place.
+// Grants of earlier builds have no currency. A stream has both versions during an upgrade, with the seq in the same
+// place.
 func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
 	t.Parallel()
 	for version, currency := range map[string]string{"1": "", "3": " CNY"} {
@@ -228,7 +229,7 @@ func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
 	}
 }
 
-// A planted entry with a seq that was never given does not count.
+// A planted entry with a seq that was never assigned does not count.
 func TestTrimIgnoresForgedSeq(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -285,8 +286,8 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 		claim(false).Done)
 }
 
-// A parked entry holds itself, and nothing else: what is finished behind it leaves, and is no backlog. The floor of the
-// done bits stays where it is.
+// A parked entry keeps only itself in the stream. Entries behind it that are finished leave and are no backlog. The
+// floor of the done bits does not move.
 func TestTrimBehindAPendingEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// watched is a Watch and what it told.
+// watched is a Watch and its reports.
 type watched struct {
-	looks  atomic.Int64 // that were answered
+	looks  atomic.Int64 // looks that were answered
 	mu     sync.Mutex
 	alarms []string
 }
@@ -36,7 +36,7 @@ func (w *watched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// watch watches as a process that has seen no event.
+// watch starts a Watch in a process that has seen no event.
 func (b *bundle) watch(t *testing.T) *watched {
 	t.Helper()
 	rdb := redis.NewClient(b.rdb.Options())
@@ -63,14 +63,14 @@ func watchBy(t *testing.T, st *store.Store) *watched {
 	return out
 }
 
-// sees waits until a look that began after the call was judged.
+// sees waits until a look that began after this call was judged.
 func (w *watched) sees(t *testing.T) {
 	t.Helper()
 	was := w.looks.Load()
 	testkit.Eventually(t, 20*time.Second, func() bool { return w.looks.Load() >= was+3 }, "the watch looks")
 }
 
-// raises waits for the one alarm there is, and takes it.
+// raises waits for the one alarm and removes it from the queue.
 func (w *watched) raises(t *testing.T, parts ...string) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -87,8 +87,8 @@ func (w *watched) raises(t *testing.T, parts ...string) {
 	w.alarms = nil
 }
 
-// A process whose grabs were answered before its watch looks for the first time knows how far the shard was. It raises the
-// alarm of a Redis that was emptied, or came back with less, in between.
+// A process whose grabs were answered before its watch's first look knows how far the shard was. It raises an alarm
+// if Redis was emptied, or came back with less, in between.
 func TestFirstLookAfterALoss(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func TestFirstLookAfterALoss(t *testing.T) {
 	}
 }
 
-// A Redis that comes back with less than it had raises an alarm within a look: emptied, or from an older file.
+// A Redis that comes back with less data than before, emptied or from an older file, raises an alarm within a look.
 func TestWatchTellsOfLostData(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -128,7 +128,7 @@ func TestWatchTellsOfLostData(t *testing.T) {
 	w.raises(t, store.LostData, "had come to event 2, and is gone")
 }
 
-// Settings that would lose receipts raise an alarm when they change under way, and say where to mend them.
+// Settings that would lose receipts raise an alarm when they change under way. The alarm says where to fix them.
 func TestWatchTellsOfSettings(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -140,7 +140,7 @@ func TestWatchTellsOfSettings(t *testing.T) {
 	w.raises(t, store.LostAppendOnly, "redis.conf", "CONFIG SET", "has lost its data")
 }
 
-// A restart with its append-only file is no alarm: the watch sees another run of the server with all that was there.
+// A restart with the append-only file is no alarm. The watch sees another run of the server with all its data.
 func TestWatchOverARestart(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})

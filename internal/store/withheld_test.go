@@ -23,7 +23,7 @@ func (b *bundle) thaw(t *testing.T) {
 
 var firstWithheld = store.Packet{Number: 1, Amount: 7}
 
-// withheldThree loads a campaign of ten packets, and withholds three. The first one is firstWithheld.
+// withheldThree loads a campaign of ten packets and withholds three. The first of them is firstWithheld.
 func withheldThree(t *testing.T, b *bundle) {
 	t.Helper()
 	c := spec("rain", 10)
@@ -42,7 +42,7 @@ func withheldThree(t *testing.T, b *bundle) {
 	b.thaw(t)
 }
 
-// stocked is a campaign of which packets are granted, withheld, granted again and given back at random.
+// stocked is a campaign whose packets are granted, withheld, granted again and given back at random.
 type stocked struct {
 	*bundle
 
@@ -54,7 +54,7 @@ type stocked struct {
 
 func (s *stocked) user() string { s.users++; return fmt.Sprint("u", s.users) }
 
-// adds wants the counts to fit what stock and list have.
+// adds checks that the counts fit the stock and the list of withheld packets.
 func (s *stocked) adds(step string) {
 	s.t.Helper()
 	count, sum := int64(0), int64(0)
@@ -72,7 +72,8 @@ func (s *stocked) adds(step string) {
 		[]string{f["granted"], f["granted_amount"]}, step)
 }
 
-// restores is a restore in an attempt of that epoch: some of the next packets are known, the others are withheld.
+// restores plays a restore in an attempt of that epoch: some of the next packets are known, and the others are
+// withheld.
 func (s *stocked) restores(epoch int64) {
 	s.t.Helper()
 	ctx, a := s.t.Context(), attempt
@@ -144,8 +145,8 @@ func (s *stocked) step(n int64) {
 	}
 }
 
-// Whatever is granted, withheld, granted again, given back or given to a user, the counts fit what stock and list have, and
-// the close tells of all that nobody has as left.
+// The counts fit the stock and the list after packets are granted, withheld, granted again, given back or given to a
+// user. The close reports every packet that no user has as left.
 func TestWithheldPacketsCount(t *testing.T) {
 	t.Parallel()
 	all := setup(t)
@@ -177,7 +178,7 @@ func TestWithheldPacketsCount(t *testing.T) {
 	}
 }
 
-// More packets than a load brings at once come back, and the counts can still be told.
+// More packets than one load call brings come back, and the counts can still be read.
 func TestManyWithheldPacketsComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -204,8 +205,8 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	require.EqualValues(t, all-1, b.rdb.LLen(t.Context(), b.k.Keys.Stock("rain")).Val())
 }
 
-// A user gets a withheld packet once, within the limits, by a request that has no other packet, and only where nobody can have
-// got another one meanwhile.
+// A user gets a withheld packet once, within the limits, by a request that has no other packet. The packet must not
+// have gone to another user meanwhile.
 func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -280,7 +281,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	require.EqualValues(t, store.StateClosed, why)
 }
 
-// A revision says that packets came back; it still names its generation.
+// A revision shows that packets came back; it still names its generation.
 func TestWinnersAfterARestore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// attempt is one on a shard that is as it was founded.
+// attempt is an attempt on a shard that is as it was founded.
 var attempt = store.Attempt{Epoch: 2, Floor: 0, Token: "t", History: "h"}
 
 // freeze freezes the shard.
@@ -32,7 +32,7 @@ func (b *bundle) begin(t *testing.T) {
 	require.NoError(t, b.k.Begin(t.Context(), &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, attempt))
 }
 
-// keep returns a func that brings all keys of the shard back as they are now.
+// keep returns a function that restores all keys of the shard to their present content.
 func (b *bundle) keep(t *testing.T) (back func()) {
 	t.Helper()
 	dumps := b.dump(t)
@@ -46,7 +46,7 @@ func (b *bundle) keep(t *testing.T) (back func()) {
 	}
 }
 
-// crowd lets users grab in three calls: one has two packets, one brings a traceparent, one comes again.
+// crowd lets users grab in three calls. One user gets two packets, one grab has a traceparent, and one is a repeat.
 func (b *bundle) crowd(t *testing.T) {
 	t.Helper()
 	b.grab(t, "rain", "u1/r1", "u2/r2", "u3/r3")
@@ -63,7 +63,7 @@ func twice(c hongbao.Campaign) hongbao.Campaign {
 	return c
 }
 
-// What users were told comes back as it was: receipts, stock and entries.
+// Grants that users saw come back unchanged: receipts, stock and entries.
 func TestGrantsComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -99,7 +99,7 @@ func TestGrantsComeBack(t *testing.T) {
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
 	evidence := b.evidence(t)
 	require.Len(t, evidence, 6)
-	for _, g := range evidence { // the entries say when each was granted
+	for _, g := range evidence { // the entries say when each grant was made
 		require.NoError(t, b.k.Regrant(t.Context(), at, run(g)), "%+v", g)
 	}
 	again, stockAgain, grantsAgain := rows()
@@ -113,10 +113,10 @@ func TestGrantsComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.Regrant(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
 
-// run is a run of one grant, of a campaign of one generation.
+// run returns a run of one grant of a campaign with one generation.
 func run(g hongbao.Grant) store.Run { return store.Run{Grants: []hongbao.Grant{g}, Generations: 1} }
 
-// evidence is what the shard's attempt was sent, each grant once, by seq.
+// evidence returns the grants that the shard's attempt was sent, each once, by seq.
 func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
 	t.Helper()
 	evidence, err := b.k.Evidence(t.Context())
@@ -127,7 +127,7 @@ func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
 	return slices.CompactFunc(grants, func(a, b hongbao.Grant) bool { return a.Seq == b.Seq })
 }
 
-// Packets that nobody was told of stay in the stock, before others: the close adds up what is left all the same.
+// Packets that were reported to no user stay in the stock, before the others. The close still adds up what is left.
 func TestPacketsOfNobodyStay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -168,7 +168,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	require.Len(t, skipped, int(lost))
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", attempt.Epoch).Err())
-	for more := range 4 { // it goes on with those that stayed
+	for more := range 4 { // grabs go on with the packets that stayed
 		for j := range users {
 			users[j] = fmt.Sprintf("v%d-%d/r", more, j)
 		}
@@ -183,7 +183,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	require.EqualValues(t, packets*10-granted, closed.Close.LeftAmount)
 }
 
-// A grant whose packet is not in the stock, and one of a campaign that is over, are refused, and nothing changes.
+// Regrant refuses a grant whose packet is not in the stock, and a grant of a closed campaign. Nothing changes.
 func TestGrantThatCannotComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -202,8 +202,8 @@ func TestGrantThatCannotComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.Regrant(t.Context(), attempt, run(g)), store.ErrAttemptOver)
 }
 
-// Once a process has sent all that it knows, what it hears of an earlier epoch is not told to a user: a primary that was
-// left behind may have granted it.
+// Once a process has sent everything it knows, it reports no answer of an earlier epoch to a user. A primary that
+// was left behind may have given that answer.
 func TestAnswerAfterAllWasSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -216,7 +216,7 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 	require.Len(t, w, 1)
 	require.Equal(t, attempt.Epoch, w[0].Sent)
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err()) // as on the old primary
-	testkit.Eventually(t, 10*time.Second, func() bool {                          // a caller believes for 0.1 s that it is frozen
+	testkit.Eventually(t, 10*time.Second, func() bool {                          // a caller assumes for 0.1 s that the shard is frozen
 		_, err = b.k.Grab(t.Context(), call("rain", "u2/r2"), nil)
 		return err != nil
 	}, "it is not told")
@@ -226,7 +226,8 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 	require.Len(t, b.grab(t, "rain", "u2/r2")[0].Receipts, 1, "the opening")
 }
 
-// A process that was stopped for long writes its line before it answers; one that finds the shard frozen does not answer.
+// A process that was stopped for long writes its line before it answers. A process that finds the shard frozen does
+// not answer.
 func TestAnswerNeedsALine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -247,8 +248,8 @@ func TestAnswerNeedsALine(t *testing.T) {
 	require.NotEmpty(t, line(), "it is written again")
 }
 
-// A watch writes no line for a process that answers nobody, and the first answer does. A producer that is closed takes its line
-// away.
+// A watch writes no line for a process that has answered no call; the first answer writes it. A producer that is
+// closed removes its line.
 func TestLineOfOnesThatAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -266,7 +267,7 @@ func TestLineOfOnesThatAnswer(t *testing.T) {
 	require.EqualValues(t, 1, lines(), "another producer of the process goes on")
 }
 
-// A producer that is closed leaves its line on a shard that is frozen: it may have told users of what Redis has lost.
+// A producer that is closed leaves its line on a frozen shard: it may have reported grants that Redis has lost.
 func TestLineStaysOnAFrozenShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -277,7 +278,7 @@ func TestLineStaysOnAFrozenShard(t *testing.T) {
 	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val())
 }
 
-// Two producers of a process have one line; the last of them takes it away.
+// Two producers of a process share one line; the last one to close removes it.
 func TestLineOfTwoProducers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -291,7 +292,7 @@ func TestLineOfTwoProducers(t *testing.T) {
 	}
 }
 
-// A line of long ago stays on a frozen shard, where it is waited for, and leaves an open one.
+// An old line stays on a frozen shard, where an opening waits for it. It is removed from an open shard.
 func TestOldLines(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -308,7 +309,7 @@ func TestOldLines(t *testing.T) {
 	require.EqualValues(t, 2, lines(), "the two that live")
 }
 
-// What witnesses send while a recoverer judges keeps the shard from opening.
+// Evidence that witnesses send while a recoverer judges keeps the shard from opening.
 func TestNoOpeningWithoutAllEvidence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -331,8 +332,8 @@ func TestNoOpeningWithoutAllEvidence(t *testing.T) {
 	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Keys.Evidence()).Val())
 }
 
-// A process that has told users of grants that an opening passed over, and was not heard, freezes the shard again: also where
-// it has seen later events of that epoch.
+// A process freezes the shard again if an opening skipped grants that it reported to users and that it had not sent.
+// This also applies if the process has seen later events of that epoch.
 func TestToldAndPassedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -347,7 +348,7 @@ func TestToldAndPassedOver(t *testing.T) {
 	require.Zero(t, store.LateOf(b.k, 2, "2-2"), "it was heard")
 }
 
-// A grant is remembered for ten seconds and until it is settled, and for a minute at most.
+// A process remembers a grant for ten seconds and until it is settled, but for a minute at most.
 func TestGrantsAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -381,7 +382,7 @@ func TestGrantsAreForgotten(t *testing.T) {
 	require.Zero(t, w[0].Sent, "it does not know all")
 }
 
-// Done bits are set, but those of an open claim.
+// Done bits are set, except those of an open claim.
 func TestMarkLeavesClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// rain is a campaign on a number of places, whose first generation is loaded, and the generation that comes to it.
+// rain is a campaign on several places: its first generation is loaded, and its next generation is not.
 type rain struct {
 	*bundle
 	loads *Loader
@@ -34,7 +34,7 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 		Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
 		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}},
 	}
-	of := c // with the packets of the top-up alone
+	of := c // of has the packets of the top-up alone
 	of.Packets, of.Total, of.Split = draw.Packets, draw.Total, draw.Split
 	added, err := campaign.NewPlan(of, draw.Seed)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 	return r
 }
 
-// whole makes sure that both generations stand on their places, each packet once and in order.
+// whole checks that both generations are on their places, each packet once and in order.
 func (r *rain) whole(t *testing.T) {
 	t.Helper()
 	n := int64(r.spec.Places())
@@ -72,8 +72,8 @@ func (r *rain) whole(t *testing.T) {
 	}
 }
 
-// A top-up that dies at any of its scripts, before it or after it has run, is finished by another one; no place gives
-// away its packets before every place was told.
+// A top-up that dies at any of its scripts, before or after the script has run, is finished by the next top-up. No
+// place has packets of the generation in stock before it was announced on every place.
 func TestTopUpDiesOnAnyPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -83,7 +83,7 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 				r := loadedRain(t, b, fmt.Sprintf("rain-%d-%d-%v", places, lives, ran), places)
 				b.mortal.lives, b.mortal.ran = lives, ran
 				dying := b.loader(t, b.mortal.client)
-				dying.lease, r.loads.lease = 0, 0 // nobody grabs
+				dying.lease, r.loads.lease = 0, 0 // no user grabs
 				err := dying.TopUp(t.Context(), r.next, nil)
 				if err == nil {
 					require.Greater(t, lives, places*3, "it dies at many places")
@@ -100,7 +100,7 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 	}
 }
 
-// toldFirst makes sure that a stock of the generation stands nowhere unless every place was told.
+// toldFirst checks that no place has stock of the generation unless every place knows the generation.
 func (r *rain) toldFirst(t *testing.T) {
 	t.Helper()
 	var told, stocked int
@@ -119,7 +119,7 @@ func (r *rain) toldFirst(t *testing.T) {
 		len(places), stocked)
 }
 
-// grabs has new users grab one generation of a place until it has nothing for them.
+// grabs lets new users grab one generation of a place until a grab is not granted.
 func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongbao.Outcome) {
 	t.Helper()
 	k := r.store.Places(r.spec.ID, r.spec.Places())[j]
@@ -135,7 +135,8 @@ func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongb
 	}
 }
 
-// Who comes between the announcement and the last chunk is told refilling; then each place gives away what it got.
+// A user who grabs between the announcement and the last chunk gets refilling. Then each place grants the packets it
+// got.
 func TestTopUpIsGrabbed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,7 +149,7 @@ func TestTopUpIsGrabbed(t *testing.T) {
 			won += n
 		}
 		require.Equal(t, packets, won)
-		b.mortal.lives, b.mortal.ran = places+1, false // every place was told, one was asked
+		b.mortal.lives, b.mortal.ran = places+1, false // every place got the announcement, and one was asked
 		require.ErrorIs(t, b.loader(t, b.mortal.client).TopUp(t.Context(), r.next, nil), errKilled)
 		for j := range places {
 			n, last := r.grabs(t, j, 2)
@@ -170,7 +171,8 @@ func TestTopUpIsGrabbed(t *testing.T) {
 	}
 }
 
-// What Redis has lost, or does not have yet, waits; what contradicts is refused. Nothing is changed.
+// A top-up waits for data that Redis has lost or does not have yet. It refuses data that contradicts it. Nothing
+// changes.
 func TestTopUpWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -201,21 +203,21 @@ func TestTopUpWaits(t *testing.T) {
 	r.whole(t)
 }
 
-// The lease is waited out between the last announcement and the first packet.
+// The top-up waits for the lease to end between the last announcement and the first packet.
 func TestTopUpWaitsForTheLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := loadedRain(t, b, "rain", 3)
 	done := make(chan error, 1)
 	go func() { done <- r.loads.TopUp(t.Context(), r.next, nil) }()
-	var untold, stocked time.Time // when a place did not know of it yet, and when one had a packet
+	var untold, stocked time.Time // when a place did not know the generation yet, and when a place had a packet
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		now, told, packets := time.Now(), 0, int64(0)
 		for _, k := range r.store.Places("rain", 3) {
 			pipe := r.rdb.TxPipeline()
 			generation, stock := pipe.HGet(t.Context(), k.Keys.Campaign("rain"), "generation"),
 				pipe.LLen(t.Context(), k.Keys.StockOf("rain", 2))
-			_, _ = pipe.Exec(t.Context()) // a place that was not told has no such field
+			_, _ = pipe.Exec(t.Context()) // a place without the announcement has no such field
 			packets += stock.Val()
 			if generation.Val() == "2" {
 				told++

@@ -18,7 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Every winner is in the filter, whatever their number; of the others at most one in 128 is, which is twice the mean.
+// Every winner is in the filter, whatever their number. At most one in 128 of the other users is, which is twice the
+// mean.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 10, 1000, 100_000} {
@@ -43,8 +44,7 @@ func TestFilter(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
-// Only once nothing is left on any place a filter is built, and it has everybody. Whoever wants one gets it from any
-// worker.
+// A filter is built only once no place has a packet left, and it has every winner. Any worker returns it.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 3, 9000)
@@ -78,8 +78,7 @@ func TestBuild(t *testing.T) {
 	require.ErrorContains(t, err, "it is of plan "+revision)
 }
 
-// A filter that is truncated, has a flipped bit, or does not fit together is none, and the next attempt builds a good
-// one.
+// A filter that is truncated, has a flipped bit, or is inconsistent is rejected. The next attempt builds a good one.
 func TestDamagedFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)
@@ -118,7 +117,7 @@ func TestDamagedFilter(t *testing.T) {
 	require.ErrorContains(t, err, "part 1 is missing")
 }
 
-// drainWide grants all that the first place has, many at once.
+// drainWide grants all packets of the first place, many at once.
 func (b *bundle) drainWide(t *testing.T) {
 	t.Helper()
 	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9}
@@ -135,7 +134,7 @@ func (b *bundle) drainWide(t *testing.T) {
 	}
 }
 
-// killer ends a context at the n-th call of a script: the worker dies there.
+// killer ends a context at the n-th call of a script, as if the worker died there.
 type killer struct {
 	left atomic.Int64
 	kill context.CancelFunc
@@ -166,8 +165,8 @@ func contains(cmd redis.Cmder, what string) bool {
 	return false
 }
 
-// A worker is killed at each step of storing a filter: nobody has one then, and the next worker builds it, since the
-// wish stands.
+// A worker is killed at each step of storing a filter. No process has a filter then. The next worker builds it,
+// since the wish is still stored.
 func TestBuilderKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)
@@ -182,7 +181,7 @@ func TestBuilderKilled(t *testing.T) {
 		rdb := testkit.Redis(t).Client(t)
 		rdb.AddHook(k)
 		err := b.builder(t, rdb).Tend(ctx)
-		if step == 3 { // two parts and the head are all
+		if step == 3 { // two parts and the head are the whole filter
 			require.NoError(t, err)
 			kill()
 			break
