@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Called is told how many grabs each call carried, and which traceparents.
+// Called receives the number of grabs and the traceparents of each call.
 func TestCalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

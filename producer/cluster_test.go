@@ -16,17 +16,17 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// crowd lets users grab, each by one request id, until each has a final answer; whatever fails is asked again.
+// crowd lets users grab, each by one request id, until each has a final answer. It repeats every grab that fails.
 type crowd struct {
 	p        *producer.Producer
 	campaign string
 	mu       sync.Mutex
-	// got are the packets that a request id was told, by all its answers.
+	// got has the packets that each request id received, over all its answers.
 	got    map[string][]int64
 	failed int // answers that were errors
 }
 
-// run has n users grab, so many at once.
+// run lets n users grab, several at once.
 func (c *crowd) run(ctx context.Context, first, n, atOnce int) {
 	users := make(chan int)
 	var wg sync.WaitGroup
@@ -67,8 +67,8 @@ func (c *crowd) size() int {
 	return len(c.got)
 }
 
-// oneEach fails unless n request ids have one packet each, the same in every answer and in the stream, and no packet
-// twice.
+// oneEach fails unless each of n request ids has one packet, the same in every answer and in the stream. It also
+// fails if two request ids have the same packet.
 func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	t.Helper()
 	require.Len(t, c.got, n)
@@ -83,9 +83,9 @@ func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	}
 }
 
-// The master that has the campaign is killed under load: its replica is promoted, and grabs go on through the same
-// producer. What a user was told stands, since the campaign's class is replica; the same request id never gets a second
-// packet.
+// The master that has the campaign is killed under load, and its replica is promoted. Grabs go on through the same
+// producer. Every answer that a user got remains true, since the campaign's class is replica. The same request id
+// never gets a second packet.
 func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
@@ -121,7 +121,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	node, err = client.MasterForKey(t.Context(), b.k.Keys.Meta())
 	require.NoError(t, err)
 	require.Equal(t, cluster.Replicas[0].Addr, node.Options().Addr, "the promoted one serves")
-	run.run(ctx, 0, 3000, 64) // all once more, by the same request ids
+	run.run(ctx, 0, 3000, 64) // all again, by the same request ids
 	run.oneEach(t, b, 3000)
 	t.Logf("%d of 3000 granted before the kill, %d errors on the way", before, run.failed)
 }

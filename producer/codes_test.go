@@ -30,7 +30,7 @@ func isCodes(request []byte) bool {
 	return bytes.Contains(bytes.ToLower(request), []byte("hmget")) && bytes.Contains(request, []byte(":codes"))
 }
 
-// Each receipt has its packet's code, in every answer that has receipts, and whatever answer is lost on the way.
+// Each receipt has its packet's code in every answer that has receipts, whichever answer is lost on the way.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -70,7 +70,7 @@ func TestCodes(t *testing.T) {
 	require.EqualValues(t, 16*30*2/5, refused.Load())
 }
 
-// One coupon each: who asks again by another id gets it told with its code.
+// Each user gets one coupon. A user who asks again by another request id gets that coupon with its code.
 func TestCodeOfAlreadyGranted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,8 +85,7 @@ func TestCodeOfAlreadyGranted(t *testing.T) {
 	require.Equal(t, "C1", a.Receipts[0].Code)
 }
 
-// Codes that can't be read leave the grant as it is: the error is an outage and unknown, and a repeat later brings the
-// code.
+// Unreadable codes leave the grant as it is. The error is an outage and unknown, and a later repeat returns the code.
 func TestCodesOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -120,7 +119,8 @@ func TestCodesOutOfReach(t *testing.T) {
 	}
 }
 
-// Nobody listens when the codes are asked for: the grant was made, so the error never says that nothing happened.
+// No server listens when the producer asks for the codes. The grant was made, so the error never says that nothing
+// happened.
 func TestCodesConnectionLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -139,7 +139,7 @@ func TestCodesConnectionLost(t *testing.T) {
 	require.Equal(t, "C1", a.Receipts[0].Code)
 }
 
-// A campaign without codes is asked for none.
+// The producer asks for no codes of a campaign without codes.
 func TestNoCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// bothFollow waits until two replicas have all that was written.
+// bothFollow waits until two replicas have everything that was written.
 func (b *bundle) bothFollow(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -28,8 +28,8 @@ func (b *bundle) bothFollow(t *testing.T) {
 	}, "both replicas follow")
 }
 
-// After a failover the primary has fewer replicas than this process remembers. Its first WAIT is for too many, and its
-// answer, which says how many there are, must come before the client or the call gives up.
+// After a failover the primary has fewer replicas than this process remembers. The first WAIT therefore asks for too
+// many. Its answer says how many there are, and must come before the client or the call gives up.
 func TestReplicaClassAfterAnOpening(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -56,7 +56,8 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A replica that is always a fifth of a second behind, as one far away, has each grant in time, though others write on.
+// A replica that always lags by a fifth of a second, like a distant one, has each grant in time. Other clients go on
+// writing meanwhile.
 func TestReplicaClassOfASlowReplica(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -98,8 +99,8 @@ func (b *bundle) loadClass(t *testing.T, class hongbao.Durability) {
 	b.load(t, c)
 }
 
-// "You won" of class replica waits for a replica: while it is frozen the answer is unknown, and afterwards the same
-// request id has its receipt.
+// A "you won" of class replica waits for a replica. While the replica is frozen the answer is unknown. Afterwards the
+// same request id gets its receipt.
 func TestReplicaClass(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -217,8 +218,8 @@ func (h *noDial) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The grant was made when the wait for the replica begins: that no connection can be made for it is no "nothing
-// happened".
+// The grant is already made when the wait for the replica begins. A failed connection for the wait is therefore not
+// "nothing happened".
 func TestDurabilityOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -242,7 +243,7 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
 
-// switched turns a client to another server as soon as a call of a script was answered, as a sentinel's client does
+// switched turns a client to another server as soon as a script call was answered. A Sentinel client does the same
 // when it hears of a failover.
 type switched struct {
 	armed atomic.Bool
@@ -264,8 +265,8 @@ func (h *switched) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A replica was promoted while the old primary, cut off from it, decided a grab. That the new primary has a replica of
-// its own says nothing of that grab: what a user is told must be there.
+// A replica was promoted while the old primary, cut off from it, decided a grab. The new primary has a replica of its
+// own, but this proves nothing about that grab. Every packet that a user was promised must be on the new primary.
 func TestReplicaClassOverAFailover(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -312,7 +313,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the user was told of a grant")
 }
 
-// A user who may not WAIT gets no "nothing happened": the grant was made before.
+// A user without the right to call WAIT gets no "nothing happened": the grant was made before.
 func TestDurabilityRefused(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -335,8 +336,8 @@ func TestDurabilityRefused(t *testing.T) {
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
 
-// With two replicas either may be promoted: a grant of class replica is told once both have it, also by a process that
-// starts while one of them is down. A person may lower the number.
+// With two replicas either may be promoted. The producer therefore reports a grant of class replica once both have
+// it. A process that starts while one replica is down does the same. A person may lower the number.
 func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// What a program that takes grabs does. ann asks twice, as a client does that lost the answer, and gets the same one;
-// nothing is left for carl.
+// Example shows a program that takes grabs. ann asks twice, like a client that lost the answer, and gets the same
+// answer. Nothing is left for carl.
 func Example() {
 	rdb, space, stop := loaded.Campaign(loaded.Rain("spring-rain", 2, 100))
 	defer stop()

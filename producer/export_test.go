@@ -6,14 +6,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lanes is how many campaigns the producer keeps lanes for.
+// Lanes returns the number of campaigns that the producer keeps lanes for.
 func (p *Producer) Lanes() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return len(*p.campaigns.Load())
 }
 
-// EndWindow lets the producer believe that a campaign's window ends at an instant.
+// EndWindow makes the producer believe that a campaign's window ends at an instant.
 func (p *Producer) EndWindow(campaign string, at time.Time) {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	i := *l.seen.Load()
@@ -21,17 +21,17 @@ func (p *Producer) EndWindow(campaign string, at time.Time) {
 	l.seen.Store(&i)
 }
 
-// Sweep takes out the campaigns that are idle at an instant.
+// Sweep removes the campaigns that are idle at an instant.
 func (p *Producer) Sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sweep(now)
 }
 
-// Share is how many waiting grabs the next call takes.
+// Share returns the number of waiting grabs that the next call takes.
 func Share(waiting, calls, most int) int { return share(waiting, calls, most) }
 
-// Waiting is how many grabs wait for a call at the campaign's home.
+// Waiting returns the number of grabs that wait for a call at the campaign's home.
 func (p *Producer) Waiting(campaign string) int {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	l.mu.Lock()
@@ -39,7 +39,7 @@ func (p *Producer) Waiting(campaign string) int {
 	return len(l.waiting) - l.left
 }
 
-// Calls is how many are under way there.
+// Calls returns the number of calls under way at the campaign's home.
 func (p *Producer) Calls(campaign string) int {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	l.mu.Lock()
@@ -47,7 +47,7 @@ func (p *Producer) Calls(campaign string) int {
 	return l.calls
 }
 
-// Inspected notes that a server was inspected at a time, and returns how many servers the producer knows.
+// Inspected records that a server was inspected at a time, and returns the number of servers that the producer knows.
 func (p *Producer) Inspected(node redis.UniversalClient, at time.Time) int {
 	p.noteServer(node, nil, at)
 	p.mu.RLock()

@@ -26,8 +26,8 @@ func isScript(request []byte) bool {
 	return bytes.Contains(bytes.ToLower(request), []byte("evalsha")) && !bytes.Contains(request, []byte(":witnesses"))
 }
 
-// Answers are lost under load: every request id has one grant all the same, and its receipt. By the producer's own
-// repeats, and by those of a client that repeats by itself.
+// Answers are lost under load. Every request id still has one grant and its receipt. This is true for the producer's
+// own repeats, and for those of a client that repeats by itself.
 func TestSwallowedAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -80,7 +80,7 @@ func TestSwallowedAnswers(t *testing.T) {
 	}
 }
 
-// Nobody listens: nothing happened, and the error says so. It works again by itself afterwards.
+// No server listens: nothing happened, and the error says so. Grabs work again by themselves afterwards.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
@@ -89,8 +89,8 @@ func TestConnectionRefused(t *testing.T) {
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	require.NoError(t, b.server.Kill())
-	// The connection that the kill broke makes the first try unknown; other grabs have none. A try that the end of its
-	// call cuts short tells less: then another one is made.
+	// The connection that the kill broke makes the first try unknown; other grabs have none. A try that the end of
+	// its call cuts short reports less, so another one is made.
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -110,8 +110,8 @@ func TestConnectionRefused(t *testing.T) {
 	require.Len(t, b.grants(t), 2)
 }
 
-// The first try was carried out and its answer lost, and then Redis is out of reach: that is unknown, not "nothing
-// happened". Both where the producer repeats and where the client does.
+// Redis carried out the first try, the answer was lost, and then Redis is unreachable. The result is unknown, not
+// "nothing happened". This is true where the producer repeats and where the client does.
 func TestUnknownStaysUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -188,7 +188,7 @@ func (f before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// An unknown try and then a definite refusal of the repeat: the first one may have been carried out.
+// The first try is unknown, and the repeat is definitely refused. Redis may have carried out the first try.
 func TestUnknownThenBroken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -234,8 +234,8 @@ func TestContextEnds(t *testing.T) {
 	require.Len(t, b.grants(t)["u1"], 1)
 }
 
-// A caller whose context has ended uses his Grab again while the call waits to be repeated: the call goes on with what
-// it was.
+// A caller whose context has ended reuses their Grab while the call waits to be repeated. The call goes on with the
+// old values.
 func TestGrabUsedAgain(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -293,8 +293,8 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.Len(t, b.entries(t), 1, "the first grab's")
 }
 
-// The answer to the first look at a campaign is lost: the grab goes on. When none ever comes nothing was decided, and
-// the error says so.
+// The answer to the first look at a campaign is lost: the grab goes on. When no answer ever comes, nothing was
+// decided, and the error says so.
 func TestFirstLookIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -36,7 +36,7 @@ func (b *bundle) builds(t *testing.T) {
 	testkit.Go(t, builder.Run)
 }
 
-// emptied is campaign rain over so many places of which nothing is left, and its winners' receipts.
+// emptied loads campaign rain over several places, grabs every packet, and returns the winners' receipts.
 func (b *bundle) emptied(t *testing.T, p *producer.Producer, c hongbao.Campaign) map[string]hongbao.Receipt {
 	t.Helper()
 	b.load(t, c)
@@ -51,7 +51,7 @@ func (b *bundle) emptied(t *testing.T, p *producer.Producer, c hongbao.Campaign)
 	return won
 }
 
-// scripts is how many scripts the server of the bundle has run.
+// scripts returns the number of scripts that the server of the bundle has run.
 func (b *bundle) scripts(t *testing.T) (n int) {
 	t.Helper()
 	text, err := b.admin.Info(t.Context(), "commandstats").Result()
@@ -62,7 +62,7 @@ func (b *bundle) scripts(t *testing.T) (n int) {
 	return n
 }
 
-// losers lets n users from l<first> on grab one after the other, who hold nothing: each must be told sold_out.
+// losers lets n users from l<first> on grab one after the other. They have no packet, and each must get sold_out.
 func losers(t *testing.T, p *producer.Producer, first, n int) {
 	t.Helper()
 	for i := range n {
@@ -74,7 +74,7 @@ func losers(t *testing.T, p *producer.Producer, first, n int) {
 	}
 }
 
-// knows waits until the producer tells losers by itself: a thousand of them cost Redis next to nothing.
+// knows waits until the producer answers losers without Redis: a thousand of them cost almost no calls.
 func (b *bundle) knows(t *testing.T, p *producer.Producer, first int) {
 	t.Helper()
 	testkit.Eventually(t, 2*time.Minute, func() bool {
@@ -84,14 +84,14 @@ func (b *bundle) knows(t *testing.T, p *producer.Producer, first int) {
 	}, "losers are told without a call")
 }
 
-// wideAlone is wide on a Redis of the test's own: its commands are counted.
+// wideAlone is wide on a Redis of the test's own, because the test counts its commands.
 func wideAlone(t *testing.T, n int) *bundle {
 	t.Helper()
 	return setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), n)
 }
 
-// Once nothing is left, a worker builds a filter of the winners. Then losers are told sold_out without a call to Redis,
-// winners get their receipts word for word, and packets that are added are noticed.
+// Once nothing is left, a worker builds a filter of the winners. Then losers get sold_out without a call to Redis,
+// and winners get their receipts unchanged. The producer notices packets that are added.
 func TestLosersAreToldWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 4} {
@@ -100,7 +100,7 @@ func TestLosersAreToldWithoutRedis(t *testing.T) {
 			b := wideAlone(t, 4)
 			p := b.producer(t, nil)
 			won := b.emptied(t, p, over(places, 200, 1))
-			losers(t, p, 0, 20) // nobody builds yet
+			losers(t, p, 0, 20) // no worker builds yet
 			b.builds(t)
 			b.knows(t, p, 0)
 			for user, receipt := range won {
@@ -116,7 +116,7 @@ func TestLosersAreToldWithoutRedis(t *testing.T) {
 			b.knows(t, p, 0)
 			b.topUp(t, places, 200, 240)
 			added := map[int64]bool{}
-			for i := range 40 { // each of them was told sold_out before
+			for i := range 40 { // each of them got sold_out before
 				a, err := p.Grab(t.Context(), grab(fmt.Sprint("l", i), "r"))
 				require.NoError(t, err)
 				require.Equal(t, hongbao.OutcomeGranted, a.Outcome, "grab %d", i)
@@ -156,8 +156,8 @@ func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	}
 }
 
-// endIsNoticed pauses the campaign, resumes it, and closes it: each is noticed within a lease, and as soon as one loser
-// was told Redis is asked for each.
+// endIsNoticed pauses the campaign, resumes it, and closes it. The producer notices each change within a lease. After
+// the first loser gets the new answer of a pause or a close, Redis is asked for each later grab.
 func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 	t.Helper()
 	for _, step := range []struct {
@@ -176,7 +176,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 		}
 		if step.state != "open" {
 			before := b.scripts(t)
-			for range 50 { // what a place was remembered for may still be told
+			for range 50 { // the answer remembered for a place may still be used
 				_, err := p.Grab(t.Context(), grab("l100", "r"))
 				require.NoError(t, err)
 			}
@@ -188,7 +188,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 	}
 }
 
-// Losers come all at once while packets are added: each of these is granted once, and nobody gets an error.
+// Losers come all at once while packets are added. Each added packet is granted once, and no one gets an error.
 func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 4)
@@ -233,7 +233,7 @@ func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	require.Len(t, packets, 240)
 }
 
-// What a producer knows goes on while all who come are refused by a limit.
+// A producer renews what it knows even while a limit refuses every user who comes.
 func TestLimitReachedRenews(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 1)
@@ -269,8 +269,8 @@ func TestLimitReachedRenews(t *testing.T) {
 	}, "late users of a device that is at its limit are told sold_out")
 }
 
-// While a producer tells losers by itself it refuses the same bad input as before, and nothing once it is closed or the
-// window is over.
+// While a producer answers losers without Redis, it refuses the same bad input as before. It stops doing so once it
+// is closed or the window is over.
 func TestKnowsAndRefuses(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 1)
@@ -291,7 +291,7 @@ func TestKnowsAndRefuses(t *testing.T) {
 	require.ErrorIs(t, err, producer.ErrClosed)
 }
 
-// A refusal without Redis makes no object. The test runs alone, as others would make some.
+// A refusal without Redis allocates no object. The test runs alone, because other tests would allocate some.
 func TestRefusalMakesNothing(t *testing.T) {
 	b := wideAlone(t, 1)
 	p := b.producer(t, nil)
@@ -302,7 +302,7 @@ func TestRefusalMakesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100_000, func() { _, _ = p.Grab(ctx, g) }), "objects are made for a refusal")
 }
 
-// A filter of another plan, and a damaged one, are never used; the log tells once, and nothing wrong is answered.
+// A filter of another plan and a damaged filter are never used. The log says so once, and no answer is wrong.
 func TestFilterThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"another plan", "damaged"} {

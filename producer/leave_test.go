@@ -13,8 +13,8 @@ func oneLane(undecided time.Duration) *lane {
 	return &lane{campaign: &campaign{p: &Producer{cfg: Config{UndecidedTimeout: undecided}}}}
 }
 
-// A caller who leaves at the very moment that he is told "busy" does not count as one who waits. Else the lane would
-// believe that fewer wait than do, and start no call for the last of them.
+// A caller who leaves at the very moment that they get "busy" does not count as a waiting caller. Otherwise the lane
+// would count too few waiting callers, and start no call for the last of them.
 func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	l := oneLane(time.Millisecond)
@@ -26,7 +26,8 @@ func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	require.Zero(t, l.left)
 }
 
-// A caller who has left reads his answer without the lane's lock, so a frozen shard's answer is not written into it.
+// A caller who has left reads their answer without the lane's lock, so a frozen shard's answer is not written into
+// it.
 func TestFrozenAnswersNobodyWhoLeft(t *testing.T) {
 	t.Parallel()
 	l := oneLane(time.Minute)

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// rush has so many users grab at once, and counts the outcomes.
+// rush lets many users grab at once, and counts the outcomes.
 func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int {
 	t.Helper()
 	var mu sync.Mutex
@@ -39,7 +39,7 @@ func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int
 	return out
 }
 
-// A crowd that comes at once to a producer shares one look at the campaign, and one at the server.
+// A crowd that comes to a producer at once shares one look at the campaign, and one at the server.
 func TestFirstLooksAreShared(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
@@ -59,7 +59,8 @@ func TestFirstLooksAreShared(t *testing.T) {
 		"loads the script, and the watch's, one a second")
 }
 
-// A campaign that is not there is looked for once a second, however many ask for it; once it is loaded it is found.
+// A producer looks for a missing campaign once a second, however many users ask for it. Once the campaign is loaded,
+// the producer finds it.
 func TestUnknownCampaignIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -78,7 +79,7 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 	}, "it is found")
 }
 
-// The lanes of campaigns for which nobody has grabbed for long go.
+// The producer removes the lanes of campaigns that no one has grabbed from for a long time.
 func TestIdleLanesGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -99,7 +100,7 @@ func TestIdleLanesGo(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 }
 
-// A Redis of another deployment, or other numbers than it was founded with, never give the final refusal
+// A Redis of another deployment, or with other numbers than it was founded with, never returns the final refusal
 // unknown_campaign.
 func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	t.Parallel()
@@ -120,8 +121,8 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	require.Empty(t, b.entries(t))
 }
 
-// A campaign that was open a moment ago and is gone was lost: no final refusal, and an alarm. One that has ended leaves
-// as it should.
+// A campaign that was open a moment ago and is gone was lost. The producer gives no final refusal and raises an
+// alarm. A campaign that has ended leaves without an alarm.
 func TestVanishedCampaignIsFrozen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -149,7 +150,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	require.Zero(t, p.Lanes())
 }
 
-// A Redis that is emptied under a running producer raises an alarm, and nobody gets a final refusal.
+// A Redis that is emptied under a running producer raises an alarm, and no one gets a final refusal.
 func TestFlushUnderAProducer(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -171,7 +172,7 @@ func TestFlushUnderAProducer(t *testing.T) {
 	}
 }
 
-// Facts that no limit counts by are nobody's business; one that counts must be there and be an id.
+// The producer ignores facts that no limit counts by. A fact that a limit counts by must be there and be an id.
 func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -216,8 +217,8 @@ func TestClientOptions(t *testing.T) {
 	require.ErrorContains(t, refused(redis.NewRing(&redis.RingOptions{})), "Ring")
 }
 
-// A producer forgets the servers that it has not asked for a while: a cluster's client makes new clients for its nodes
-// whenever the topology changes.
+// A producer forgets the servers that it has not asked for a while. A cluster's client makes new clients for its
+// nodes whenever the topology changes.
 func TestServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})

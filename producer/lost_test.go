@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// lose has Redis lose all that it has of a shard.
+// lose makes Redis lose everything that it has of a shard.
 func (b *bundle) lose(t *testing.T, k *store.Shard) {
 	t.Helper()
 	meta := k.Keys.Meta()
@@ -24,7 +24,7 @@ func (b *bundle) lose(t *testing.T, k *store.Shard) {
 	require.NoError(t, b.admin.Del(t.Context(), keys...).Err())
 }
 
-// impatient has undecided outcomes told at once.
+// impatient makes the producer return undecided outcomes at once.
 func impatient(c *producer.Config) { c.UndecidedTimeout = 0 }
 
 // asks makes each grab of a producer that of another user, whose first place on two shards is the given one.
@@ -39,8 +39,8 @@ func asks(t *testing.T, p *producer.Producer, request string) func(place int) ho
 	}
 }
 
-// The home of a campaign was lost, and its shard is open again: a producer that starts then knows neither the walk nor
-// the limits. It answers frozen until the ledger has ended the campaign, and no refusal before that is final.
+// The home of a campaign was lost, and its shard is open again. A producer that starts then knows neither the walk
+// nor the limits. It answers frozen until the ledger has ended the campaign, and no refusal before that is final.
 func TestHomeIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -67,7 +67,7 @@ func TestHomeIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, ask(1))
 }
 
-// A campaign whose users walk by a version that this build does not know is no caller's fault.
+// A campaign whose users walk by a version that this build does not know is not the caller's fault.
 func TestAnotherWalk(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -78,8 +78,8 @@ func TestAnotherWalk(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A place that does not have the campaign says nothing of it: it was lost there, or is not loaded yet. Only the home
-// knows that a campaign is not there.
+// A place that does not have the campaign proves nothing about the campaign. The campaign was lost there, or is not
+// loaded yet. Only the home knows that a campaign does not exist.
 func TestPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -98,7 +98,7 @@ func TestPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "its home says so")
 }
 
-// The shard of a place was lost before a producer asked it: it is frozen at once, as the home's is.
+// The shard of a place was lost before a producer asked it. The shard is frozen at once, as the home's shard is.
 func TestShardOfAPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -109,8 +109,8 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 }
 
-// Redis lost everything, and its scripts are still there: grabs answer frozen at once, also through a client that repeats
-// calls by itself. The call says what the shard is, not that nobody knows what became of it.
+// Redis lost everything except its scripts. Grabs answer frozen at once, also through a client that repeats calls by
+// itself. The answer names the state of the shard, and not an unknown result.
 func TestEmptiedRedisIsFrozen(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"no retries": -1, "retries": 3} {
@@ -136,8 +136,9 @@ func TestEmptiedRedisIsFrozen(t *testing.T) {
 	}
 }
 
-// A frozen shard, and one that was opened for another server, says nothing of campaigns that it does not have: a new
-// process answers frozen, which is not final. Once the shard is open it says that there is no such campaign.
+// A frozen shard, and one that was opened for another server, says nothing about campaigns that it does not have. A
+// new process answers frozen, which is not final. Once the shard is open, the process answers that there is no such
+// campaign.
 func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 	t.Parallel()
 	for name, field := range map[string]string{"frozen": "frozen", "opened for another server": "opened"} {

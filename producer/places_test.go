@@ -21,13 +21,13 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// wide is a deployment of so many shards, all on one server.
+// wide is a deployment of n shards, all on one server.
 func wide(t *testing.T, n int) *bundle {
 	t.Helper()
 	return setupOn(t, testkit.Redis(t), n)
 }
 
-// over is a campaign on so many shards.
+// over is a campaign on several shards.
 func over(shards int, packets, hold int64) hongbao.Campaign {
 	c := spec("rain", packets)
 	c.Shards = shards
@@ -48,7 +48,7 @@ func homed(places, place int, number *int) string {
 	}
 }
 
-// granted is what the streams of all shards tell of each user; no packet may be there twice.
+// granted returns what the streams of all shards say about each user. No packet may be there twice.
 func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
 	t.Helper()
 	out, packets := map[string][]hongbao.Grant{}, map[int64]bool{}
@@ -66,8 +66,8 @@ func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
 	return out
 }
 
-// A crowd of which nine in ten have one home empties all places. Everybody gets one packet until nothing is left
-// anywhere, and each winner's repeat brings his receipt.
+// Nine users in ten have the same home, and the crowd empties all places. Every user gets one packet until nothing is
+// left anywhere, and each winner's repeat returns their receipt.
 func TestCrowdOverPlaces(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 5)
@@ -99,7 +99,7 @@ func TestCrowdOverPlaces(t *testing.T) {
 	}
 }
 
-// A user's limit holds over all places, however he comes to them.
+// A user's limit counts over all places, whichever way the user comes to them.
 func TestLimitOverPlaces(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)
@@ -124,7 +124,7 @@ func TestLimitOverPlaces(t *testing.T) {
 	require.Len(t, b.granted(t)["u1"], 5)
 }
 
-// A refusal is told only when no place has the receipt of the same request.
+// The producer returns a refusal only when no place has the receipt of the same request.
 func TestRefusalsOverPlaces(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"paused", "closed"} {
@@ -184,7 +184,7 @@ func contains(cmd redis.Cmder, what string) bool {
 	return false
 }
 
-// A shard that is away makes its users' grabs fail as an outage, and theirs only; nobody walks past it.
+// A shard that is down fails only its users' grabs, as an outage. No grab walks past that shard.
 func TestShardAway(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)
@@ -210,7 +210,7 @@ func TestShardAway(t *testing.T) {
 		lost <- err
 	}()
 	var away error
-	for place := 0; away == nil; place = 2 - place { // until both are empty; who comes then asks the place that is away
+	for place := 0; away == nil; place = 2 - place { // until both are empty; the next user asks the place that is down
 		var a hongbao.Answer
 		if a, away = try(place); away == nil {
 			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
@@ -226,8 +226,8 @@ func TestShardAway(t *testing.T) {
 	require.Equal(t, places[1].Index(), a.Receipts[0].Shard)
 }
 
-// Packets that are added while the campaign is open: who comes between the announcement and the packets waits for them,
-// and a producer that remembered all places as empty when it was announced does not tell the next user so.
+// Packets are added while the campaign is open. A user who comes between the announcement and the packets waits for
+// them. A producer that remembered all places as empty at the announcement does not answer sold_out to the next user.
 func TestTopUpIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -237,7 +237,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 		hash, err := b.admin.HGet(t.Context(), places[0].Keys.Campaign("rain"), "hash").Result()
 		require.NoError(t, err)
 		p := b.producer(t, nil)
-		for i := range 6 { // the last ones come to nothing right before the announcement
+		for i := range 6 { // the last ones get nothing right before the announcement
 			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r1"))
 			require.NoError(t, err)
 			require.Equal(t, i < 4, a.Outcome == hongbao.OutcomeGranted, a.Outcome)
@@ -311,7 +311,8 @@ func (h *byKeys) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Sold out over all places: while it is remembered, grabs cost one read of receipts a place for all that wait.
+// All places are sold out. While the producer remembers this, all waiting grabs together cost one read of receipts
+// per place.
 func TestEmptyPlacesAreRemembered(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 4)

@@ -25,8 +25,8 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// race has callers make grabs of different users, by producers in turn. It tells what each winner got, and how many
-// came too late; there is no other answer.
+// race lets callers make grabs of different users, by producers in turn. It returns what each winner got, and how
+// many users came too late. There is no other answer.
 func race(t *testing.T, callers int, grabs []*hongbao.Grab, producers ...*producer.Producer) (
 	won map[string]hongbao.Receipt, soldOut int) {
 	t.Helper()
@@ -58,7 +58,8 @@ func race(t *testing.T, callers int, grabs []*hongbao.Grab, producers ...*produc
 	return won, soldOut
 }
 
-// 512 callers, more than there are packets for: exact counts, one packet a user, and calls are shared.
+// There are 512 callers, more than there are packets. Counts are exact, each user has one packet, and callers share
+// calls.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -103,7 +104,7 @@ func TestLonelyGrab(t *testing.T) {
 	}
 }
 
-// Every answer that has receipts has their currency, and so has the stream. Redis is asked for nothing more.
+// Every answer that has receipts has their currency, and so has the stream. This costs no more calls to Redis.
 func TestAnswersHaveTheCurrency(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -163,8 +164,8 @@ func TestBadGrabs(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, a.Outcome)
 }
 
-// What stays undecided is returned as such, never as a refusal, and what becomes decided in time is not returned
-// before.
+// The producer returns an outcome that stays undecided as undecided, never as a refusal. It waits for an outcome that
+// is decided in time.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -225,7 +226,7 @@ func TestCampaignReplaced(t *testing.T) {
 	b.load(t, c)
 	proxy.Delay(100 * time.Millisecond)
 	var wg sync.WaitGroup
-	for i := range 200 { // more than one call: those who wait meanwhile were checked against the old campaign
+	for i := range 200 { // more than one call: callers who wait meanwhile were checked against the old campaign
 		wg.Go(func() {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", i), "r"))
 			if err == nil || hongbao.ClassOf(err) == hongbao.ClassUnknown {
@@ -279,7 +280,8 @@ func TestMaxWaiting(t *testing.T) {
 	require.Len(t, b.grants(t), 4, "a refused grab did nothing")
 }
 
-// Close takes no more, waits for what is under way, and leaves nothing behind. Not parallel: it counts goroutines.
+// Close accepts no more grabs, waits for those under way, and leaves nothing behind. The test is not parallel: it
+// counts goroutines.
 func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	b := setup(t)
 	b.load(t, spec("rain", 1000))
@@ -313,7 +315,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	goleak.VerifyNone(t, before)
 }
 
-// Close that may not wait any longer cuts what is under way, which then may have been granted.
+// Close whose context has ended cuts off the grabs under way, which then may have been granted.
 func TestCloseCutsShort(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -343,7 +345,7 @@ func TestCloseCutsShort(t *testing.T) {
 	require.Less(t, time.Since(start), 8*time.Second)
 }
 
-// A limit by day costs the first grab one call more, which tells where the day is counted; after it a lonely grab is
+// A limit by day costs the first grab one more call, which finds where the day is counted. After it a single grab is
 // one call.
 func TestLimitOfADayIsOneCall(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,8 @@ func (b *bundle) withDevice(t *testing.T, packets int64) {
 	b.load(t, c)
 }
 
-// A caller who has left uses his map of facts again, while his call is repeated: the call counts by what the map held.
+// A caller who has left reuses their map of facts while their call is repeated. The call counts by the old facts of
+// the map.
 func TestFactsAreTheCallersAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -99,8 +100,8 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// Callers who leave while they wait for a call are told that nothing happened, and nothing does; their places are free
-// at once.
+// Callers who leave while they wait for a call get "nothing happened", and nothing does. Their places are free at
+// once.
 func TestCallersLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -138,7 +139,8 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 	require.Len(t, b.grants(t), 3, "u0, first and last")
 }
 
-// The more packets a user may hold, the fewer grabs go in one call: Redis reads so many receipts at most.
+// The more packets a user may have, the fewer grabs go in one call: Redis reads a limited number of receipts per
+// call.
 func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -166,8 +168,8 @@ func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 	require.Equal(t, 40, largest)
 }
 
-// A shard that is busy is asked once in a while for all that wait, and each of them is told so when his time is up. A
-// caller who leaves meanwhile is told at once, and his grab is not sent again.
+// The producer asks a busy shard now and then, for everyone who waits. Each caller gets busy when their time is up. A
+// caller who leaves meanwhile is answered at once, and their grab is not sent again.
 func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, inFlight := range []int{1, 2, 8} {
@@ -219,7 +221,7 @@ func busyShard(t *testing.T, inFlight int) {
 	require.Len(t, b.grants(t), 2, "u0 and last")
 }
 
-// Who left while others waited is forgotten with the last call: the campaign can go.
+// A caller left while others waited. The last call makes the producer forget this caller, and the campaign can go.
 func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -259,7 +261,8 @@ func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 	}, "the campaign has gone")
 }
 
-// While a call is under way, few grabs wait and go together in the next one; many make a second call worth while.
+// While a call is under way, a few waiting grabs go together in the next one. Many waiting grabs justify a second
+// call.
 func TestFewGrabsShareTheNextCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -295,7 +298,7 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 	}
 }
 
-// What a call leaves to others is enough for one call more, and there is one more.
+// A call leaves enough grabs to others for one more call, and there is one more.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ waiting, calls, most, want int }{

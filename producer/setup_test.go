@@ -28,10 +28,11 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // hopeless is the CallTimeout of calls that can't succeed: several tries, on a busy machine too.
 const hopeless = 2 * time.Second
 
-// enough is the time of a caller who leaves while his call is under way: it is sent by then, on a busy machine too.
+// enough is how long a caller waits who leaves while their call is under way. The call is sent by then, on a busy
+// machine too.
 const enough = 700 * time.Millisecond
 
-// bundle is one deployment, of one shard mostly. admin looks at Redis directly, whatever the producer's way there is.
+// bundle is one deployment, mostly of one shard. admin reads Redis directly, whatever path the producer uses.
 type bundle struct {
 	server *testkit.RedisServer
 	admin  redis.UniversalClient
@@ -61,7 +62,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign, codes ...string) {
 	require.NoError(t, err)
 }
 
-// producer is one with the given changes; it is closed at the test's end.
+// producer makes a producer with the given changes, and closes it at the test's end.
 func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
@@ -75,7 +76,7 @@ func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer
 	return p
 }
 
-// through is a client that goes through a proxy and tries each command so many times more.
+// through is a client that goes through a proxy and tries each command several more times.
 func (b *bundle) through(t *testing.T, retries int) (*proxy.Proxy, *redis.Client) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.server.Addr)
@@ -89,7 +90,7 @@ func (b *bundle) entries(t *testing.T) []stream.Entry {
 	return out
 }
 
-// grants are all that the stream tells, by user; the seqs must be dense and no packet may be there twice.
+// grants returns all grants of the stream, by user. The seqs must be dense, and no packet may be there twice.
 func (b *bundle) grants(t *testing.T) map[string][]hongbao.Grant {
 	t.Helper()
 	out := map[string][]hongbao.Grant{}
@@ -112,7 +113,7 @@ func grab(user, request string) *hongbao.Grab {
 	return &hongbao.Grab{Campaign: "rain", User: user, RequestID: request}
 }
 
-// counted counts the commands whose text holds what, alone or in a pipeline.
+// counted counts the commands whose text contains what, alone or in a pipeline.
 type counted struct {
 	what string
 	but  string // calls with this argument are not counted

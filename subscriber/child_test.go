@@ -19,9 +19,10 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid". It
-// kills itself between the commit in the database and the commit in Kafka that follows so many that went well, batches
-// of nothing but repeats not counted; or, if mid is true, in the middle of the effect that follows these.
+// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid".
+// It kills itself between the commit in the database and the commit in Kafka, after the given number of commits.
+// Batches of nothing but repeats do not count. If mid is true, it kills itself in the middle of the next effect
+// instead.
 const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
 
 func childMain() {
@@ -56,7 +57,7 @@ func childMain() {
 	panic(s.Run(context.Background()))
 }
 
-// mortal is killed instead of a commit in Kafka, or before the one in the database.
+// mortal is killed instead of a commit in Kafka, or before the commit in the database.
 type mortal struct {
 	mu   sync.Mutex
 	left int // commits that go well
@@ -91,8 +92,9 @@ func die() {
 	select {}
 }
 
-// F56: four processes die between the commit in the database and the commit of the offsets, two more in the middle of
-// an effect, the last one lives. What the dead ones did comes again and is dropped; what they did not finish is done.
+// F56: four processes die between the commit in the database and the commit of the offsets. Two more die in the
+// middle of an effect, and the last one lives. The effects of the dead processes come again and are dropped. Their
+// unfinished effects are done.
 func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})

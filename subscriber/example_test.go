@@ -20,9 +20,9 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// A shop keeps points in its own database. The points of a grant and the position are stored in one transaction, so the
-// grant that stands in the topic twice counts once; the one for a user whom the shop does not know becomes a dead
-// letter, and what is behind it goes on.
+// A shop keeps points in its own database. It stores the points of a grant and the position in one transaction, so a
+// grant that is in the topic twice counts once. The grant for a user whom the shop does not know becomes a dead
+// letter. The grants behind it go on.
 func Example() {
 	folder, err := os.MkdirTemp("", "points")
 	check(err)
@@ -91,7 +91,7 @@ func broker() (addr string, done func()) {
 	return c.ListenAddrs()[0], c.Close
 }
 
-// publish writes a grant to the topic as package publish does, and with none of its care.
+// publish writes a grant to the topic as package publish does, but without its safeguards.
 func publish(addr string, seq int64, user string, amount int64) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
 	check(err)

@@ -55,12 +55,12 @@ func TestPoison(t *testing.T) {
 			effects, distinct := db.count(t)
 			require.Equal(t, [2]int{49, 49}, [2]int{effects, distinct})
 			again := start(t, d.config(db.sink(t, poison)))
-			d.write(t, 1, record(grant(0, 31)), record(grant(0, 51))) // as a replay of all would write it
+			d.write(t, 1, record(grant(0, 31)), record(grant(0, 51))) // as a full replay would write it
 			testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
 			require.NoError(t, again.stop())
 			require.EqualValues(t, 1, again.Stats().Repeated, "the dead letter is remembered")
 
-			// The cause is mended: the topic of dead letters is read under another name.
+			// The cause is fixed: the topic of dead letters is read under another name.
 			mended := db.sink(t, nil)
 			mended.cfg.Name = "mended"
 			cfg := d.config(mended)
@@ -115,7 +115,7 @@ type lazySink struct{}
 func (lazySink) Push(context.Context, []topic.Event) (Report, error) { return Report{}, nil }
 func (lazySink) Skip(context.Context, topic.Event) error             { return nil }
 
-// What the position can't judge is neither had twice nor lost.
+// An event that is too old for the position to judge has no effect and becomes a dead letter.
 func TestTooOldBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -133,7 +133,7 @@ func TestTooOldBecomesADeadLetter(t *testing.T) {
 	require.Equal(t, map[string]int{"0-5": 1}, b.copies())
 }
 
-// stubborn fails its first writes, and refuses what is larger than most.
+// stubborn fails its first writes, and refuses values larger than most.
 type stubborn struct {
 	letterWriter
 	fails atomic.Int64
@@ -173,7 +173,8 @@ func TestDeadLettersAreInsistedOn(t *testing.T) {
 	require.Empty(t, dead.Value)
 }
 
-// While the topic of dead letters can't be written to Run waits; asked to stop, it stops, and the record comes again.
+// Run waits while the topic of dead letters can't be written to. When asked to stop, it stops, and the record comes
+// again.
 func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -223,7 +224,7 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// An effect that does not end is cancelled when the time to drain is over, and Run says what is left.
+// An effect that does not end is cancelled when the time to drain is over, and Run reports what is left.
 func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
@@ -231,7 +232,7 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ topic.Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return hongbao.Errorf(hongbao.ClassPermanent, "given up: %w", ctx.Err()) // a class of no meaning now
+		return hongbao.Errorf(hongbao.ClassPermanent, "given up: %w", ctx.Err()) // a class without a meaning here
 	}})
 	require.NoError(t, err)
 	d.write(t, 1, records(0, 1, 3)...)
@@ -243,7 +244,7 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	require.Equal(t, Stats{}, w.Stats(), "nothing done, nothing buried, nothing committed")
 }
 
-// A commit is repeated, and after its time given up: the next one covers it.
+// A failed commit is repeated, and abandoned after its time. The next commit covers it.
 func TestCommitErrors(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -273,7 +274,7 @@ func TestCommitErrors(t *testing.T) {
 	require.Zero(t, again.Stats().Repeated)
 }
 
-// errorReader gives errors first, then nothing until ctx ends.
+// errorReader returns errors first, then nothing until ctx ends.
 type errorReader struct {
 	recordReader
 	errs []error
@@ -304,7 +305,7 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 	require.EqualValues(t, 2, w.Stats().ReadErrors)
 }
 
-// An event that can't have its effect holds up its own partition, and no other.
+// An event that can't have its effect delays its own partition, and no other.
 func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
@@ -318,7 +319,7 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	d.write(t, 2, records(0, 1, 3)...)
 	w := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 3 }, "shard 0 waits")
-	for first := int64(1); first < 1000; first += 100 { // more than any buffer would hold
+	for first := int64(1); first < 1000; first += 100 { // more than any buffer would take
 		d.write(t, 2, records(1, first, first+99)...)
 	}
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1000 }, "shard 1 goes on")
@@ -327,8 +328,8 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// An effect that hangs fails when its time is over, becomes a dead letter as any other that fails, and meanwhile holds
-// up nobody else.
+// An effect that hangs fails when its time is over, and becomes a dead letter like any other failed effect. Meanwhile
+// it delays no other partition.
 func TestHangingEffectHasATimeLimit(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 2)

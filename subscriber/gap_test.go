@@ -34,7 +34,7 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	require.Empty(t, b.copies())
 }
 
-// Records expired while nobody read: kafka-go would go on behind them without a word.
+// Records expired while no one read: kafka-go would silently go on behind them.
 func TestExpiredUnreadEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -44,7 +44,7 @@ func TestExpiredUnreadEndsRun(t *testing.T) {
 func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	t.Helper()
 	d.write(t, 1, records(0, 1, 10)...)
-	d.deleteBefore(t, 4) // before the group was there: not its loss
+	d.deleteBefore(t, 4) // before the group existed: not its loss
 	cfg := d.config(b.funcSink(t))
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "what is there")
@@ -65,8 +65,8 @@ func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	require.EqualValues(t, 20, d.committed(t, cfg.Group), "nor committed")
 }
 
-// In the middle of reading, too: a jump is looked at, and a jump over what is still there (a transaction's marker) is
-// none.
+// A jump in the middle of reading is examined too. A jump over what is still there (a transaction's marker) is no
+// loss.
 func TestJumps(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)

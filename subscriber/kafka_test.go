@@ -48,7 +48,7 @@ func TestKafkaRebalance(t *testing.T) {
 	require.Equal(t, distinct, effects)
 }
 
-// A member that is stopped leaves nothing to read again; late events of before its stop are no repeats.
+// A stopped member leaves nothing to read again. Late events from before its stop are no repeats.
 func TestKafkaRestart(t *testing.T) {
 	t.Parallel()
 	d, db := real(t, testkit.Kafka(t), 2), postgresDB(t)
@@ -121,7 +121,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The options of kafka-go whose defaults could lose grants or hang, read back from what it was given.
+// The options of kafka-go whose defaults could lose grants or hang are read back from kafka-go.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Everything that can stand in a topic, through kafka-go's Reader and Writer.
+// Everything that can be in a topic is read through kafka-go's Reader and Writer.
 func TestRunMixedTopic(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
@@ -72,7 +72,7 @@ func TestRunBeforeTheTopicExists(t *testing.T) {
 	require.Len(t, b.copies(), 2)
 }
 
-// A subscriber that waits for its topic stops when it is told to.
+// A subscriber that waits for its topic stops when it is asked to.
 func TestRunStopsWhileItWaitsForTheTopic(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"))

@@ -89,7 +89,7 @@ func records(shard int, first, last int64) (out []kafka.Message) {
 	return out
 }
 
-// fence is a fence record, foreign one of another producer, stranger an event of another deployment.
+// fence is a fence record. foreign is a record of another producer. stranger is an event of another deployment.
 func fence() kafka.Message {
 	return kafka.Message{Value: []byte("{}"), Headers: []kafka.Header{
 		{Key: cloudevent.HeaderSpecVersion, Value: []byte("1.0")},
@@ -182,7 +182,7 @@ func (d *deck) committed(t testing.TB, group string) int64 {
 	return res.Topics[d.topic][0].CommittedOffset
 }
 
-// deleteBefore has the log of partition 0 begin at an offset, as retention does.
+// deleteBefore makes the log of partition 0 begin at an offset, as retention does.
 func (d *deck) deleteBefore(t testing.TB, offset int64) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(d.addr))
@@ -227,7 +227,7 @@ func letterHeader(r *kgo.Record, name string) string {
 	return ""
 }
 
-// running is a Subscriber at work.
+// running is a Subscriber that runs.
 type running struct {
 	*Subscriber
 	cancel context.CancelFunc
@@ -325,7 +325,7 @@ func postgresDB(t testing.TB) *database {
 
 const effectTable = `CREATE TABLE IF NOT EXISTS effect (event TEXT NOT NULL, amount BIGINT NOT NULL)`
 
-// sink is a sqlSink whose effect is a row an event; fault may fail it.
+// sink is a sqlSink whose effect is one row per event. fault may fail it.
 func (d *database) sink(t testing.TB, fault func(e *topic.Event) error) *sqlSink {
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), effectTable)
@@ -355,7 +355,7 @@ func rows(fault func(e *topic.Event) error) func(context.Context, *sql.Tx, []top
 	}
 }
 
-// count gives how many effects there are, and of how many events.
+// count returns the number of effects, and the number of events that have one.
 func (d *database) count(t testing.TB) (effects, distinct int) {
 	t.Helper()
 	require.NoError(t, d.QueryRowContext(context.Background(), `SELECT count(*), count(DISTINCT event) FROM effect`).Scan(&effects, &distinct))

@@ -77,7 +77,7 @@ func TestSQLIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// What the database itself fails is held against no event.
+// A failure of the database itself counts against no event.
 func TestSQLOutage(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Known differences keep the audit green until their time is over; the audit still shows them.
+// Known differences keep the audit green until they expire. The audit still shows them.
 func TestAcknowledgeDifferences(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -32,7 +32,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// impatient are times for alerts that a test waits for.
+// impatient has times for alerts that a test waits for.
 var impatient = mixin.Times{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second, Hang: 4 * time.Second, AuditOld: time.Hour}
 
 // prometheus is a Prometheus that scrapes programs and has the alert rules.
@@ -84,7 +84,7 @@ func (p *prometheus) get(path string, into any) error {
 	return json.NewDecoder(res.Body).Decode(into)
 }
 
-// firing are the codes of the alerts that fire.
+// firing returns the codes of the alerts that fire.
 func (p *prometheus) firing() (codes []string, err error) {
 	var answer struct {
 		Data struct {
@@ -122,28 +122,28 @@ func (p *prometheus) fires(codes ...string) {
 	}, "alerts fire")
 }
 
-// fired are the codes of every alert that fired in any test.
+// fired has the codes of every alert that fired in any test.
 var fired = struct {
 	sync.Mutex
 	codes map[string]bool
 }{codes: map[string]bool{}}
 
-// scraped makes a deployment tell quickly how it stands.
+// scraped makes a deployment report its state quickly.
 func scraped(t *testing.T, o options) *deployment {
 	d := setup(t, o)
 	d.set("OPS_POLL", "200ms", "OPS_POLL_TIMEOUT", "700ms")
 	return d
 }
 
-// watchedWorker starts a worker and gives its ops listener.
+// watchedWorker starts a worker and returns its ops listener.
 func (d *deployment) watchedWorker(args ...string) (*program, string) {
 	d.t.Helper()
 	w := d.start(append([]string{"work", "--work.ops_listen=127.0.0.1:0"}, args...)...)
 	return w, w.ops(opsLine, "address")
 }
 
-// Every alert fires on its fault, made for real: processes, servers and Prometheus as an operator runs them. None fires
-// before.
+// Every alert fires on its fault, which is real: processes, servers and Prometheus run as an operator runs them. No
+// alert fires before.
 func TestEveryAlertFires(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -265,7 +265,8 @@ func wrongHands(t *testing.T) {
 	p.fires("redis_lost_append_only")
 }
 
-// ownWorker is a worker of another group in this process, whose handler has a bug. It gives its metrics' address.
+// ownWorker runs a worker of another group in this process, whose handler has a bug. It returns the address of its
+// metrics.
 func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) string {
 	t.Helper()
 	core, _ := observer.New(zap.WarnLevel)
@@ -296,7 +297,7 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 	return server.URL
 }
 
-// hanging gives the metrics of a worker whose handler ignores its context until the test ends.
+// hanging returns the metrics of a worker whose handler ignores its context until the test ends.
 func hanging(t *testing.T, d *deployment) string {
 	t.Helper()
 	end := make(chan struct{})
@@ -343,7 +344,7 @@ func sinksAway(t *testing.T) {
 	p.fires("process_down")
 }
 
-// badWorker starts a worker with knobs of sink kafka set wrong, and gives its ops listener.
+// badWorker starts a worker whose knobs of sink kafka are set wrong, and returns its ops listener.
 func (d *deployment) badWorker(pairs ...string) string {
 	d.t.Helper()
 	_, at := d.with(pairs...).watchedWorker()
@@ -363,7 +364,7 @@ func redisAway(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, grab("u1"))
 	p := watch(t, g.ops("serving grabs", "ops"), worker)
-	p.fires("audit_old") // nobody has audited
+	p.fires("audit_old") // no one has audited
 	require.NoError(t, server.Kill())
 	for i := range 3 {
 		require.Equal(t, http.StatusServiceUnavailable, grab(fmt.Sprint("v", i)))

@@ -20,8 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// sealed makes a campaign of 20 packets, of which so many users get one, and takes it to its end: refunded, gone from
-// Redis, sealed.
+// sealed makes a campaign of 20 packets, of which the given number of users get one. It then refunds the campaign,
+// removes it from Redis, and seals it.
 func (d *deployment) sealed(id string, users int) {
 	d.t.Helper()
 	d.campaign(id, 20, 2000)
@@ -46,7 +46,7 @@ func (d *deployment) ended(id string) {
 	require.Contains(d.t, d.ok("audit", "--seal", "--wait", "30s"), id+" (sealed)")
 }
 
-// archived is the only campaign of the command's answer.
+// archived returns the only campaign of the command's answer.
 func (d *deployment) archived(args ...string) app.Removed {
 	d.t.Helper()
 	out := decided[struct{ Archived []app.Removed }](d.t, d.ok(append([]string{"archive", "--json"}, args...)...))
@@ -121,7 +121,7 @@ func TestArchiveAfterWithheldPackets(t *testing.T) {
 	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
 }
 
-// Killed at any step, the same command goes on; a file that is not the one that was noted deletes nothing.
+// After a kill at any step, the same command goes on. A file that is not the recorded one deletes nothing.
 func TestArchiveKilled(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})

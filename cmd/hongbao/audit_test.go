@@ -31,7 +31,7 @@ func (d *deployment) exec(sql string, args ...any) int64 {
 	return tag.RowsAffected()
 }
 
-// settled is a deployment with a campaign of which so many grants are in every sink.
+// settled makes a deployment with a campaign. The given number of its grants are in every sink.
 func settled(t *testing.T, grants int) *deployment {
 	t.Helper()
 	d := setup(t, options{postgres: true, kafka: true, shards: 2})
@@ -44,7 +44,7 @@ func settled(t *testing.T, grants int) *deployment {
 	return d
 }
 
-// lines are the records of the topic as kafka-go reads them.
+// lines returns the records of the topic as kafka-go reads them.
 func (d *deployment) records() []kafka.Message {
 	d.t.Helper()
 	var all []kafka.Message
@@ -103,8 +103,8 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 	require.NotContains(t, text.out, "hongbao replay", "a replay would credit the user again")
 }
 
-// Somebody has deleted a row of a grant by hand. A replay would credit its user once more, so it is refused; one that
-// moves no money is not.
+// An administrator has deleted a row of a grant by hand. A replay would credit its user once more, so it is refused.
+// A replay that moves no money is not refused.
 func TestReplayOfALedgerWrittenByHand(t *testing.T) {
 	t.Parallel()
 	d := settled(t, 20)
@@ -134,7 +134,8 @@ func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	require.Contains(t, text.out, "account u1, CNY: sum of the credits = balance: want 7, got 8")
 }
 
-// What somebody else writes to the topic is named: a copy of a grant as a duplicate, a foreign record counted (B45).
+// The audit names foreign writes to the topic: it reports a copy of a grant as a duplicate, and counts a foreign
+// record (B45).
 func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	t.Parallel()
 	d := settled(t, 10)
@@ -158,7 +159,7 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	require.EqualValues(t, 1, d.audit(3).Found[audit.MalformedRecord])
 }
 
-// parse reads the lines of `hongbao tail` and wants each event once.
+// parse reads the lines of `hongbao tail` and fails unless each event is there once.
 func parse(t *testing.T, out string) map[string]app.Tailed {
 	t.Helper()
 	all := map[string]app.Tailed{}
@@ -217,7 +218,7 @@ func TestTail(t *testing.T) {
 	require.NotContains(t, r.err, `"error"`, fmt.Sprint("no error is logged: ", r.err))
 }
 
-// A follower lives through an outage of the broker.
+// A follower survives an outage of the broker.
 func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -61,7 +61,7 @@ func callAs(t *testing.T, method, url, token, body string) (status int, answer m
 	return resp.StatusCode, answer
 }
 
-// The server alone: a credit outlives it, a stop is clean, a bad configuration is refused.
+// The server runs alone: a credit outlives it, a stop is clean, and a bad configuration is refused.
 func TestBalanceServer(t *testing.T) {
 	t.Parallel()
 	addr, dsn := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "balance.db")
@@ -92,7 +92,7 @@ func TestBalanceServer(t *testing.T) {
 	require.NotContains(t, onLine.err, balanceToken)
 }
 
-// Tokens are drawn, listed by the beginnings of their hashes, and revoked; a fund is filled once under one id.
+// Tokens are created, listed by the beginnings of their hashes, and revoked. A fund is filled once under one id.
 func TestBalanceClients(t *testing.T) {
 	t.Parallel()
 	addr, env := testkit.FreeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"),
@@ -205,7 +205,8 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	require.Zero(t, bank.wait(20*time.Second).code)
 }
 
-// The balance system has another credit under a grant's reference: its campaign is paused, and a person decides.
+// The balance system has another credit under a grant's reference: the grant's campaign is paused, and a person
+// decides.
 func TestContradictionPausesTheCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -235,7 +236,7 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 		"the audit sees what the remote has")
 }
 
-// A dead letter that is requeued is asked for at the remote, although sink balance counts its grant as finished.
+// A requeued dead letter is looked up at the remote, although sink balance counts its grant as finished.
 func TestRequeueAtTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -261,7 +262,7 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	require.Equal(t, audit.Agrees, d.auditNow().Verdict, "a replay repeats under the same keys")
 }
 
-// id is the deployment's.
+// id returns the deployment's id.
 func (d *deployment) id() string {
 	for _, v := range d.env {
 		if id, ok := strings.CutPrefix(v, "HONGBAO_DEPLOYMENT_ID="); ok {
@@ -272,7 +273,7 @@ func (d *deployment) id() string {
 	return ""
 }
 
-// winners makes users grab all packets, and tells what each of them has to get.
+// winners lets users grab all packets, and returns what each user must get.
 func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	cfg := producer.DefaultConfig()
@@ -291,7 +292,7 @@ func (d *deployment) winners(t *testing.T, id string, packets int) map[string]ho
 	return want
 }
 
-// nothingPending tells that the group balance has finished what it was given.
+// nothingPending reports whether the group balance has finished everything that was delivered to it.
 func (d *deployment) nothingPending(t *testing.T) bool {
 	t.Helper()
 	for i := range d.store.Len() {
@@ -304,7 +305,7 @@ func (d *deployment) nothingPending(t *testing.T) bool {
 	return true
 }
 
-// A new client is no reason to change the tables of a database that is in use: that has a command of its own.
+// A new client does not change the tables of a database that is in use. A separate command changes them.
 func TestClientAddMigratesAnEmptyDatabaseOnly(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})

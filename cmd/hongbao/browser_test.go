@@ -41,7 +41,7 @@ type browser struct {
 	axe  string
 
 	mu      sync.Mutex
-	strange []string // requests to anybody else
+	strange []string // requests to any other server
 	faults  []string // what the page itself complained about
 }
 
@@ -116,7 +116,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(ctx, actions...))
 }
 
-// get runs an action that gives something.
+// get runs an action that returns a value.
 func get[T any](b *browser, a chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -154,8 +154,8 @@ func (b *browser) seesTimes(n int, selector, text string) {
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").split(%q).length > %d`, selector, text, n)))
 }
 
-// press clicks what leads to another page, and waits for that. The live update of a page may put a new element in the
-// place of the one that was found, before it is clicked: then nothing was clicked, and the new one is.
+// press clicks an element that leads to another page, and waits for that page. The live update may replace the found
+// element before the click. Then nothing was clicked, and press clicks the new element.
 func (b *browser) press(selector string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
@@ -168,7 +168,7 @@ func (b *browser) press(selector string) {
 	b.do(chromedp.WaitVisible("main"))
 }
 
-// isTold waits, after what do does, until an answer has a status.
+// isTold calls do, and waits until an answer has a status.
 func (b *browser) isTold(status int64, do func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -184,7 +184,7 @@ func (b *browser) isTold(status int64, do func()) {
 	require.Fail(b.t, "no such answer", "%d", status)
 }
 
-// fault is what axe-core finds.
+// fault is a fault that axe-core finds.
 type fault struct {
 	ID, Impact, Help string
 	Nodes            []struct{ HTML string }
@@ -249,7 +249,8 @@ func (b *browser) picture(name string, width int64) {
 	require.NoError(b.t, file.Close())
 }
 
-// inFewColours gives a picture in its 256 commonest colours: a third of the bytes, and nobody sees it.
+// inFewColours returns a picture in its 256 commonest colours. It takes a third of the bytes, and the difference is
+// invisible.
 func inFewColours(shot image.Image) image.Image {
 	count := map[color.Color]int{}
 	area := shot.Bounds()

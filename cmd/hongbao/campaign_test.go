@@ -53,8 +53,8 @@ func TestCreateTwice(t *testing.T) {
 	}
 }
 
-// A load says what it loaded, and draws no bar where nobody looks; `show` has snake_case keys, as every other JSON that
-// is printed.
+// A load prints what it loaded, and draws no progress bar without a terminal. `show` has snake_case keys, like every
+// other printed JSON.
 func TestLoadAndShowAreReadable(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -74,8 +74,8 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 		slices.Sorted(maps.Keys(shows.Redis)))
 }
 
-// A Redis that has forgotten a campaign gets no second set of its packets: Redis would deal the paid packets to other
-// users, whom nobody pays.
+// A Redis that has lost a campaign gets no second set of its packets. Redis would deal the paid packets to other
+// users, whom no one pays.
 func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -209,8 +209,8 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	require.EqualValues(t, 3, s.Redis.Left)
 }
 
-// A campaign that was created by mistake is cancelled once; one whose load has begun is not, even by an older build that
-// does not tell the ledger.
+// A campaign that was created by mistake is cancelled once. A campaign whose load has begun is not cancelled. This is
+// true even if an older build that does not inform the ledger began the load.
 func TestCancelCampaign(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -334,7 +334,7 @@ func TestGrabOutcomes(t *testing.T) {
 	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
 	users := 0
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		users++ // a winner gets his receipt again, whatever has become of the campaign
+		users++ // a winner gets their receipt again, whatever the state of the campaign
 		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.OutcomeEnded
 	}, "B23: it ends")
 
@@ -368,7 +368,7 @@ func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	require.Regexp(t, `busy: nothing is decided yet; grab again with --request-id \S+\n$`, d.refused(4, []string{"grab", "rain", "u2"}).err)
 }
 
-// A campaign that Redis has lost is not dealt a second time: packets of it are other users' already.
+// A campaign that Redis has lost is not dealt again: other users already have packets of it.
 func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -26,8 +26,8 @@ func (d *deployment) claimed(sent, until time.Time) string {
 	return "kafka/0/w9.1"
 }
 
-// A person says what became of a claim that nothing else can decide: the dead letters of its grants end, and what is not
-// in the topic is sent, once.
+// A person decides a claim that nothing else can decide. The dead letters of its grants end, and grants missing from
+// the topic are sent once.
 func TestClaimIsSettled(t *testing.T) {
 	t.Parallel()
 	for _, published := range []bool{false, true} {

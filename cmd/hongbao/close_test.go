@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What can't be right is refused before anything is touched: no server is there that could be.
+// An invalid command line is refused before anything is touched: the test has no server.
 func TestEndsRefuseWrongArguments(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// completed is what a shell is told to offer for the last of args.
+// completed returns what a shell offers for the last of args.
 func completed(t *testing.T, env []string, args ...string) (values []string) {
 	t.Helper()
 	r := runProgram(t, env, append([]string{"__complete"}, args...)...)
@@ -24,7 +24,7 @@ func completed(t *testing.T, env []string, args ...string) (values []string) {
 	return values
 }
 
-// What stands in Redis, in the ledger and in the configuration is completed where a command wants it.
+// Names from Redis, the ledger and the configuration are completed where a command expects them.
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true, shards: 2})
@@ -59,8 +59,8 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// Dead letters and grants in quarantine are offered with what tells one from another; a letter that is given is not
-// offered again.
+// Dead letters and quarantined grants are offered with details that distinguish them. A letter that is already an
+// argument is not offered again.
 func TestCompletionsOfLetters(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -75,8 +75,8 @@ func TestCompletionsOfLetters(t *testing.T) {
 	require.Empty(t, completed(t, s.env, "dead", "show", first, ""))
 }
 
-// With a server that is away, or that never answers, and with a configuration that is wrong, nothing is offered, and
-// nothing else is printed that a shell would show.
+// With an unreachable server, a server that never answers, or a wrong configuration, nothing is offered. Nothing else
+// is printed that a shell would show.
 func TestCompletionsAreSilent(t *testing.T) {
 	t.Parallel()
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, and says nothing
@@ -95,7 +95,7 @@ func TestCompletionsAreSilent(t *testing.T) {
 	require.Empty(t, completed(t, []string{"HONGBAO_REDIS_POOL_SIZE=-1"}, "sink", "pause", ""))
 }
 
-// Every word that stands for an argument has a completion, or is known to have none.
+// Every argument placeholder has a completion, or is known to have none.
 func TestEveryArgumentHasACompletion(t *testing.T) {
 	t.Parallel()
 	used, flags := map[string]bool{}, map[string]bool{}

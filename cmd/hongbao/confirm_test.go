@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// blindBank can neither repeat nor be asked: it books whatever it is sent. While it is sick it hangs up instead of an
-// answer, and books only what sick says.
+// blindBank can neither repeat a request nor be asked. It books every request. While it is sick it closes the
+// connection instead of an answer, and books only what sick says.
 type blindBank struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -74,8 +74,8 @@ func (b *blindBank) has() (credits, most, posts int) {
 	return credits, most, b.posts
 }
 
-// Credits in doubt at a remote that can tell nothing wait for a person; what he found out is recorded, or sent again,
-// once.
+// Credits in doubt wait for a person if the remote can't report their state. The person's finding is recorded, or the
+// credit is sent again, once.
 func TestConfirmCreditsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -144,7 +144,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Equal(t, "ann", log[3].Values["by"])
 }
 
-// The letters of credits in doubt were dropped: the refund waits and says which, and a person's word ends them.
+// The letters of credits in doubt were dropped. The refund waits and names them, and a person's decision ends them.
 func TestConfirmPackets(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -192,7 +192,7 @@ func TestConfirmPackets(t *testing.T) {
 	d.ok(refund("1", 1_000-int64(want["u0000"]))...)
 }
 
-// A word that is not needed, or that is about nothing, is refused.
+// An unnecessary decision, or one about nothing, is refused.
 func TestConfirmRefuses(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// sends sends a form, and gives the status, where the answer leads, and its text.
+// sends sends a form, and returns the status, the redirect's target, and the text of the answer.
 func (v *visitor) sends(path string, form url.Values) (status int, to, text string) {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.base+path, strings.NewReader(form.Encode()))

@@ -37,7 +37,7 @@ type visitor struct {
 	base, key string
 }
 
-// open asks for a page, whose body is the caller's to close.
+// open asks for a page. The caller closes the body.
 func (v *visitor) open(method, path string) *http.Response {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, nil)
@@ -76,7 +76,7 @@ func (v *visitor) send(method, path, contentType, body string) (status int, text
 	return res.StatusCode, string(all)
 }
 
-// told asks for a page and gives the status alone.
+// told asks for a page and returns only the status.
 func (v *visitor) told(method, path string) int {
 	v.t.Helper()
 	status, _ := v.ask(method, path)
@@ -93,7 +93,7 @@ func (v *visitor) sees(path string, parts ...string) string {
 	return text
 }
 
-// events opens a page's stream, and gives what waits until its next line with a text.
+// events opens a page's stream, and returns a function that waits until the next line with a text.
 func (v *visitor) events(page string) (next func(text string)) {
 	v.t.Helper()
 	events := v.open(http.MethodGet, "/events?page="+page)
@@ -121,8 +121,8 @@ func sumOf(text, pattern string) (sum int) {
 	return sum
 }
 
-// The pages tell what Redis, PostgreSQL and the workers have: before a campaign, under way, and after its end, when the
-// plan is no secret any more. The browser's own test is TestConsole, make test-web.
+// The pages show what Redis, PostgreSQL and the workers have before a campaign, during it, and after its end, when
+// the plan is no longer secret. The browser's own test is TestConsole, make test-web.
 func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -190,7 +190,8 @@ func TestConsolePages(t *testing.T) {
 	next("event: ending")
 }
 
-// What Redis can't tell of one campaign hides no other, and what it has lost is frozen, as the API says.
+// If Redis can't report one campaign, all others still appear. A campaign that Redis has lost is frozen, as in the
+// API.
 func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -225,8 +226,8 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	v.sees("/sinks", "balance", "Shard 0 did not tell", "hongbao recover")
 }
 
-// With the ledger away for longer than a key is believed otherwise, the pages show what Redis has, and a pause ends on a
-// page that shows it.
+// The ledger is down for longer than a key is normally trusted. The pages show what Redis has, and a pause leads to a
+// page that shows the pause.
 func TestConsoleWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -264,7 +265,7 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	for range 2 * 5 { // for longer than the key of an open page is checked again
 		next("event: partial")
 	}
-	ledger.Delay(time.Hour) // and now it takes what it is asked, and never answers
+	ledger.Delay(time.Hour) // from now on it takes requests, and never answers
 	ledger.Refuse(false)
 	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
 	page := v.sees("/campaigns/rain", "Open", "The ledger can&#39;t be read", "-<small>not read</small>")
@@ -273,7 +274,7 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	require.Positive(t, ledger.Fired().Cut)
 }
 
-// A campaign in which users grab stands first, however many drafts were created after it, and each can be found.
+// A campaign in which users grab comes first, however many drafts were created after it, and each can be found.
 func TestConsoleListsWhatRunsFirst(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

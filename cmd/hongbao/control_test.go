@@ -26,7 +26,7 @@ type administrator struct {
 	url, key string
 }
 
-// post makes a change; it goes on until it has an answer that is not "come back", as a caller does whose server is
+// post makes a change. It repeats the request until the answer is not "come back", as a caller does whose server is
 // killed.
 func (a *administrator) post(path, body, key string, to any) int {
 	a.t.Helper()
@@ -60,7 +60,7 @@ func (a *administrator) post(path, body, key string, to any) int {
 	return status
 }
 
-// ageClaims makes the claims of a dead server's requests a minute older: a repeat need not wait for it.
+// ageClaims makes the claims of a dead server's requests a minute older, so a repeat need not wait for them.
 func (d *deployment) ageClaims() {
 	d.t.Helper()
 	c, err := pgx.Connect(d.t.Context(), d.dsn)
@@ -142,7 +142,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 }
 
 // The control listener answers an odd path as one that does not exist, for callers with and without a key. A redirect
-// would answer before anybody has checked who asks.
+// would answer before anyone has checked the caller.
 func TestControlRedirectsNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

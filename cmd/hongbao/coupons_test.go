@@ -37,7 +37,7 @@ func coupons(t *testing.T, changes ...string) string {
 	return path
 }
 
-// grabJSON makes a grab and gives its answer.
+// grabJSON makes a grab and returns its answer.
 func (d *deployment) grabJSON(args ...string) (a hongbao.Answer) {
 	d.t.Helper()
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok(append([]string{"grab", "--json"}, args...)...)), &a))
@@ -57,8 +57,9 @@ func (d *deployment) tailed(env ...string) (list []app.Tailed) {
 	return list
 }
 
-// A coupon's whole life: drawn, loaded, granted with its code, told to the topic, audited, closed, refunded, revealed,
-// gone from Redis, and replayed from the ledger with the same code.
+// A coupon goes through its whole life: it is drawn, loaded, granted with its code, published to the topic and
+// audited. Its campaign is closed, refunded, revealed and removed from Redis. A replay from the ledger has the same
+// code.
 func TestCouponsWithCodes(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -145,8 +146,8 @@ func (d *deployment) endCoupons() {
 	require.Contains(d.t, verified, "3 grants")
 }
 
-// The topic's sink was stopped while a campaign was granted, settled, refunded and taken out of Redis: its codes come
-// from the ledger then.
+// The topic's sink was stopped while a campaign was granted, settled, refunded and removed from Redis. The codes then
+// come from the ledger.
 func TestCouponsPublishedLate(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -206,7 +207,7 @@ func TestCouponsImported(t *testing.T) {
 	d.start("work")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 
-	// What Redis lost is put back from the ledger.
+	// Data that Redis lost is restored from the ledger.
 	k := d.store.Home("spring-coupons")
 	require.NoError(t, d.rdb.HDel(t.Context(), k.Keys.Codes("spring-coupons"), "2").Err())
 	require.Contains(t, d.refused(3, []string{"audit"}, "found differences").out, "code_differs")

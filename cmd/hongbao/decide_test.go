@@ -63,8 +63,8 @@ type listed struct {
 	Next    string              `json:"next"`
 }
 
-// B51's way for dead letters: listed, shown, requeued and dropped by name, with who and why; the audit names the
-// dropped ones as decided.
+// B51's way for dead letters: they are listed, shown, requeued and dropped by name, with who and why. The audit
+// reports the dropped ones as decided.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -149,11 +149,11 @@ func TestADropWaitsForARequeue(t *testing.T) {
 	require.Zero(t, r.Total.Dropped)
 }
 
-// A whole entry that can't be read can be shown and dropped, and nothing else.
+// An entry that can't be read at all can be shown and dropped, and nothing else.
 func TestDeadEntry(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	d.ok("dead", "list") // it makes the deployment
+	d.ok("dead", "list") // it creates the deployment
 	k := d.store.Shard(0)
 	_, err := k.CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestDeadEntry(t *testing.T) {
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 }
 
-// A replay to the ledger settles what it has lost; after that the audit agrees.
+// A replay to the ledger settles the grants that the ledger has lost. After that the audit agrees.
 func TestReplayToLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -186,7 +186,7 @@ func TestReplayToLedger(t *testing.T) {
 	for i := range 5 {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
-	// As if a worker had acked what the ledger never got.
+	// The state is as if a worker had acked a grant that the ledger never got.
 	_, err := d.store.Shard(0).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
@@ -280,7 +280,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.Zero(t, d.auditNow().Found[audit.InQuarantine], "decided is no difference")
 }
 
-// B51: what is not said, or contradicts itself, is refused before anything is touched; there is no --all.
+// B51: a missing or contradictory argument is refused before anything is touched. There is no --all.
 func TestDecisionsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// demoEnv gives a demo a temporary folder of its own; what is left in it is the test's to see.
+// demoEnv returns a temporary folder of the demo's own. The test can see what is left in it.
 func demoEnv(t *testing.T, more ...string) (tmp string, env []string) {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func demoEnv(t *testing.T, more ...string) (tmp string, env []string) {
 	return tmp, append([]string{"TMPDIR=" + tmp, "HONGBAO_REDIS_ADDRS=127.0.0.1:1"}, more...)
 }
 
-// descendants are the processes that know the folder: by their command line, their environment or their group.
+// descendants returns the processes that refer to the folder by their command line, their environment or their group.
 func descendants(t *testing.T, tmp string, group int) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -62,7 +62,7 @@ func nothingLeft(t *testing.T, tmp string, group int) {
 	}, "nothing is left of the demo")
 }
 
-// number gives the n-th number of the line of the report that begins with the word.
+// number returns the n-th number of the report's line that begins with the word.
 func number(t *testing.T, out, line string, n int) int64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^ *`+line+` .*$`).FindAllString(out, -1)
@@ -163,7 +163,7 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 	}
 }
 
-// With --keep the demo goes on as `hongbao dev`, with a campaign that has packets left, until it is told to stop.
+// With --keep the demo goes on as `hongbao dev`, with a campaign that has packets left, until it is asked to stop.
 func TestDemoStays(t *testing.T) {
 	t.Parallel()
 	tmp, env := demoEnv(t)

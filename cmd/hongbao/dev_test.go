@@ -25,7 +25,7 @@ import (
 type devServer struct {
 	*program
 	dev.Site
-	mark int // where told begins
+	mark int // where the output of told begins
 }
 
 // startDev starts `hongbao dev` and waits until it is ready.
@@ -77,7 +77,7 @@ func (d *devServer) get(url, host, key string) int {
 	return res.StatusCode
 }
 
-// printed are the commands that it told people to copy.
+// printed returns the commands that the server printed for people to copy.
 func (d *devServer) printed() []string {
 	d.t.Helper()
 	self, err := os.Executable()
@@ -103,7 +103,7 @@ func (d *devServer) granted(answer string) serve.Receipt {
 	return b.Results[0].Answer.Receipts[0]
 }
 
-// stop tells it to stop; it ends well.
+// end sends the signal; the server must stop without an error.
 func (d *devServer) end(s syscall.Signal) {
 	d.t.Helper()
 	d.Signal(s)
@@ -112,8 +112,8 @@ func (d *devServer) end(s syscall.Signal) {
 	require.Empty(d.t, r.err)
 }
 
-// Every line that `hongbao dev` gives people to copy does what the line above it says. Its listeners answer to no other
-// host's name, and when it has stopped nothing is left.
+// Every line that `hongbao dev` prints for people to copy does what the line above it says. Its listeners answer to
+// no other host's name. When it has stopped, nothing is left.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -163,12 +163,13 @@ func (d *devServer) hosts() {
 	require.Equal(d.t, http.StatusUnauthorized, d.get(d.Console+"/v1/campaigns", "", d.Key[:len(d.Key)-1]+"x"))
 }
 
-// With --data-dir the next start goes on with what the last one did, under another key; two can't have one folder.
+// With --data-dir the next start continues from the data of the last one, under another key. Two servers can't share
+// one folder.
 func TestDevKeepsItsData(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	folder := filepath.Join(t.TempDir(), "kept")
-	require.NoError(t, os.Mkdir(folder, 0o755)) // what a person has made is open to everybody
+	require.NoError(t, os.Mkdir(folder, 0o755)) // a folder that a person has made is open to everyone
 	first := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
 	info, err := os.Stat(folder)
 	require.NoError(t, err)
@@ -194,7 +195,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	nothingLeft(t, tmp, second.Cmd.Process.Pid)
 }
 
-// What `hongbao dev` can't do it says before anything is there, and leaves nothing behind.
+// `hongbao dev` refuses an impossible start before it creates anything, and leaves nothing behind.
 func TestDevRefuses(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)

@@ -29,10 +29,10 @@ func (d *devServer) press(fault string) {
 	require.Equal(d.t, http.StatusSeeOther, res.StatusCode, fault)
 }
 
-// told is what the terminal has since the mark.
+// told returns what the terminal shows since the mark.
 func (d *devServer) told() string { return d.Out.String()[d.mark:] }
 
-// tells waits for a sentence on the terminal, and gives the groups of the pattern.
+// tells waits for a sentence on the terminal, and returns the groups of the pattern.
 func (d *devServer) tells(pattern string) (groups []string) {
 	d.t.Helper()
 	sentence := regexp.MustCompile(pattern)
@@ -45,7 +45,7 @@ func (d *devServer) tells(pattern string) (groups []string) {
 	return groups
 }
 
-// waits is how many grants wait for a sink, by the command that the terminal prints for it.
+// waits returns the number of grants that wait for a sink, by the command that the terminal prints for it.
 func (d *devServer) waits(sink string) int64 {
 	d.t.Helper()
 	r := runProgram(d.t, []string{"HONGBAO_CONFIG=" + d.Config}, "status", "--json")

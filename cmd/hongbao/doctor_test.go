@@ -29,7 +29,7 @@ func (d *deployment) doctor(code int) (all []app.Finding) {
 	return e.Findings
 }
 
-// finds tells whether there is a finding of a level about a server that has the words.
+// finds reports whether there is a finding of a level about a server that has the words.
 func finds(all []app.Finding, server, level string, words ...string) bool {
 	for _, f := range all {
 		has := f.Server == server && f.Level == level
@@ -43,7 +43,7 @@ func finds(all []app.Finding, server, level string, words ...string) bool {
 	return false
 }
 
-// Each thing that is made wrong on a real server is found, with what to do; nothing is found before.
+// Each fault that is made on a real server is found, with its remedy. No fault is found before.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -113,7 +113,7 @@ func (d *deployment) findsWrongSettings() {
 	set("appendonly", "yes")
 }
 
-// findsFewRights works as a user of Redis who may not do all.
+// findsFewRights works as a Redis user with limited rights.
 func (d *deployment) findsFewRights() {
 	t, ctx, env := d.t, d.t.Context(), d.env
 	t.Helper()
@@ -126,7 +126,7 @@ func (d *deployment) findsFewRights() {
 	d.env = env
 }
 
-// findsAnotherFounding has what Redis holds come from another deployment than the ledger.
+// findsAnotherFounding makes the data of Redis come from another deployment than the ledger.
 func (d *deployment) findsAnotherFounding() {
 	t, ctx := d.t, d.t.Context()
 	t.Helper()
@@ -145,7 +145,7 @@ func (d *deployment) findsAnotherFounding() {
 	founded(mark.Founding)
 }
 
-// The remote, the address of a key set and the collector of traces are asked whether they are there.
+// The doctor asks whether the remote, the address of a key set and the collector of traces are there.
 func TestDoctorAsksTheOthers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -179,11 +179,11 @@ func TestDoctorAsksTheOthers(t *testing.T) {
 	require.True(t, finds(all, "redis", "ok"), all)
 }
 
-// A server that hangs is a problem after a while, and the others are examined all the same.
+// A server that hangs is a problem after a while, and the others are examined anyway.
 func TestDoctorOfAHungServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // its queue takes connections, and nobody answers
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // its queue takes connections, and no one answers
 	require.NoError(t, err)
 	defer func() { _ = mute.Close() }()
 	d.set("REDIS_ADDRS", mute.Addr().String(), "KAFKA_BROKERS", mute.Addr().String())

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lines are, by its path, how each command is run and which server it can't do without; "" for one that needs none.
+// lines has, by command path, how each command is run and which server it requires; "" for no server.
 var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
 	"recover": {"redis", ""},
@@ -47,8 +47,8 @@ var lines = map[string]struct{ server, args string }{
 	"hole release": {"redis", "rain --by ann --why nobody"},
 }
 
-// Every command says of a server that is away what was tried, what was wrong and what to do, and ends with 5; of a flag
-// that does not exist and of a configuration that can't be read, the same with 2.
+// For an unreachable server, every command reports what it tried, what was wrong and what to do, and exits with 5.
+// For an unknown flag or an unreadable configuration, it reports the same and exits with 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
@@ -98,8 +98,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// `hongbao config check --connect` tries every server, and names each one that is away; nothing but the errors is said
-// of it.
+// `hongbao config check --connect` tries every server, and names each one that is down. It prints nothing but the
+// errors.
 func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	r := runProgram(t, []string{

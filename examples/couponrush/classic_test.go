@@ -55,8 +55,8 @@ func (h *history) classic(ctx context.Context, t require.TestingT, user string) 
 	return couponrush.Code(n)
 }
 
-// nextDay lets a day pass: for the classic script it has another number. Redis' clock can't be moved, so the receipts
-// become a day older instead.
+// nextDay simulates that a day passes. The classic script gets another day number. Redis' clock can't be moved, so
+// the receipts become a day older instead.
 func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	h.day++
 	key := h.keys.Keys.Receipts(h.Campaign)
@@ -75,8 +75,9 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	}
 }
 
-// Over random histories of many days the example answers as the classic script does, answer by answer, and no coupon's
-// code is given twice. Only who has reached both limits is told another one of the two.
+// Over random histories of many days the example answers as the classic script does, answer by answer. No coupon's
+// code is given twice. The answers differ only for a user who has reached both limits: each side names one of the
+// two.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)
@@ -109,7 +110,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			}
 			user, request := fmt.Sprint("u", n), fmt.Sprint("r", i)
 			want := h.classic(ctx, t, user)
-			if want == couponrush.DayLimit && holds[user] == l.UserMax { // both: the classic script looks at the day first
+			if want == couponrush.DayLimit && holds[user] == l.UserMax { // both: the classic script checks the day first
 				want = couponrush.UserLimit
 			}
 			code, coupon, err := h.Grab(ctx, user, request)
@@ -135,7 +136,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	require.Len(t, seen, 4, "each code came: %v", seen)
 }
 
-// What the classic script has no word for is an error and never one of its codes.
+// A case that the classic script has no code for is an error and never one of its codes.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)

@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// Three subscribers, each in a group of its own, read the same topic, in which one grant even stands twice. The browser
+// Three subscribers, each in a group of its own, read the same topic, which even has one grant twice. The browser
 // sees each grant once.
 func Example() {
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "hongbao.grants", "frontend.dead"))
@@ -75,7 +75,7 @@ func Example() {
 	// three subscribers read 12 records and told the front end 3 times
 }
 
-// newSubscriber is one of those who tell the front end.
+// newSubscriber makes one of the subscribers that notify the front end.
 func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	once, err := dedup.NewOnce(dedup.OnceConfig{
 		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1},
@@ -99,7 +99,7 @@ func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	return s
 }
 
-// listen gives the data of each server-sent event.
+// listen returns the data of each server-sent event.
 func listen(url string) (<-chan string, func()) {
 	ctx, hangUp := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -118,7 +118,7 @@ func listen(url string) (<-chan string, func()) {
 	return out, hangUp
 }
 
-// publish writes a grant to the topic as package publish does, and with none of its care.
+// publish writes a grant to the topic as package publish does, but without its safeguards.
 func publish(addr string, seq int64, user string) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
 	check(err)

@@ -36,7 +36,7 @@ func event(seq int64) topic.Event {
 		Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
 }
 
-// Eight subscribers tell the front end of twenty grants at once: each is shown once.
+// Eight subscribers notify the front end of twenty grants at once: each is shown once.
 func TestManyTellOnce(t *testing.T) {
 	t.Parallel()
 	once, _ := newOnce(t)
@@ -67,7 +67,8 @@ func TestManyTellOnce(t *testing.T) {
 	t.Logf("%d times somebody else was at it", held.Load())
 }
 
-// Whoever was about to tell died, or lost the answer: nobody tells again, and the error makes a dead letter of it.
+// A subscriber died before it notified the front end, or lost the answer. No one notifies again, and the error makes
+// a dead letter of the grant.
 func TestInDoubtIsNotToldAgain(t *testing.T) {
 	t.Parallel()
 	once, mini := newOnce(t)

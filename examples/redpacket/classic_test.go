@@ -28,8 +28,8 @@ local hongBao = redis.call('rpop', KEYS[1]);
 if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
 redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
 
-// classicGrab is the program around the script: it answers nil both to who has a packet and when none is left, so who
-// gets nil looks into the map.
+// classicGrab is the program around the script. The script answers nil both to a user with a packet and when none is
+// left. The program therefore looks into the map after nil.
 func classicGrab(ctx context.Context, t require.TestingT, rdb redis.UniversalClient, key, user string) (redpacket.Code,
 	*redpacket.Receipt) {
 	text, err := rdb.Eval(ctx, classic, []string{key + "stock", key + "consumed", key + "map", user}).Text()
@@ -106,7 +106,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	require.Len(t, seen, 3, "each code came: %v", seen)
 }
 
-// What the classic script has no word for is an error and never one of its codes.
+// A case that the classic script has no code for is an error and never one of its codes.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Three packets, four users, and one who asks twice.
+// Example has three packets and four users. One of the users asks twice.
 func Example() {
 	rdb, space, stop := loaded.Campaign(loaded.Rain("rain", 3, 30))
 	defer stop()
