@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// stands waits until a shard has the health.
+// stands waits until a shard has the health, and returns it.
 func (w *worker) stands(shard int, code string) Health {
 	w.t.Helper()
 	var h Health
@@ -59,7 +59,7 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 	require.Equal(t, 5+10, s.size())
 }
 
-// A permission that was taken away and given back, as a reload of the ACL file does it.
+// A permission is removed and granted again, as a reload of the ACL file does it.
 func TestShardSurvivesThatRedisDeniesACommand(t *testing.T) {
 	t.Parallel()
 	b, _ := setupOwn(t, 1)

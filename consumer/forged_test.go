@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// forged are the fields of an entry of one grant to a thief.
+// forged returns the fields of an entry with one grant to a thief.
 func forged(seq, epoch int64) []any {
 	return testkit.Entry("1", "grant", "rain", seq, epoch, "1700000000000",
 		"77 900000 thief - -")
@@ -32,8 +32,8 @@ func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
 	}
 }
 
-// Somebody writes entries with seqs that the shard has not come to. None is an event: the sink never sees them, and
-// when the real events of those seqs come they are delivered.
+// Entries have seqs that the shard has not reached. None is an event: the sink never sees them. The real events of
+// those seqs are delivered when they come.
 func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -70,8 +70,8 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
 }
 
-// An entry that claims numbers which no shard ever reaches costs no more than any other: it becomes a dead letter, and
-// the real events beside it are delivered.
+// An entry with numbers that no shard ever reaches costs no more than any other. It becomes a dead letter, and the
+// real events beside it are delivered.
 func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string][]any{
@@ -97,7 +97,7 @@ func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A forged entry that a dead worker had is found out as well by the one who takes it over.
+// A worker that takes over a forged entry of a dead worker also detects it.
 func TestForgedEntryIsTakenOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -132,7 +132,7 @@ func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
-// An earlier build wrote an epoch that skips nothing, and the next grant got the seq that it names. The entry is acked
+// An earlier build wrote an epoch entry that skips nothing, and the next grant got the seq in it. The entry is acked
 // without a letter and sets no bit, and the grant is delivered.
 func TestEpochThatSkipsNothing(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestEpochThatSkipsNothing(t *testing.T) {
 	}
 }
 
-// What is done already, and how far the shard has come, a worker asks once a batch, in one round trip.
+// A worker asks once a batch, in one round trip, which events are done and how far the shard has come.
 func TestOneRoundTripABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -215,8 +215,8 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// A copy of an event that was finished long ago, whose done bit is gone with the stream's past, is not brought to the
-// sink again.
+// A copy of an event that was finished long ago is not delivered to the sink again. The event's done bit is gone
+// with the stream's past.
 func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -241,7 +241,7 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	require.Equal(t, "1", b.chunks(t))
 }
 
-// A shard whose meta is gone waits as in an outage, and goes on once it is there again.
+// A shard whose meta key is gone waits as in an outage, and goes on once the key is there again.
 func TestShardWithoutMetaWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

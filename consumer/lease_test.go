@@ -18,10 +18,10 @@ import (
 
 const shortLease = 300 * time.Millisecond
 
-// keptLease is for tests whose worker keeps its lease: a busy machine does not take it away.
+// keptLease is for tests whose worker keeps its lease: it is long enough for a busy machine.
 const keptLease = 2 * time.Second
 
-// vanish reads entries as a worker that is never heard of again.
+// vanish reads entries as a worker that then disappears.
 func (b *bundle) vanish(t *testing.T, name string, count int) {
 	t.Helper()
 	_, err := b.keys().CreateGroup(t.Context(), group)
@@ -97,7 +97,7 @@ func TestLongHandlingKeepsItsLease(t *testing.T) {
 	s.onceEach(t, 5)
 }
 
-// A worker whose entry another one has taken is told by the next renewal.
+// A worker whose entry another worker has taken learns it at the next renewal.
 func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	for name, result := range map[string]func(grants []hongbao.Grant) []error{
@@ -148,7 +148,7 @@ func failGrants(of func() error) func(grants []hongbao.Grant) []error {
 	}
 }
 
-// The rest of the batch is still the worker's own: it is handed on, and loses no attempt.
+// The rest of the batch still belongs to the worker: it is handed on, and loses no attempt.
 func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -173,8 +173,8 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	require.Zero(t, count)
 }
 
-// A handler that never gets on loses its lease, a peer takes over; when it returns at last nothing is written, and the
-// attempts count: it ends as a dead letter and not in a circle.
+// A handler that never makes progress loses its lease, and a peer takes over. When it returns at last, nothing is
+// written, and the attempts count: the event ends as a dead letter.
 func TestHandlerThatNeverReturnsIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -315,7 +315,8 @@ func TestDeadLetterIsWrittenOnceWhenItsReplyIsLost(t *testing.T) {
 	}
 }
 
-// The worker is cut off from Redis, and its calls hang for longer than the lease: it must not wait for them to notice.
+// The worker is cut off from Redis, and its calls hang for longer than the lease. It must give up its lease before
+// they fail.
 func TestWorkerCutOffFromRedisGivesUpItsLeaseInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

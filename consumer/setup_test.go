@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// quiet drops what go-redis logs of servers that tests have killed.
+// quiet drops the log lines of go-redis about servers that tests have killed.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -37,13 +37,13 @@ const (
 	soon  = 20 * time.Second // longer than any wait should take on a busy machine
 )
 
-// bundle is one deployment of a test's own.
+// bundle is one deployment for one test.
 type bundle struct {
 	rdb   *redis.Client
-	addr  string // where workers connect to
+	addr  string // the address that workers connect to
 	name  string
 	store *store.Store
-	seqs  []int64 // by shard: the last event written
+	seqs  []int64 // by shard: the last event that was written
 }
 
 func setup(t *testing.T, n int) *bundle {
@@ -51,7 +51,7 @@ func setup(t *testing.T, n int) *bundle {
 	return setupOn(t, testkit.Redis(t), n)
 }
 
-// setupOwn has a Redis that the test may kill. It writes every command to disk before it answers.
+// setupOwn starts a Redis that the test may kill. It writes every command to disk before it answers.
 func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	t.Helper()
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
@@ -69,7 +69,8 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 
 func (b *bundle) keys() *store.Shard { return b.store.Shard(0) }
 
-// fields are those of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the amount 100+p%7.
+// fields returns the fields of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the
+// amount 100+p%7.
 func fields(first int64, n int) []any {
 	lines := make([]string, n)
 	for i := range lines {
@@ -80,7 +81,7 @@ func fields(first int64, n int) []any {
 		strings.Join(lines, "\n"))
 }
 
-// receipts are those of the same grants: user and receipt in turn.
+// receipts returns the receipts of the same grants: user and receipt in turn.
 func receipts(first int64, n int) []any {
 	out := make([]any, 0, 2*n)
 	for p := first; p < first+int64(n); p++ {
@@ -127,8 +128,8 @@ func (b *bundle) raw(t *testing.T, values ...any) string {
 	return id
 }
 
-// reached makes seq the last event of shard 0, and epoch its epoch: an entry written by hand counts as real up to
-// there.
+// reached makes seq the last event of shard 0, and epoch its epoch. An entry that was written by hand counts as real
+// up to there.
 func (b *bundle) reached(t *testing.T, seq, epoch int64) {
 	t.Helper()
 	b.seqs[0] = seq
@@ -143,7 +144,7 @@ func repeat(n, times int) []int {
 	return out
 }
 
-// client is a client of a worker, with retries as in production.
+// client returns a client of a worker, with retries as in production.
 func (b *bundle) client(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(clientOptions(addr))
@@ -155,7 +156,8 @@ func clientOptions(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 3 * time.Second, DialTimeout: time.Second}
 }
 
-// config is quick: polls of 20 ms, backoffs of 20 ms. The lease is long; tests of leases shorten it.
+// config returns a quick configuration: polls of 20 ms, backoffs of 20 ms. The lease is long; tests of leases
+// shorten it.
 func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
 	t.Helper()
 	c := DefaultConfig()
@@ -183,7 +185,7 @@ func (b *bundle) pending(t testing.TB, n int64) {
 	}, "pending")
 }
 
-// idle waits until all that was written is read and acked.
+// idle waits until every entry of the shard is read and acked.
 func (b *bundle) idle(t testing.TB, shard int) {
 	t.Helper()
 	k := b.store.Shard(shard)
@@ -205,7 +207,7 @@ func (b *bundle) idle(t testing.TB, shard int) {
 	}, "shard %d: all read and acked", shard)
 }
 
-// holder tells which consumer has an entry of shard 0, and its delivery count.
+// holder returns the consumer of a pending entry of shard 0, and its delivery count.
 func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 	t.Helper()
 	p, err := b.rdb.XPendingExt(context.Background(), &redis.XPendingExtArgs{
@@ -218,7 +220,7 @@ func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 	return p[0].Consumer, p[0].RetryCount
 }
 
-// doneBits lists which of the events 1..n of shard 0 have their done bit.
+// doneBits lists the events from 1 to n of shard 0 that have their done bit.
 func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	t.Helper()
 	set, err := b.keys().Done(context.Background(), group, stream.SeqRange{First: 1, Last: n})

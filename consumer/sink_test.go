@@ -11,13 +11,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sink counts what it gets, and fails as it is told.
+// sink counts the grants it gets, and fails as refuse decides.
 type sink struct {
 	mu    sync.Mutex
 	calls int
 	came  map[string]int // event id -> how often it came
 	did   map[string]int // event id -> how often it was done
-	// refuse, if any, decides on a call before the grants are done; it may block. Errors as those of a Handler.
+	// refuse, if set, decides on a call before the grants are done; it may block. Its errors are those of a Handler.
 	refuse func(ctx context.Context, grants []hongbao.Grant) []error
 }
 
@@ -52,7 +52,7 @@ func (s *sink) numberOfCalls() int {
 	return s.calls
 }
 
-// times tells how often an event of shard 0 came and was done.
+// times returns how often an event of shard 0 came and was done.
 func (s *sink) times(seq int64) (came, did int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// worker is a Consumer that runs.
+// worker is a running Consumer.
 type worker struct {
 	*Consumer
 	t    testing.TB
@@ -47,7 +47,7 @@ func start(t testing.TB, cfg Config) *worker {
 	return w
 }
 
-// wait waits for the end of Run and gives its error.
+// wait waits for the end of Run and returns its error.
 func (w *worker) wait() error {
 	w.t.Helper()
 	testkit.Eventually(w.t, soon, func() bool { return closed(w.done) }, "Run returns")
@@ -74,7 +74,7 @@ func (w *worker) logged(text string) int {
 	return w.logs.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, text) }).Len()
 }
 
-// drained gives the numbers of the "drained" line.
+// drained returns the numbers of the "drained" line.
 func (w *worker) drained() map[string]any {
 	w.t.Helper()
 	lines := w.logs.FilterMessage("drained").All()

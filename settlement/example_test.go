@@ -21,7 +21,7 @@ func (p evenPlan) Amount(context.Context, string, int64) (hongbao.Amount, bool, 
 	return hongbao.Amount(p), true, nil
 }
 
-// A grant that comes twice is paid once, and one that contradicts the ledger goes to quarantine.
+// A grant that comes twice is paid once. A grant that contradicts the ledger goes to quarantine.
 func ExampleNew() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "ledger")

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// onCluster is an App whose three shards lie on a cluster of the test's own, each on a primary of its own.
+// onCluster returns an App whose three shards are on a cluster of the test's own, each on another primary.
 func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	return a, cluster
 }
 
-// Each node of a cluster is looked at, and what is about one of them names it.
+// Each node of a cluster is examined, and a finding about one node names it.
 func TestDoctorNamesTheNode(t *testing.T) {
 	t.Parallel()
 	a, cluster := onCluster(t)
@@ -68,7 +68,7 @@ func TestDoctorNamesTheNode(t *testing.T) {
 	require.False(t, p.finds(LevelWarning, "may not run XACK on", nodes[0]), "%v", p.list)
 }
 
-// Clocks of nodes that are wrong are named, and so are the two that are farthest apart.
+// Nodes with wrong clocks are named, and so are the two nodes whose clocks differ most.
 func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test")}
@@ -91,12 +91,12 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 		"%v", redis.list)
 
 	none := &part{}
-	a.examineNode(none, &store.Node{Server: store.Server{RunID: "r"}}) // it may not be asked
+	a.examineNode(none, &store.Node{Server: store.Server{RunID: "r"}}) // the node may refuse the question
 	none.apart(&part{})
 	require.False(t, none.finds(LevelWarning, "clock"), "%v", none.list)
 }
 
-// maxmemory is judged by the machine's memory too, and so is what is used.
+// maxmemory and the memory in use are also judged by the machine's memory.
 func TestDoctorJudgesMemory(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
@@ -105,7 +105,7 @@ func TestDoctorJudgesMemory(t *testing.T) {
 		says                []string
 	}{
 		{1, 6, 8, nil},
-		{1, 64, 0, nil}, // nobody knows
+		{1, 64, 0, nil}, // the machine's memory is unknown
 		{5, 6, 8, []string{"5368709120 of 6442450944 bytes of memory are used"}},
 		{1, 7, 8, []string{"maxmemory is 7168 MiB", "Set it to 6144 MiB at most"}},
 		{1, 64, 8, []string{"maxmemory is 64 GiB", "Set it to 6144 MiB at most"}},
@@ -123,8 +123,8 @@ func TestDoctorJudgesMemory(t *testing.T) {
 	}
 }
 
-// A shard whose nodes are down, or hang, hides nothing about the other shards, and nothing is said to be in order that
-// nobody could ask.
+// A shard whose nodes are down, or hang, hides nothing about the other shards. Doctor does not report anything as in
+// order that it could not ask.
 func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*testkit.RedisServer) error{

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// onServers is an App over a Redis and a database of its own.
+// onServers returns an App over its own Redis and database.
 func onServers(t *testing.T, driver, dsn string, allow string) *App {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -37,7 +37,7 @@ func onServers(t *testing.T, driver, dsn string, allow string) *App {
 	return a
 }
 
-// What a caller has made up, and what no ledger takes, keeps nothing else out of the journal.
+// An entry with text that a caller made up, or that no ledger accepts, keeps no other entry out of the journal.
 func TestNothingStopsTheJournal(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -92,8 +92,8 @@ func TestNothingStopsTheJournal(t *testing.T) {
 	}
 }
 
-// While the ledger is away the list in Redis has a bound. What does not go in is in the log, and the action is done all
-// the same; when the ledger is back, what waited moves, and the list takes more.
+// While the ledger is down, the list in Redis has a bound. Entries above it are in the log, and the action is done
+// all the same. When the ledger is back, the waiting entries move, and the list takes more.
 func TestJournalHasABound(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -127,7 +127,7 @@ func TestJournalHasABound(t *testing.T) {
 	require.EqualValues(t, 2, missing[0].ContextMap()["entry"].(*access.Entry).Details["n"], "the log has all of it")
 
 	a.ledger, a.Config.Ledger.DSN = there, dsn
-	require.NoError(t, a.redis.LTrim(ctx, a.store.Journal(), 0, 0).Err()) // the others were the same text
+	require.NoError(t, a.redis.LTrim(ctx, a.store.Journal(), 0, 0).Err()) // the other entries had the same text
 	act(3)
 	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val())
 	page, err := a.Journal(ctx, access.JournalQuery{Limit: 10})
@@ -135,7 +135,7 @@ func TestJournalHasABound(t *testing.T) {
 	require.Len(t, page.Entries, 2)
 }
 
-// Whoever asks for a replay is told that its target is none, and nothing is recorded.
+// A replay to a target that is not valid is refused, and nothing is recorded.
 func TestReplayChecksItsTarget(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t), log: zap.NewNop()}

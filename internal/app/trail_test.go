@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A trail follows a user, or a packet, on each of the campaign's shards. It names a shard that can't be read, and tells
-// the steps of the other.
+// A trail follows a user, or a packet, on each of the campaign's shards. It names a shard that can't be read, and
+// lists the steps of the other shard.
 func TestTrailOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -50,7 +50,8 @@ func TestTrailOverShards(t *testing.T) {
 	require.ErrorIs(t, err, ErrBusy)
 	packets, _ = trail(TrailOf{User: "u1"})
 	require.Equal(t, []int64{1, 2}, packets, "by user nothing is searched")
-	// So are searches through dead letters. They wait for their turn, and the rest of the trail does not need them.
+	// Searches through dead letters are bounded too. They wait for their turn, and the rest of the trail does not
+	// need them.
 	searching := &trailSearch{app: a, grants: map[int64]*trailed{1: {TrailStep: TrailStep{Packet: 1,
 		Sinks: []TrailSink{{Sink: "balance", Finished: true}}}}}}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)

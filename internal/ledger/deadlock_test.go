@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// circles is a store that counts how often the database has found locks in a circle: the ledger repeats such a
-// transaction, so nobody else would see it.
+// circles is a store that counts how often the database reports a deadlock. The ledger repeats such a transaction,
+// so the count is the only trace.
 type circles struct {
 	store
 	found atomic.Int64
@@ -33,8 +33,8 @@ func (s *circles) write(ctx context.Context, fn func(txn) ([]stmt, error)) error
 	return err
 }
 
-// crowds are batches that are settled at once, in rounds: each gives the batch of a settler in a round. Any two of a
-// round take the same locks, every second one in the opposite order.
+// crowds are batches that are settled at once, in rounds. Each function returns the batch of a settler in a round.
+// Any two batches of a round take the same locks, every second one in the opposite order.
 var crowds = map[string]func(round, settler int) []hongbao.Grant{
 	"the same packets": func(round, settler int) []hongbao.Grant {
 		return turned(settler, grantsOf("rain", int64(round*40+1), int64(round*40+40)))
@@ -42,7 +42,7 @@ var crowds = map[string]func(round, settler int) []hongbao.Grant{
 	"the same accounts": func(round, settler int) []hongbao.Grant {
 		first := int64((round*settlersAtOnce+settler)*40 + 1)
 		list := grantsOf("rain", first, first+39)
-		for i := range list { // the packets are in order, so only the users' is opposite
+		for i := range list { // the packets are in order, so only the users' order is opposite
 			who := i
 			if settler%2 == 1 {
 				who = len(list) - 1 - i
@@ -70,8 +70,8 @@ func turned(settler int, list []hongbao.Grant) []hongbao.Grant {
 	return list
 }
 
-// testNoDeadlock settles batches that take the same locks at once: everybody takes them in one order, so the database
-// never has to break a circle (F36). That one is survived is testDeadlock's.
+// testNoDeadlock settles batches that take the same locks at once. All transactions take them in one order, so the
+// database never has to break a deadlock (F36). testDeadlock checks that a deadlock is survived.
 func testNoDeadlock(t *testing.T, newConfig backend) {
 	for name, batch := range crowds {
 		t.Run(name, func(t *testing.T) {

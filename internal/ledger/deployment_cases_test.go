@@ -69,7 +69,7 @@ func testFoundTogether(t *testing.T, f *fixture) {
 	}
 }
 
-// A ledger that pays already does not become that of the first deployment that points to it.
+// A ledger with payments is not claimed by the first deployment that points to it.
 func testFoundInUse(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
@@ -100,8 +100,8 @@ func testShardState(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// Who accepted a loss, and why, is kept beside the epoch in which the shard went on; a shard that was opened
-// meanwhile keeps nobody's word.
+// The person who accepted a loss, and the reason, are kept beside the epoch in which the shard went on. A shard that
+// was opened meanwhile keeps no such record.
 func testAcceptedLosses(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
@@ -184,7 +184,8 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	}
 }
 
-// What is paid, in quarantine, pending, or a close that was refunded is known; another shard's is not.
+// Events that are paid, in quarantine, pending, or closes that were refunded are known. Events of another shard are
+// not.
 func testEventsIn(t *testing.T, f *fixture) {
 	known := func(shard int, first, last int64) (campaigns []string, gap int64) {
 		e, err := f.ledger.EventsIn(t.Context(), shard, stream.SeqRange{First: first, Last: last})

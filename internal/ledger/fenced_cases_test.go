@@ -17,13 +17,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// fence ends the epochs of shard 3 before one.
+// fence ends the epochs of shard 3 before the given one.
 func (f *fixture) fence(t *testing.T, epoch, floor int64) {
 	t.Helper()
 	require.NoError(t, f.ledger.Fence(t.Context(), Fence{Shard: 3, From: epoch - 1, Epoch: epoch, Floor: floor}))
 }
 
-// in are the grants in another epoch.
+// in returns the grants in another epoch.
 func in(epoch int64, grants ...hongbao.Grant) []hongbao.Grant {
 	list := slices.Clone(grants)
 	for i := range list {
@@ -32,7 +32,7 @@ func in(epoch int64, grants ...hongbao.Grant) []hongbao.Grant {
 	return list
 }
 
-// leavesOut settles grants, and requires that exactly those with the packets are left out.
+// leavesOut settles grants, and requires that exactly the grants with the given packets are left out.
 func (f *fixture) leavesOut(t *testing.T, grants []hongbao.Grant, packets ...int64) {
 	t.Helper()
 	var got []int64
@@ -52,7 +52,7 @@ func requireFenced(t *testing.T, err error) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// A fence leaves out what older epochs have above its floor, but for what is paid already.
+// A fence leaves out the grants of older epochs above its floor, except grants that are already paid.
 func testSettleFenced(t *testing.T, f *fixture) {
 	f.opened(t, 30)
 	old := grantsOf("rain", 1, 10)
@@ -65,7 +65,7 @@ func testSettleFenced(t *testing.T, f *fixture) {
 	redealt := in(2, old[5:8]...)
 	redealt[0].User = "somebody"
 	f.settles(t, redealt...)
-	f.leavesOut(t, old, 6, 10) // 7 and 8 were restored: the very same grants
+	f.leavesOut(t, old, 6, 10) // 7 and 8 were restored: exactly the same grants
 	elsewhere := grantsOf("rain", 20, 21)
 	for i := range elsewhere {
 		elsewhere[i].Shard = 2
@@ -82,10 +82,11 @@ func testSettleFenced(t *testing.T, f *fixture) {
 		in(3, grantsOf("rain", 13, 14)...), elsewhere))
 }
 
-// What a fence leaves out does not go to quarantine. What is there stays handled, and is paid no more.
+// Grants that a fence leaves out do not go to quarantine. Grants that are there stay handled, and are not paid
+// again.
 func testQuarantineFenced(t *testing.T, f *fixture) {
 	f.opened(t, 100)
-	room := grant("rain", 9) // there is no room for it, and later there would be
+	room := grant("rain", 9) // the funding does not cover it yet, and later would
 	room.Amount = fundedFor(101)
 	f.forged[keyOf(&room)] = room.Amount
 	unplanned := grant("rain", 10)
@@ -101,12 +102,12 @@ func testQuarantineFenced(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, f.count(t, `SELECT COUNT(*) FROM grants`))
 }
 
-// Where the funding does not cover a batch, what a fence leaves out keeps nothing else from being settled.
+// If the funding does not cover a batch, grants that a fence leaves out do not keep the others from being settled.
 func testOverdraftFenced(t *testing.T, f *fixture) {
 	f.opened(t, 100)
 	f.fence(t, 2, 50)
 	all := append(grantsOf("rain", 1, 60), in(2, grantsOf("rain", 61, 100)...)...)
-	for _, i := range []int{20, 70} { // no room for either
+	for _, i := range []int{20, 70} { // the funding covers neither
 		all[i].Amount = fundedFor(100)
 		f.forged[keyOf(&all[i])] = all[i].Amount
 	}
@@ -115,7 +116,7 @@ func testOverdraftFenced(t *testing.T, f *fixture) {
 	f.holds(t, "rain", slices.Concat(all[:20], all[21:50], all[60:70], all[71:]))
 }
 
-// No remote is asked for what a fence leaves out. What may have been asked for before goes on.
+// No remote is asked for grants that a fence leaves out. Grants that a remote may have been asked for before go on.
 func testBeginFenced(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	ctx, s := t.Context(), f.Settler
@@ -153,10 +154,10 @@ func testBeginFenced(t *testing.T, f *fixture) {
 	f.holds(t, "rain", append(append(grantsOf("rain", 1, 6), grant("rain", 7)), redealt...))
 }
 
-// One row of a fenced grant is forgotten while it is begun again: nobody begins it.
+// One row of a fenced grant is forgotten while the grant is begun again: no worker begins it.
 func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	if f.config.Driver == SQLite {
-		return // one transaction at a time
+		return // SQLite runs one transaction at a time
 	}
 	f.opened(t, 10)
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 1))
@@ -177,7 +178,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	require.Empty(t, f.pending(t))
 }
 
-// A close that a fence leaves out is no ground for a refund.
+// A close that a fence leaves out is no basis for a refund.
 func testRefundFenced(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.opened(t, 10)
@@ -213,8 +214,8 @@ func testRefundFenced(t *testing.T, f *fixture) {
 	f.conserved(t)
 }
 
-// A transaction that has looked at the shard for the last time keeps a Fence waiting until it ends, and one that looks
-// after a Fence begins again.
+// A transaction that has looked at the shard for the last time makes a Fence wait until it ends. A transaction that
+// looks after a Fence begins again.
 func testFenceWaits(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	items := itemsOf(grantsOf("rain", 1, 1))
@@ -239,13 +240,14 @@ func testFenceWaits(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, settle(func() {}, func() { require.Error(t, fenceWithin(200*time.Millisecond)) }))
 	if f.config.Driver == SQLite {
-		return // its transactions wait from their begin
+		return // SQLite's transactions wait from their begin
 	}
 	err := settle(func() { require.NoError(t, fenceWithin(10*time.Second)) }, func() { t.Error("the shard has moved") })
 	require.ErrorIs(t, err, errAgain)
 }
 
-// Settlers and remotes' grants race with fences: a fence that has returned sees every grant that is or may be paid.
+// Settlers and grants of remotes race with fences. A fence that has returned sees every grant that is or may be
+// paid.
 func testFenceAmongSettlers(t *testing.T, f *fixture) {
 	const rounds, packets, workers = 60, 24, 3
 	f.opened(t, rounds*packets)

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// watched is a store that tells of each query and its rows, and of each statement that changes something.
+// watched is a store that reports each query and its rows, and each statement that changes something.
 type watched struct {
 	store
 	query func(ctx context.Context, sql string, rows int)
@@ -62,7 +62,7 @@ func (t watchedTxn) query(ctx context.Context, sql string, args []any, row func(
 	return err
 }
 
-// many makes a campaign with n grants of 1, each to a user of its own, as n/100 batches would have: in four statements.
+// many makes a campaign with n grants of 1, each to another user, as n/100 batches would. It uses four statements.
 func many(t *testing.T, f *fixture, id string, n int64) {
 	t.Helper()
 	c := testCampaign(t, id, 1)
@@ -82,9 +82,9 @@ func many(t *testing.T, f *fixture, id string, n int64) {
 		stmt{sql: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, args: []any{id, n, n}})
 }
 
-// The sums over the ledger are read in pages: no query is open-ended, each has the time limit to itself, and what is in
-// memory at the end does not depend on the number of grants.
-func TestSumsAreReadInPages(t *testing.T) { // not parallel: it weighs the heap
+// The sums over the ledger are read in pages: no query is open-ended, and each has the time limit to itself. The
+// memory in use at the end does not depend on the number of grants.
+func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the heap
 	f := newFixture(t, sqliteConfig(t))
 	weigh := func() (queries int, bytes uint64) {
 		var deadline time.Time
@@ -126,7 +126,8 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it weighs the heap
 	}, differences)
 }
 
-// manyCredits books n credits of 1, to accounts with ten credits each and to one that has as many as all others.
+// manyCredits books n credits of 1. It books them to accounts with ten credits each, and to one account with as many
+// as all others.
 func manyCredits(t *testing.T, f *fixture, n int64) {
 	t.Helper()
 	f.fund(t, "c1", testCurrency, hongbao.Amount(2*n))
@@ -142,8 +143,8 @@ func manyCredits(t *testing.T, f *fixture, n int64) {
 		stmt{sql: `UPDATE credit_fund SET credited = $1, credits = $1`, args: []any{2 * n}})
 }
 
-// The credits are read in pages, too: many accounts, and one with very many credits.
-func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it weighs the heap
+// The credits are also read in pages: many accounts, and one account with very many credits.
+func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the heap
 	weigh := func(n int64) (queries int, bytes uint64) {
 		f := newFixture(t, sqliteConfig(t))
 		manyCredits(t, f, n)
@@ -202,7 +203,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	require.True(t, writing)
 }
 
-// A storm of conflicts is written in sets.
+// Many conflicts at once are written in sets.
 func TestConflictsAreWrittenInSets(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
@@ -233,12 +234,12 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
 	require.NoError(t, err)
 	for i := range waiting {
-		waiting[i].Grant.Currency = "" // the ledger's; a grant comes without
+		waiting[i].Grant.Currency = "" // the ledger's currency; a grant has none
 	}
 	require.True(t, reflect.DeepEqual(f.reported, waiting), "a diff of so many would take minutes")
 }
 
-// The migrations have a time limit of their own: a step that takes longer than a transaction may is no failure.
+// The migrations have their own time limit: a step that takes longer than a transaction may is no failure.
 func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// TestSQLiteSettings reads back what is set on every connection, readers too.
+// TestSQLiteSettings reads back the settings of every connection, including readers.
 func TestSQLiteSettings(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))
@@ -31,7 +31,7 @@ func TestSQLiteSettings(t *testing.T) {
 	}
 }
 
-// TestSQLiteRefused sets what loses money on a real connection (F39).
+// TestSQLiteRefused makes settings that lose money on a real connection (F39).
 func TestSQLiteRefused(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))
@@ -52,7 +52,7 @@ func TestSQLiteRefused(t *testing.T) {
 	}
 }
 
-// TestSQLiteBusy has another process' worth of connection hold the write lock.
+// TestSQLiteBusy lets a connection, as of another process, keep the write lock.
 func TestSQLiteBusy(t *testing.T) {
 	t.Parallel()
 	config := sqliteConfig(t)
@@ -73,7 +73,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestSQLiteFull lets the file not grow: an outage, and nothing is half written.
+// TestSQLiteFull keeps the file from growing: an outage, and nothing is half written.
 func TestSQLiteFull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))

@@ -22,9 +22,10 @@ type scriptCase struct {
 	keys func(b *bundle) []string
 	prep func(t *testing.T, b *bundle)
 	call func(ctx context.Context, b *bundle) error
-	// grows: refused when Redis is out of memory. The others end work or free memory and go on.
+	// grows reports whether the script is refused when Redis is out of memory. The others end work or free memory,
+	// and go on.
 	grows bool
-	// ages: the reply has times that pass, so two calls never answer the same.
+	// ages reports whether the reply has times that pass, so that two calls never answer the same.
 	ages bool
 }
 
@@ -104,12 +105,12 @@ func keep(ctx context.Context, b *bundle) error {
 func (b *bundle) id(ctx context.Context, at int) string {
 	rows, err := b.rdb.XRange(ctx, b.k.Keys.Events(), "-", "+").Result()
 	if err != nil || at >= len(rows) {
-		return "1-1" // the stream holds another type
+		return "1-1" // the stream key has another type
 	}
 	return rows[at].ID
 }
 
-// scriptCases are all scripts, each under its name.
+// scriptCases returns all scripts, each under its name.
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
 	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), mendCases(), withheldCases(), loadCases(), endCases(), pendingCases(),
@@ -119,7 +120,7 @@ func scriptCases() map[string]scriptCase {
 	return all
 }
 
-// grabCases is the grab.
+// grabCases returns the case of the grab.
 func grabCases() map[string]scriptCase {
 	grab := func() *store.GrabCall {
 		c := call("rain", "u1", "u2/r2")
@@ -178,7 +179,7 @@ func grabCases() map[string]scriptCase {
 	}
 }
 
-// dayOf names the hash that counts for the present day of a campaign.
+// dayOf returns the name of the hash that counts for the present day of a campaign.
 func dayOf(c hongbao.Campaign) string {
 	zone, err := load.Transitions(c)
 	if err != nil {
@@ -188,7 +189,7 @@ func dayOf(c hongbao.Campaign) string {
 	return fmt.Sprint("d", day)
 }
 
-// shardCases are those that bring a deployment into Redis, freeze a shard and open it.
+// shardCases returns the scripts that bring a deployment into Redis, freeze a shard and open it.
 func shardCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"found": {
@@ -248,7 +249,7 @@ func shardCases() map[string]scriptCase {
 	}
 }
 
-// loadCases are those that bring a campaign into Redis.
+// loadCases returns the scripts that bring a campaign into Redis.
 func loadCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"create_campaign": {
@@ -298,7 +299,7 @@ func loadCases() map[string]scriptCase {
 	}
 }
 
-// endCases are those that end a campaign.
+// endCases returns the scripts that end a campaign.
 func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
@@ -356,7 +357,7 @@ func endCases() map[string]scriptCase {
 	}
 }
 
-// keepCases are those that keep the stream and the dead letters.
+// keepCases returns the scripts that maintain the stream and the dead letters.
 func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"resolve_letter": {
@@ -422,7 +423,7 @@ func keepCases() map[string]scriptCase {
 	}
 }
 
-// claimCases are those that have an owner: claims, locks, messages told once.
+// claimCases returns the scripts with an owner: claims, locks, and messages that are pushed once.
 func claimCases() map[string]scriptCase {
 	once := func(step string) func(context.Context, *bundle) error {
 		return func(ctx context.Context, b *bundle) error {
@@ -478,7 +479,7 @@ func claimCases() map[string]scriptCase {
 	}
 }
 
-// controlCases are what people decide about sinks, and its way to the ledger and back.
+// controlCases returns the scripts for decisions of people about sinks, and for their way to the ledger and back.
 func controlCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"sink": {
@@ -509,7 +510,7 @@ func controlCases() map[string]scriptCase {
 	}
 }
 
-// mendCases are the scripts of an attempt to restore a shard.
+// mendCases returns the scripts of an attempt to restore a shard.
 func mendCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"testify": {
@@ -574,7 +575,7 @@ func mendCases() map[string]scriptCase {
 	}
 }
 
-// withheldCases are the scripts about packets that a restore withholds.
+// withheldCases returns the scripts for packets that a restore withholds.
 func withheldCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"withhold": {

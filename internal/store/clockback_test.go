@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// To the stream a clock that was set back by an hour (F60) looks like a last id that is an hour ahead. Grabs go on, and
-// ids rise with the seqs: a reader that goes on behind the last id that it saw misses none.
+// A clock that was set back by an hour (F60) looks to the stream like a last id an hour ahead. Grabs go on, and ids
+// rise with the seqs. A reader that goes on behind the last id it saw misses none.
 func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -34,7 +34,7 @@ func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// terms notes from when the terms hold that grab.lua has told last, in ms.
+// terms notes the start of the terms that grab.lua returned last, in ms.
 type terms struct{ since string }
 
 func (c *terms) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -55,7 +55,7 @@ func (c *terms) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A clock that goes back by a millisecond may go back to another day: terms do not hold before they were told.
+// A clock that goes back by a millisecond may go back to another day: terms are not valid before they were returned.
 func TestTermsHoldFromNowOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// What was granted is told exactly, in packets and in money, wherever in a chunk the stock stands; a close says the
-// same.
+// The number and sum of granted packets are exact, wherever in a chunk the stock is. A close returns the same.
 func TestCountsOfWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -23,7 +22,7 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 		seed := campaign.NewSeed()
 		plan, err := campaign.NewPlan(c, seed)
 		require.NoError(t, err)
-		s, err := load.New(b.store, load.Config{Chunk: 5}) // 5, 5 and 2
+		s, err := load.New(b.store, load.Config{Chunk: 5}) // chunks of 5, 5 and 2
 		require.NoError(t, err)
 		require.NoError(t, s.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 		var sum hongbao.Amount
@@ -43,7 +42,7 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 	}
 }
 
-// Sums and receipts that do not fit the stock are told, by those who read and by the close.
+// Reads and the close report sums and receipts that do not fit the stock.
 func TestSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stores is how many stores the process keeps for a space.
+// Stores returns how many stores the process keeps for a space.
 func Stores(of *Store) (n int) {
 	stores.Range(func(at, _ any) bool {
 		if at.(clientSpace).space == of.Space() {
@@ -16,16 +16,16 @@ func Stores(of *Store) (n int) {
 	return n
 }
 
-// Seen is the highest seq that the process has seen of a shard by its client.
+// Seen returns the highest seq that the process has seen of a shard by its client.
 func Seen(k *Shard) int64 { return k.state.seen.Load() }
 
-// WitnessOf has the process of a shard's client watch it once.
+// WitnessOf makes the process of a shard's client watch the shard once.
 func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
 
-// LookOf is what a watch does at the shard at each look.
+// LookOf does what a watch does at each look at the shard.
 func LookOf(ctx context.Context, k *Shard) error { return k.witness(ctx, false) }
 
-// TestifyOf sends two grants and all that the process knows to an attempt.
+// TestifyOf sends two grants and everything that the process knows to an attempt.
 func TestifyOf(ctx context.Context, k *Shard, epoch int64) error {
 	return k.testify(ctx, epoch, []any{"grant rain 1 1 1800000000000 -\n1 1 u1 - -", "grant rain 2 1 1800000000000 -\n2 1 u2 r -"},
 		true)
@@ -39,7 +39,8 @@ func AgeLine(k *Shard, by time.Duration) {
 	w.line.at = w.line.at.Add(-by)
 }
 
-// Forget has a process forget what it may. It returns how many calls it remembers, and the highest grant that it dropped.
+// Forget makes a process forget the calls it may forget. It returns how many calls it still remembers, and the
+// highest grant that it dropped.
 func Forget(k *Shard, epoch, settled int64, now time.Time) (told int, dropped int64) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -48,7 +49,8 @@ func Forget(k *Shard, epoch, settled int64, now time.Time) (told int, dropped in
 	return len(w.told), w.dropped
 }
 
-// LateOf is the event that a process has seen or told in an epoch before one, and that an opening has skipped.
+// LateOf returns the event that a process has seen or reported in an epoch before the given one and that an opening
+// has skipped.
 func LateOf(k *Shard, epoch int64, skipped string) int64 {
 	list, err := parseSkipped(skipped)
 	if err != nil {

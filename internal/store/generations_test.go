@@ -13,14 +13,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// announcement is that of rain's second generation, which brings the place to so many packets.
+// announcement returns the announcement of rain's second generation, which brings the place to so many packets.
 func announcement(b *bundle, share int64, amount hongbao.Amount) *store.Announcement {
 	hash := b.rdb.HGet(context.Background(), b.k.Keys.Campaign("rain"), "hash").Val()
 	return &store.Announcement{Campaign: "rain", Hash: hash, Generation: 2, Plan: "p2", Packets: share, Total: amount,
 		Share: share, ShareAmount: amount}
 }
 
-// A top-up of one place: it is announced, then dealt, and its packets are had behind all others.
+// A top-up of one place is announced, then dealt. Its packets are granted after all others.
 func TestTopUpOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -81,7 +81,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.Empty(t, keys)
 }
 
-// The countdown says sold out only if no generation has a packet and none is about to come.
+// The window reports sold out only if no generation has a packet and none is about to come.
 func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -122,7 +122,7 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	}
 }
 
-// A generation may bring a place nothing: it is dealt all the same, and only when the caller says so.
+// A generation may bring a place no packets. It is dealt all the same, and only when the caller says so.
 func TestEmptyGenerationOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -197,7 +197,7 @@ func TestAnnounceRefuses(t *testing.T) {
 	}
 }
 
-// A generation's chunks must come to what was announced.
+// The sum of a generation's chunks must equal the announced sum.
 func TestLoadRefusesAnotherSum(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -213,7 +213,7 @@ func TestLoadRefusesAnotherSum(t *testing.T) {
 	}
 }
 
-// One place of several opens with its share of the packets, and says what a user holds there when nothing is left.
+// One place of several opens with its share of the packets. It reports a user's packets there when none is left.
 func TestOnePlaceOfSeveral(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

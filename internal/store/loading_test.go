@@ -12,11 +12,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that still loads its append-only file says that it has none. It has to be asked again: nobody may take that for its
-// settings.
+// A server that still loads its append-only file reports that it has none. It must be asked again: that answer is
+// not its settings.
 func TestServerThatLoads(t *testing.T) {
 	t.Parallel()
-	// A millisecond for each command of the file. Redis answers after each 1,024.
+	// The delay is a millisecond for each command of the file. Redis answers after each 1,024.
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always", "key-load-delay": "1000"}})
 	rdb := server.Client(t)
 	pipe := rdb.Pipeline()

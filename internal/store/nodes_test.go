@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// changing is a client of a cluster of one node. next gives that node another address, so that go-redis makes a new
-// client for it; each address leads to the same server.
+// changing returns a client of a cluster of one node. next assigns that node another address, so that go-redis makes
+// a new client for it. Each address leads to the same server.
 func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, next func()) {
 	t.Helper()
 	var topology atomic.Int64
@@ -42,8 +42,8 @@ func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, ne
 	}
 }
 
-// A process keeps one state for a shard, however often the topology of its cluster changes. What it reads through the
-// client of a node counts as seen.
+// A process keeps one state for a shard, however often the topology of its cluster changes. Data that it reads
+// through a node's client counts as seen.
 func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 	t.Parallel()
 	plain, st, places := over(t)
@@ -60,7 +60,7 @@ func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())))
 }
 
-// A process that closes a client keeps nothing of it.
+// A process keeps nothing of a client that it closed.
 func TestStoreIsForgotten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

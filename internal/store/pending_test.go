@@ -91,7 +91,7 @@ func TestTakeIsBounded(t *testing.T) {
 	require.Len(t, got, 1)
 }
 
-// Of many workers that look at once just one gets each entry, although each believes that it leads.
+// Of many workers that look at once, exactly one gets each entry, although each worker assumes that it leads.
 func TestTakeByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -181,7 +181,7 @@ func TestParked(t *testing.T) {
 	require.Equal(t, []string{ids[2]}, idsOf(got), "levels above the last backoff have the last one")
 }
 
-// Entries that were deleted while they were pending are reported, never silently acked: Redis 7 drops them from the
+// Entries that were deleted while they were pending are reported, never silently acked. Redis 7 drops them from the
 // pending list at any XCLAIM.
 func TestDeletedWhilePending(t *testing.T) {
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestDeletedWhilePending(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, b.owners(t, "kafka"), ids[0], "parking must not lose the trace of it")
-	// what XCLAIM would do by itself
+	// as XCLAIM would do by itself
 	for _, id := range []string{ids[0], ids[2]} {
 		row := b.owners(t, "kafka")[id]
 		require.Equal(t, "w1 1", row)
@@ -230,7 +230,8 @@ func TestForget(t *testing.T) {
 	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
 }
 
-// A group that vanished is ErrNoGroup, whoever meets it, be it the group, the stream, or a read that waits.
+// A group that vanished is ErrNoGroup for every call: with the group gone, the stream gone, or during a blocking
+// read.
 func TestNoGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -284,7 +285,7 @@ func TestNoGroup(t *testing.T) {
 	}
 }
 
-// blocked waits until somebody waits in XREADGROUP for the bundle's stream.
+// blocked waits until a client waits in XREADGROUP for the bundle's stream.
 func (b *bundle) blocked(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -313,7 +314,8 @@ func TestReadNewWaits(t *testing.T) {
 	require.Len(t, <-got, 1)
 }
 
-// One worker leads, and only it is given entries; when it gives the lead up or does not call any more, another one is.
+// One worker leads, and only the leader gets entries. When the leader gives up the lead or stops calling, another
+// worker leads.
 func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

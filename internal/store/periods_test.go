@@ -14,8 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Limits by day and hour around changes of the clock: what grab.lua counts of a user's receipts is what load.Bucket
-// counts.
+// Limits by day and hour around changes of the clock: grab.lua counts a user's receipts exactly as load.Bucket does.
 func TestPeriodsAroundClockChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -64,7 +63,7 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 	require.Greater(t, passed, 60)
 }
 
-// periods is a user's past in a time zone that is made up.
+// periods is a user's past in a made-up time zone.
 type periods struct {
 	now      time.Time
 	per      hongbao.Period
@@ -83,12 +82,12 @@ func newPeriods(seed uint64) *periods {
 	if p.per == hongbao.PerHour {
 		back = 3 * time.Hour
 	}
-	if r.IntN(3) > 0 { // the local clock is moved, at a full hour of its own as all clocks are
+	if r.IntN(3) > 0 { // the local clock changes at a full hour of its own, as all clocks do
 		at := p.now.Add(-time.Duration(r.Int64N(int64(back)))).Unix()
 		at -= (at + int64(offset)) % 3600
 		step := []int{-3600, -1800, 1800, 3600}[r.IntN(4)]
 		if local := (at + int64(offset)) % 86400; local == 0 && step < 0 {
-			step = -step // nobody's clock goes back at midnight any more after the day has begun
+			step = -step // no clock goes back at midnight after the day has begun
 		}
 		p.zone = append(p.zone, load.Transition{From: at * 1000, Offset: offset + step})
 	}
@@ -109,8 +108,8 @@ func (p *periods) encoded() string {
 	return strings.Join(parts, " ")
 }
 
-// A limit by a fact counts again with the next day, though the call has the terms of the day before: here the clock on the
-// wall is put forward by a day.
+// A limit by a fact counts from zero the next day, even if the call has the terms of the day before. Here the wall
+// clock is put forward by a day.
 func TestCountersOfTheNextDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

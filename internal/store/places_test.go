@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A campaign's home tells how many places it has; what is left is counted over all of them.
+// A campaign's home stores its number of places; the packets left are counted over all of them.
 func TestPlacesOfACampaignInRedis(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// setupClaims is a deployment of four shards that have come a long way.
+// setupClaims returns a deployment of four shards with high seqs.
 func setupClaims(t *testing.T) *bundle {
 	t.Helper()
 	return bundleOf(storetest.FarAlong(t, storetest.Founded(t, 4)))
@@ -30,7 +30,7 @@ func (b *bundle) claims(t *testing.T, owner string) *store.Claims {
 	return c
 }
 
-// unreached is a deployment on a Redis that is never reached.
+// unreached returns a deployment on a Redis that is never reached.
 func unreached(t *testing.T) *store.Store {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
@@ -56,7 +56,7 @@ func TestClaimsNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// A claim that could never be found again, or read back, is refused before anything is touched.
+// A claim that could never be found again, or read back, is refused before any change.
 func TestClaimRefusesBadCalls(t *testing.T) {
 	t.Parallel()
 	c := (&bundle{store: unreached(t)}).claims(t, "w1")
@@ -94,7 +94,7 @@ func TestClaimLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{Held: 1}, held)
 
-	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is handed over, with a higher fence
+	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is granted again, with a higher fence
 	require.NoError(t, err)
 	require.Len(t, taken.Open, 1)
 	require.ErrorIs(t, w1.Complete(ctx, 2, mine), stream.ErrFenced)
@@ -151,8 +151,8 @@ func TestClaimsByMany(t *testing.T) {
 	require.EqualValues(t, 15*50, fenced.Load())
 }
 
-// A worker that slept while others finished and trimmed what it had read is told that it is done, though the bits are
-// deleted by then; who has done bits of his own, a requeue say, is not.
+// A worker slept while others finished and trimmed the events it had read. It learns that they are done, though the
+// bits are deleted by then. A caller with done bits of its own, such as a requeue, does not.
 func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
 	b := setupClaims(t)

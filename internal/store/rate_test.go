@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Turns follow each other at the rate, whoever asks, and one that is too far away is not taken.
+// Turns follow each other at the rate, whoever asks. A turn that is too far in the future is not taken.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

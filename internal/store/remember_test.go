@@ -9,7 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// What a process keeps of a grant that it told a user of, in bytes of its heap: for calls of one grab and of 64.
+// BenchmarkRememberedGrant measures the heap bytes that a process keeps for a reported grant, for calls of one grab
+// and of 64.
 func BenchmarkRememberedGrant(b *testing.B) {
 	for _, size := range []int{1, 64} {
 		b.Run(fmt.Sprint("grabs=", size), func(b *testing.B) {

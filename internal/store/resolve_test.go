@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A letter is decided once, and stands among the resolved ones with everything it had.
+// A letter is decided once, and is then among the resolved letters with all its fields.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -35,7 +35,7 @@ func TestDecide(t *testing.T) {
 	require.Equal(t, letters[0].Values, v[10:])
 }
 
-// What a replay covers is fixed when it begins.
+// The events that a replay covers are fixed when it begins.
 func TestBeginReplay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -64,7 +64,7 @@ func TestBeginReplay(t *testing.T) {
 	require.Equal(t, int64(1), short.Last)
 }
 
-// A claim can look at the done bits of another sink, and Complete sets both.
+// A claim can check the done bits of another sink, and Complete sets both.
 func TestClaimWithOtherDoneBits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

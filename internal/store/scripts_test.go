@@ -27,8 +27,8 @@ func (c *scriptCase) setup(t *testing.T, b *bundle) {
 	}
 }
 
-// A key of another type on any KEYS[i] gives an error and no change at all, and each call does write when nothing is
-// wrong.
+// A key of another type on any KEYS[i] causes an error and no change at all. Each call does write if all keys are
+// right.
 func TestScriptsOnWrongTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -39,7 +39,7 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 			c.setup(t, good)
 			before := good.dump(t)
 			require.NoError(t, c.call(t.Context(), good))
-			if name != "renew" && name != "receipts" && name != "winners" { // that changes idle times only; these read
+			if name != "renew" && name != "receipts" && name != "winners" { // renew changes idle times only; the others read
 				require.NotEmpty(t, differ(before, good.dump(t)), "this case would not notice a half write")
 			}
 			for i := range c.keys(good) {
@@ -64,13 +64,13 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 	}
 }
 
-// Out of memory a script that grows is refused without any change, and those that end work go on, so that memory
+// Out of memory, a script that grows is refused without any change. Scripts that end work go on, so that memory
 // becomes free again.
 func TestScriptsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
 	refused := 0
-	for name, c := range scriptCases() { // one after the other: maxmemory is for all
+	for name, c := range scriptCases() { // one after the other: maxmemory applies to all
 		b := setupOn(t, rdb)
 		c.setup(t, b)
 		before := b.dump(t)
@@ -91,7 +91,7 @@ func TestScriptsOutOfMemory(t *testing.T) {
 	t.Logf("out of memory refused %d scripts", refused)
 }
 
-// A cluster refuses a script whose keys are not all of one slot (F10); it runs every one of ours.
+// A cluster refuses a script whose keys are not all in one slot (F10). It runs every script of this package.
 func TestScriptsOnACluster(t *testing.T) {
 	t.Parallel()
 	// one node that has all slots: a plain client will do
@@ -114,7 +114,7 @@ func TestScriptsOnACluster(t *testing.T) {
 	}
 }
 
-// What a second run of each script does, as its head says.
+// A second run of each script does what the script's head says.
 func TestScriptsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -147,11 +147,11 @@ var (
 	callKey  = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'\s*,\s*([^,)\s]+(?:\s*,\s*[^,)\s]+)?)`)
 )
 
-// included are the files that are no scripts, and how their functions name the keys that they are given.
+// included lists the files that are not scripts, and the names of key parameters in their functions.
 var included = map[string][]string{"bits": {"bitmap"}, "control": {"hash", "waiting"}, "fields": {"hash"}, "guard": nil,
 	"left": {"stock", "sums"}, "parking": nil, "stub": {"campaign"}, "withheld": {"campaign", "list"}}
 
-// Each script has its head, a case above, and names keys by KEYS[i] only.
+// Each script has its head and a case above, and names keys by KEYS[i] only.
 func TestScriptSources(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../lua/*.lua")
@@ -197,7 +197,7 @@ func checkKeys(t *testing.T, file, body string) {
 		if command == "XREADGROUP" {
 			_, key, _ = strings.Cut(body, "'STREAMS', ")
 		}
-		// The functions of included files are given the key; their callers are looked at below.
+		// Functions of included files get the key as an argument; the test checks their callers below.
 		ok := strings.HasPrefix(key, "KEYS[") || slices.Contains(included[strings.TrimSuffix(file, ".lua")], key)
 		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
 	}
@@ -211,7 +211,7 @@ func checkKeys(t *testing.T, file, body string) {
 	}
 }
 
-// Nothing but NOSCRIPT makes a script run by its text, and that loses nothing: grabs go on while the cache is emptied.
+// Only NOSCRIPT makes a script run by its text, and that loses nothing: grabs go on while the cache is emptied.
 func TestScriptCacheEmptied(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -272,8 +272,8 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// A cluster client calls again by itself when a connection breaks. That its last try could not even connect does not
-// say that the first one was not carried out.
+// A cluster client calls again by itself when a connection breaks. A last try that could not even connect does not
+// prove that the first one had no effect.
 func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -304,7 +304,7 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 		return true
 	})
 	second := call("rain", "u1")
-	second.Terms = first.Terms // so that it asks for none: its one call decides
+	second.Terms = first.Terms // so that the call needs no second one for the terms
 	_, err = k.Grab(t.Context(), second, nil)
 	<-gone
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)

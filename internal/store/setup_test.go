@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// by makes a decision.
+// by returns a decision.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
 // bundle is one deployment with one shard.
@@ -56,7 +56,7 @@ func (b *bundle) dump(t *testing.T) map[string]string {
 	return storetest.Dump(t, b.store)
 }
 
-// differ names the keys whose content is not the same.
+// differ returns the names of the keys whose content is not the same.
 func differ(before, after map[string]string) []string {
 	var out []string
 	for key := range before {
@@ -72,7 +72,7 @@ func differ(before, after map[string]string) []string {
 	return out
 }
 
-// spec is a campaign that is open now; change it before it is loaded.
+// spec returns a campaign that is open now; change it before it is loaded.
 func spec(id string, packets int64) hongbao.Campaign {
 	c := loaded.Rain(id, packets, hongbao.Amount(packets*10))
 	c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: c.Total}
@@ -88,7 +88,7 @@ func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
 
 var call = storetest.Call
 
-// grab has users grab; each must be granted.
+// grab makes the users grab; each must be granted.
 func (b *bundle) grab(t testing.TB, id string, users ...string) []hongbao.Answer {
 	t.Helper()
 	return storetest.Grab(t, b.k, id, users...)
@@ -138,7 +138,7 @@ func (b *bundle) read(t testing.TB, group, consumer string, count int) []store.R
 	return out
 }
 
-// owners tells who has which entry pending, and how often it was delivered.
+// owners returns the consumer that each pending entry belongs to, and how often the entry was delivered.
 func (b *bundle) owners(t testing.TB, group string) map[string]string {
 	t.Helper()
 	rows, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{

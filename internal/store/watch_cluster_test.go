@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A node that hangs delays no look at the others.
+// A node that hangs does not delay the looks at the others.
 func TestWatchBesideAHungNode(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	rdb := cluster.Client(t, nil)
 	st := storetest.FoundedOn(t, rdb, 8)
-	require.NoError(t, cluster.Replicas[0].Stop()) // nobody takes over
+	require.NoError(t, cluster.Replicas[0].Stop()) // no replica takes over
 	require.NoError(t, cluster.Masters[0].Stop())
 	looks := &watched{}
 	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(looks) })

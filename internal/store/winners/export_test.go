@@ -11,10 +11,10 @@ func Decode(text string, body []byte) (*Filter, error) {
 	return h.decode(body)
 }
 
-// Encode gives what is stored of a filter.
+// Encode returns the stored form of a filter.
 func Encode(f *Filter) (head string, body []byte) { return f.encode() }
 
-// Prove is what Build does before it stores a filter of these users.
+// Prove checks a filter of these users as Build does before it stores one.
 func Prove(f *Filter, users []string) error {
 	hashes := make([]uint64, len(users))
 	for i, u := range users {

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// producer is what one remembers and knows of a campaign over two places, of which w has won a packet.
+// producer has what a producer remembers and knows of a campaign over two places, where w has won a packet.
 type producer struct {
 	winners.Known
 	memory *walk.Memory
@@ -20,14 +20,14 @@ type producer struct {
 
 func (p *producer) at(ms int) time.Time { return p.start.Add(time.Duration(ms) * time.Millisecond) }
 
-// late tells whether a loser is known to be late at a time. A winner never is.
+// late reports whether a loser is known to be late at a time. A winner never is.
 func (p *producer) late(t *testing.T, ms int) bool {
 	t.Helper()
 	require.False(t, p.Late("w", p.at(ms)))
 	return p.Late("l", p.at(ms))
 }
 
-// soldOut tells what a place has said, asked in one ms and judged in another.
+// soldOut records an answer of a place, asked in one ms and judged in another.
 func (p *producer) soldOut(place int, revision string, generation int64, asked, judged int) {
 	p.memory.Emptied(place, generation, p.at(asked), generation)
 	p.Answered(p.memory, &winners.Said{Outcome: hongbao.OutcomeSoldOut, Revision: revision, Generation: generation,
@@ -57,7 +57,7 @@ func (p *producer) use(t *testing.T, revision string) {
 	require.False(t, f.Has("l"), "by chance: take another user")
 }
 
-// What is known lasts a lease, and goes on with the answer of any one place that is of the same revision.
+// Knowledge lasts a lease. The answer of any one place with the same revision extends it.
 func TestKnownLastsALease(t *testing.T) {
 	t.Parallel()
 	p := newProducer(t)
@@ -79,8 +79,7 @@ func TestKnownLastsALease(t *testing.T) {
 	require.False(t, p.late(t, 702), "a limit does not begin it")
 }
 
-// Once a place has said something else, nothing that was asked before brings back what was known: each place is asked
-// once more.
+// After a place gave another answer, no older question restores the knowledge: each place is asked once more.
 func TestKnownEnds(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []hongbao.Outcome{hongbao.OutcomePaused, hongbao.OutcomeEnded, hongbao.OutcomeFrozen,
@@ -98,7 +97,7 @@ func TestKnownEnds(t *testing.T) {
 	}
 }
 
-// A filter is of no use once packets were announced that it knows nothing of.
+// A filter is useless once packets were announced that it does not cover.
 func TestKnownOfAnOlderRevision(t *testing.T) {
 	t.Parallel()
 	p := newProducer(t)
