@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are those that the chart may render.
+// kinds returns the kinds that the chart may render.
 func kinds() map[string]metav1.Object {
 	return map[string]metav1.Object{
 		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Service": &corev1.Service{}, "v1/ServiceAccount": &corev1.ServiceAccount{},
@@ -36,8 +36,8 @@ func kinds() map[string]metav1.Object {
 	}
 }
 
-// render gives what Helm would send to Kubernetes, each manifest decoded by its type: a field that does not exist, comes
-// twice or differs in case only is an error.
+// render returns what Helm would send to Kubernetes, each manifest decoded by its type. A field that does not exist,
+// appears twice or differs only in case is an error.
 func render(values map[string]any) ([]metav1.Object, error) {
 	chart, err := loader.Load("../chart")
 	if err != nil {
@@ -95,11 +95,11 @@ func readValues(t *testing.T, path string) map[string]any {
 	return values
 }
 
-// rendered is a chart's manifests by what tests ask.
+// rendered contains a chart's manifests, indexed for the tests.
 type rendered struct {
 	t       *testing.T
 	objects []metav1.Object
-	pods    map[string]corev1.PodTemplateSpec // by the name of what makes them
+	pods    map[string]corev1.PodTemplateSpec // by the name of the object that creates them
 }
 
 func newRendered(t *testing.T, values map[string]any) *rendered {
@@ -120,7 +120,7 @@ func newRendered(t *testing.T, values map[string]any) *rendered {
 	return r
 }
 
-// named finds the one object of a type with a name.
+// named returns the one object of a type with a name.
 func named[T metav1.Object](r *rendered, name string) T {
 	r.t.Helper()
 	var found T
@@ -134,7 +134,7 @@ func named[T metav1.Object](r *rendered, name string) T {
 	return found
 }
 
-// selected are the pods that a selector means.
+// selected returns the pods that a selector matches.
 func (r *rendered) selected(s map[string]string) (names []string) {
 	for name, pod := range r.pods {
 		if labels.SelectorFromSet(s).Matches(labels.Set(pod.Labels)) {
@@ -144,8 +144,8 @@ func (r *rendered) selected(s map[string]string) (names []string) {
 	return names
 }
 
-// Each values file of the chart renders to manifests that Kubernetes' own types take strictly, whose parts find each
-// other, and whose processes Hongbao would start.
+// Each values file of the chart renders to manifests that strictly decode as Kubernetes' own types. Their parts refer
+// to each other correctly, and Hongbao would start their processes.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("../chart/ci/*-values.yaml")
@@ -167,7 +167,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// checkUnique wants each name once a kind.
+// checkUnique requires that each name is unique within its kind.
 func (r *rendered) checkUnique() {
 	seen := map[string]bool{}
 	for _, o := range r.objects {
@@ -178,7 +178,7 @@ func (r *rendered) checkUnique() {
 	}
 }
 
-// checkReferences wants every selector to mean pods, and every port to be one of theirs.
+// checkReferences requires that every selector matches pods, and that every port is a port of those pods.
 func (r *rendered) checkReferences(o metav1.Object) {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -214,7 +214,7 @@ func containerPort(c corev1.Container, name string) int32 {
 	return 0
 }
 
-// checkPod wants a pod that no attacker of its process gains from.
+// checkPod requires a pod whose process gives an attacker no further rights.
 func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	s := pod.Spec.SecurityContext
 	require.True(r.t, *s.RunAsNonRoot, name)
@@ -248,7 +248,8 @@ func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	}
 }
 
-// checkGoMemory wants Go's collector to know of the limit, and to leave a fifth of it for what it does not count.
+// checkGoMemory requires that Go's collector knows the memory limit and leaves a fifth of it for memory it does not
+// count.
 func (r *rendered) checkGoMemory(c *corev1.Container) {
 	for _, e := range c.Env {
 		if e.Name == "GOMEMLIMIT" {
@@ -262,7 +263,7 @@ func (r *rendered) checkGoMemory(c *corev1.Container) {
 	require.Fail(r.t, "no GOMEMLIMIT", c.Name)
 }
 
-// What contradicts itself is refused before Kubernetes sees it.
+// Contradictory values are refused before Kubernetes sees them.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ values, says string }{
@@ -293,7 +294,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// A part's own variable wins, also with a value that counts as empty, and a number is written as people write it.
+// A part's own variable has precedence, even with a value that counts as empty. A number is written as people write
+// it.
 func TestVariablesOfAPart(t *testing.T) {
 	t.Parallel()
 	values := map[string]any{}

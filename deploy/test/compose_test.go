@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// composed reads compose.yaml as Compose does, which refuses what the specification does not have.
+// composed reads compose.yaml as Compose does. Fields outside the specification are errors.
 func composed(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()
 	options, err := cli.NewProjectOptions([]string{"../../compose.yaml"}, cli.WithProfiles(profiles))
@@ -28,7 +28,7 @@ func composed(t *testing.T, profiles ...string) *types.Project {
 	return project
 }
 
-// ofHongbao are the services that run Hongbao's image.
+// ofHongbao returns the services that run Hongbao's image.
 func ofHongbao(project *types.Project) (services []types.ServiceConfig) {
 	for _, s := range project.Services {
 		if strings.HasPrefix(s.Image, "hongbao:") {
@@ -38,8 +38,8 @@ func ofHongbao(project *types.Project) (services []types.ServiceConfig) {
 	return services
 }
 
-// Without a profile compose.yaml starts the three servers, with profile all the rest as well. Images are pinned, ports
-// are open to this machine only, what is mounted is there, and what serves has a health check.
+// Without a profile compose.yaml starts the three servers, and with profile all also the rest. Images are pinned, and
+// ports are open to this machine only. Mounted files exist, and each serving service has a health check.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	require.ElementsMatch(t, []string{"redis", "postgres", "kafka"}, composed(t).ServiceNames())
@@ -68,7 +68,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Compose calls `up --wait` failed if a service has ended that nobody waits for: who serves waits for init's end.
+// Compose treats `up --wait` as failed if a service has ended that no other service waits for. So each serving service
+// waits for the end of init.
 func TestComposeOrder(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")
@@ -80,8 +81,8 @@ func TestComposeOrder(t *testing.T) {
 	}
 }
 
-// The program knows each command and variable of compose.yaml. Its containers gain an attacker nothing, and Compose waits
-// for longer than they take to drain.
+// The program knows each command and variable of compose.yaml. Its containers give an attacker no further rights.
+// Compose waits longer than they take to drain.
 func TestComposeHongbao(t *testing.T) {
 	t.Parallel()
 	services := ofHongbao(composed(t, "all"))
@@ -116,7 +117,7 @@ func TestComposeHongbao(t *testing.T) {
 	}
 }
 
-// composeEnv are the variables of a service's processes.
+// composeEnv returns the environment variables of a service's processes.
 func composeEnv(s *types.ServiceConfig) (env []string) {
 	for name, value := range s.Environment {
 		env = append(env, name+"="+*value)
@@ -146,7 +147,7 @@ func checkGrace(t *testing.T, s *types.ServiceConfig, knobs map[string]string, p
 	require.Greater(t, time.Duration(*s.StopGracePeriod), sum, "%s is killed before it has drained", s.Name)
 }
 
-// composeFile is what a service finds at a path.
+// composeFile returns the content that a service finds at a path.
 func composeFile(t *testing.T, s *types.ServiceConfig, path string) []byte {
 	t.Helper()
 	for _, v := range s.Volumes {
@@ -160,8 +161,8 @@ func composeFile(t *testing.T, s *types.ServiceConfig, path string) []byte {
 	return nil
 }
 
-// Prometheus knows its arguments, takes the file with the generated alert rules, and asks the ops port of each service of
-// Hongbao, by a job whose name the rules know.
+// Prometheus accepts its arguments and loads the generated alert rules. It scrapes the ops port of each Hongbao
+// service, by a job whose name the rules use.
 func TestComposePrometheus(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")
@@ -207,7 +208,7 @@ func TestComposePrometheus(t *testing.T) {
 	}
 }
 
-// Grafana finds Prometheus where compose.yaml runs it, and the generated dashboard in the folder that it reads.
+// Grafana finds Prometheus at its address in compose.yaml, and the generated dashboard in the folder that it reads.
 func TestComposeGrafana(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")
@@ -242,8 +243,8 @@ func TestComposeGrafana(t *testing.T) {
 	}
 }
 
-// Kafka itself takes the properties that its image makes of the variables, and each of its listeners is one that a
-// service or this machine uses.
+// Kafka itself accepts the properties that its image makes of the variables. A service or this machine uses each of
+// its listeners.
 func TestComposeKafka(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
-// scaledObject has the fields of KEDA's that the chart uses; its own package would bring in a whole operator.
+// scaledObject has the KEDA fields that the chart uses. KEDA's own package would import a whole operator.
 type scaledObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -48,8 +48,8 @@ type scaledObject struct {
 	} `json:"spec"`
 }
 
-// checkQueries wants metrics that Hongbao exports, and whoever is waited for to count: lag, pending, parked, age, frozen
-// shards, and what waits in the ledger, for one sink's workers.
+// checkQueries requires metrics that Hongbao exports, and that all pending work counts: lag, pending, parked, age,
+// frozen shards, and grants waiting in the ledger, for one sink's workers.
 func (r *rendered) checkQueries(o *scaledObject) {
 	var all strings.Builder
 	for _, trigger := range o.Spec.Triggers {
@@ -69,19 +69,20 @@ func (r *rendered) checkQueries(o *scaledObject) {
 	require.Equal(r.t, want, names)
 }
 
-// told is what the processes of a deployment tell Prometheus: by series, without the labels of who tells it.
+// told contains the metrics that the processes of a deployment report to Prometheus, by series. The labels of the
+// reporting process are left out.
 type told map[string]float64
 
 // Lag on each of two shards, as series.
 const lag0, lag1 = `hongbao_sink_lag_grants{sink="balance",shard="0"`, `hongbao_sink_lag_grants{sink="balance",shard="1"`
 
-// What is parked on each of two shards, on levels of their own.
+// Parked entries on each of two shards, on different levels.
 const (
 	parked0 = `hongbao_sink_parked_entries{sink="balance",shard="0",level="0"`
 	parked1 = `hongbao_sink_parked_entries{sink="balance",shard="1",level="1"`
 )
 
-// idle is a deployment with two shards in which nothing is to be done.
+// idle returns the metrics of a deployment with two shards and no work.
 func idle() told {
 	return told{
 		lag0: 0, lag1: 0,
@@ -96,7 +97,7 @@ func idle() told {
 	}
 }
 
-// series are those of two processes that tell the same, and of another deployment, where all is in motion.
+// series returns the series of two processes with equal reports, and of another deployment that is busy.
 func (t told) series() (list []map[string]string) {
 	for name, value := range t {
 		for _, who := range []string{"a", "b"} {
@@ -111,7 +112,7 @@ func (t told) series() (list []map[string]string) {
 	return list
 }
 
-// evaluates has promtool compare the value of each expression, over the series that processes tell, with the one in want.
+// evaluates makes promtool compare the value of each expression, over the reported series, with the value in want.
 func evaluates(t *testing.T, of told, want map[string]float64) {
 	t.Helper()
 	var tests []map[string]any
@@ -129,7 +130,7 @@ func evaluates(t *testing.T, of told, want map[string]float64) {
 	require.Contains(t, string(out), "SUCCESS")
 }
 
-// Each query of a rendered ScaledObject gives what its sink needs, whatever the processes tell.
+// Each query of a rendered ScaledObject returns what its sink needs, whatever the processes report.
 func TestQueriesOfKEDA(t *testing.T) {
 	t.Parallel()
 	r := newRendered(t, readValues(t, "../chart/ci/production-values.yaml"))
@@ -171,8 +172,8 @@ func TestQueriesOfKEDA(t *testing.T) {
 	})
 }
 
-// The rule that docs/deploy.md gives for the Prometheus adapter counts each shard of this deployment once, under the name
-// that the chart's HorizontalPodAutoscaler asks for.
+// The Prometheus adapter rule in docs/deploy.md counts each shard of this deployment once. Its name is the one that
+// the chart's HorizontalPodAutoscaler asks for.
 func TestRuleOfHPA(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/deploy.md")

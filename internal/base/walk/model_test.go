@@ -26,11 +26,11 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// tick is the time between two steps. A dozen of them is a lease.
+// tick is the time between two steps. Twelve ticks are one lease.
 const tick = walk.Lease / 12
 
 // world is one campaign on a real Redis with the real scripts, many users, and producers that run the walk. One task
-// goes on at a time, to its next call of Redis; which one the seed decides.
+// at a time runs to its next call of Redis. The seed decides which one.
 type world struct {
 	rng    *rand.Rand
 	rdb    *redis.Client
@@ -42,21 +42,21 @@ type world struct {
 	day    int64 // limit by day, 0 for none
 
 	now        time.Time
-	nothing    time.Time // when nothing was left last
+	nothing    time.Time // when all packets were last gone
 	changed    bool
 	left       bool // some place could grant a packet
 	generation int64
-	silent     []int // for how many calls each place is away
+	silent     []int // for how many more calls each place is down
 	rolled     bool
 	calm       bool // no place ends or goes back in time
 	producers  []*agent
 	tasks      []*task
-	told       map[string]int64 // packet of each request that was told
-	known      int              // how many users were told sold_out without a call
+	told       map[string]int64 // packet of each request that got an answer
+	known      int              // how many users got sold_out without a call
 	requests   []*hongbao.Grab
 }
 
-// agent is a producer as far as the walk goes: what it remembers is lost when it starts again.
+// agent is the part of a producer that the walk needs. A restart loses what it remembers.
 type agent struct {
 	course *walk.Course
 	memory *walk.Memory
@@ -69,17 +69,17 @@ type agent struct {
 type task struct {
 	next   func() (struct{}, bool)
 	stop   func()
-	owner  *agent // nil if it is no producer's
+	owner  *agent // nil if the task belongs to no producer
 	stalls time.Time
-	ends   func() error // judges what came of it; nil until it is known
+	ends   func() error // judges the result; nil until the result is known
 }
 
-// errStopped ends a task whose producer is no more.
+// errStopped ends a task whose producer is gone.
 var errStopped = errors.New("its producer was restarted")
 
 type pauseKey struct{}
 
-// faults stands between the scripts and Redis: each call waits for its turn, and may meet a place that is away, or lose
+// faults sits between the scripts and Redis. Each call waits for its turn, and may meet a place that is down, or lose
 // its answer.
 type faults struct{ *world }
 
@@ -93,7 +93,7 @@ func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		pause, ok := ctx.Value(pauseKey{}).(func() bool)
 		at, called := map[string]int{"evalsha": 3, "hget": 1}[cmd.Name()]
-		line := slices.ContainsFunc(cmd.Args(), func(arg any) bool { // it is written under a lock: nobody else may have a turn
+		line := slices.ContainsFunc(cmd.Args(), func(arg any) bool { // written under a lock: no other task may run
 			text, is := arg.(string)
 			return is && strings.HasSuffix(text, ":witnesses")
 		})
@@ -149,7 +149,7 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	return w
 }
 
-// spec makes up a campaign that began ten days ago. In its time zone it is about noon, so no day ends meanwhile.
+// spec invents a campaign that began ten days ago. In its time zone it is about noon, so no day ends during the test.
 func (w *world) spec(places int) {
 	now := time.Now().Truncate(time.Millisecond)
 	zone := fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12)
@@ -182,7 +182,7 @@ func (w *world) start(owner *agent, run func(ctx context.Context, pause func() b
 	w.tasks = append(w.tasks, t)
 }
 
-// grab is what a producer does for one grab, a call for each.
+// grab runs one grab of a producer, one Redis call per step.
 func (w *world) grab(a *agent, g *hongbao.Grab) {
 	began, before := w.now, w.told[g.User+" "+g.RequestID]
 	w.start(a, func(ctx context.Context, _ func() bool) func() error {
@@ -209,14 +209,14 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 			case err == nil && verdict == walk.Told:
 				return func() error { return w.judge(g, &answer, began, before) }
 			case err == nil && verdict == walk.Undecided && w.rng.IntN(20) == 0, err != nil && w.rng.IntN(20) == 0:
-				return nil // he goes away undecided
+				return nil // the user leaves undecided
 			}
 		}
 	})
 }
 
-// step asks the walk's next place. The producer does the same in its calls; each planted bug is a lapse here or in what
-// else calls Redis.
+// step asks the walk's next place, as the producer does in its calls. Each planted bug is a fault here or in another
+// caller of Redis.
 func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict,
 	error) {
 	asked := w.now
@@ -267,7 +267,7 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 	return answers[0], verdict, err
 }
 
-// judge tells whether an answer was right. before is the packet that an earlier answer told.
+// judge returns an error if an answer was wrong. before is the packet of an earlier answer.
 func (w *world) judge(g *hongbao.Grab, a *hongbao.Answer, began time.Time, before int64) error {
 	at := g.User + " " + g.RequestID
 	told := w.told[at]

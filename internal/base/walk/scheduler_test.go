@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// run lets the tasks go on, one step at a time, and looks at Redis after each.
+// run advances the tasks, one step at a time, and checks Redis after each step.
 func (w *world) run() error {
 	defer func() {
 		for _, t := range w.tasks {
@@ -28,7 +28,7 @@ func (w *world) run() error {
 	}()
 	budget, topUps, losers := 10+w.rng.IntN(40), w.rng.IntN(4), 60
 	for budget > 0 || len(w.tasks) > 0 {
-		if losers > 0 && !w.left && len(w.tasks) < 3 { // a crowd comes too late
+		if losers > 0 && !w.left && len(w.tasks) < 3 { // a crowd arrives too late
 			losers--
 			g := &hongbao.Grab{Campaign: w.c.ID, User: fmt.Sprint("l", w.rng.IntN(20)), RequestID: fmt.Sprint("l", losers)}
 			if len(w.requests) > 0 && w.rng.IntN(3) == 0 {
@@ -65,7 +65,7 @@ func (w *world) run() error {
 
 func topsUp(t *task) bool { return t.owner == nil }
 
-// someGrab is a new grab, or a repeat of a grab that may still be under way.
+// someGrab returns a new grab, or a repeat of a grab that may still be running.
 func (w *world) someGrab() *hongbao.Grab {
 	if len(w.requests) > 0 && w.rng.IntN(3) == 0 {
 		return w.requests[w.rng.IntN(len(w.requests))]
@@ -77,7 +77,7 @@ func (w *world) someGrab() *hongbao.Grab {
 	return g
 }
 
-// goOn takes one task to its next call. If it came to its end, goOn returns the function that judges it.
+// goOn advances one task to its next call. If the task has ended, goOn returns the function that judges it.
 func (w *world) goOn() (ends func() error) {
 	ready := slices.DeleteFunc(slices.Clone(w.tasks), func(t *task) bool { return t.stalls.After(w.now) })
 	if len(ready) == 0 {
@@ -91,7 +91,7 @@ func (w *world) goOn() (ends func() error) {
 	return t.ends
 }
 
-// misfortune is what befalls places, tasks and producers now and then.
+// misfortune sometimes injects a fault into a place, a task or a producer.
 func (w *world) misfortune() {
 	ctx, r := context.Background(), w.rng
 	place := w.places[r.IntN(len(w.places))]
@@ -110,7 +110,7 @@ func (w *world) misfortune() {
 		}
 		w.tasks = slices.DeleteFunc(w.tasks, func(t *task) bool { return t.owner == w.producers[i] })
 		w.producers[i] = w.newAgent()
-	case dice < 0.09: // a place is paused, or goes on
+	case dice < 0.09: // a place is paused, or resumes
 		to := map[string]string{"open": "paused", "paused": "open"}[w.rdb.HGet(ctx, key, "state").Val()]
 		if to == "open" || to == "paused" && r.IntN(5) == 0 {
 			w.rdb.HSet(ctx, key, "state", to)
@@ -144,7 +144,7 @@ func (w *world) rollBack(place *store.Shard) bool {
 	return true
 }
 
-// nextDay makes all receipts a day older. Nobody is under way.
+// nextDay makes all receipts a day older. No grab is running.
 func (w *world) nextDay() {
 	ctx := context.Background()
 	for _, place := range w.places {
@@ -162,7 +162,8 @@ func (w *world) nextDay() {
 	}
 }
 
-// check looks at all that stands in Redis: each packet once, no user above a limit, no request with two packets.
+// check reads everything in Redis. Each packet must be there once, no user above a limit, and no request with two
+// packets.
 func (w *world) check() error {
 	if !w.changed {
 		return nil
@@ -213,9 +214,9 @@ func (w *world) check() error {
 	return s.judge(w)
 }
 
-// state is what stands in Redis.
+// state is the content of Redis.
 type state struct {
-	packets      map[string]string // where each one stands
+	packets      map[string]string // where each packet is
 	requests     map[string]bool
 	count, today map[string]int64 // of each user
 	loaded       int
@@ -258,9 +259,9 @@ func (s *state) judge(w *world) error {
 	return errors.Join(s.errs...)
 }
 
-// The walk over real scripts, under a scheduler that lets tasks stall, answers get lost, places fall silent, producers
-// start again, the sponsor add packets, places pause, end and go back in time: whatever happens, each packet stands
-// once, nobody gets more than his limit, a winner is never told anything else, and sold_out is true.
+// The walk runs over real scripts, under a scheduler that injects faults. Tasks stall, answers get lost, places fall
+// silent and producers restart. The sponsor adds packets, and places pause, end and go back in time. Each packet must
+// exist once, and no user may get more than the limit. A winner never gets another answer, and sold_out is true.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	o := modelOptions(t)
@@ -274,7 +275,7 @@ func TestModel(t *testing.T) {
 	require.Greater(t, known, 100, "users who were told sold_out without a call")
 }
 
-// modelOptions are those of a Redis of the test's own.
+// modelOptions returns the options of a Redis of the test's own.
 func modelOptions(t *testing.T) *redis.Options {
 	t.Helper()
 	o := testkit.NewRedis(t, testkit.RedisOptions{}).Options()
@@ -282,7 +283,7 @@ func modelOptions(t *testing.T) *redis.Options {
 	return o
 }
 
-// The model catches what a walk, a producer or a top-up could do wrong.
+// The model detects the mistakes that a walk, a producer or a top-up could make.
 func TestModelCatches(t *testing.T) {
 	t.Parallel()
 	o := modelOptions(t)

@@ -14,7 +14,7 @@ import (
 
 var t0 = time.UnixMilli(1_800_000_000_000)
 
-// path runs a walk by hand: what it asks, and what it is told.
+// path runs a walk by hand: it records the walk's questions and supplies the answers.
 type path struct {
 	t      *testing.T
 	w      walk.Walk
@@ -36,7 +36,7 @@ func (p *path) ask() walk.Ask {
 	return a
 }
 
-// decided has the script at the present place answer, where so many generations were announced.
+// decided makes the script at the current place return a. revision is the number of announced generations.
 func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 	p.t.Helper()
 	ask := p.ask()
@@ -47,7 +47,7 @@ func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 	return p.w.Decided(p.m, p.now, a)
 }
 
-// read has the user hold these at the place whose receipts the walk asks for.
+// read gives the user these receipts at the place whose receipts the walk asks for.
 func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.Verdict) {
 	p.t.Helper()
 	require.True(p.t, p.ask().Receipts, "it asks for packets")
@@ -64,7 +64,8 @@ func receipt(request string, at time.Duration) hongbao.Receipt {
 	return hongbao.Receipt{Packet: 7, RequestID: request, Time: t0.Add(at)}
 }
 
-// The order is part of what stands in Redis: a build that walks otherwise may give a user more than his limit.
+// The order is part of the data in Redis. A build with another order may give a user more packets than the limit
+// allows.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "1", walk.Version)
@@ -89,7 +90,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// places is the order of a user, as a walk past empty places shows it.
+// places returns the order of a user, as a walk past empty places shows it.
 func places(t *testing.T, campaign, user string, n int) []int {
 	t.Helper()
 	var w walk.Walk
@@ -103,7 +104,7 @@ func places(t *testing.T, campaign, user string, n int) []int {
 	return out
 }
 
-// All places of a generation come before the next one; sold_out is said behind the last.
+// All places of a generation come before the next generation. The walk answers sold_out after the last one.
 func TestPastAllPlaces(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 3, 1)
@@ -112,7 +113,7 @@ func TestPastAllPlaces(t *testing.T) {
 		a := outcome(hongbao.OutcomeSoldOut)
 		revision := int64(1)
 		if i >= 1 {
-			revision = 2 // announced while he was under way
+			revision = 2 // announced during the user's walk
 		}
 		v := p.decided(revision, a)
 		if i < 5 {
@@ -126,7 +127,7 @@ func TestPastAllPlaces(t *testing.T) {
 	require.Equal(t, p.asks[2].Place, p.asks[5].Place)
 }
 
-// With one place every answer of the first call is the grab's.
+// With one place, every answer of the first call is the answer of the grab.
 func TestOnePlace(t *testing.T) {
 	t.Parallel()
 	for _, o := range hongbao.Outcomes() {
@@ -140,7 +141,8 @@ func TestOnePlace(t *testing.T) {
 	}
 }
 
-// What he holds goes along with the times, and what he holds at the place itself does not: the script sees that.
+// The user's receipts from other places are passed along with their times. The receipts at the place itself are not:
+// the script sees those.
 func TestHeldGoesAlong(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 2, 3)
@@ -155,7 +157,8 @@ func TestHeldGoesAlong(t *testing.T) {
 	require.Empty(t, more.Receipts, "they are no part of an answer")
 }
 
-// A refusal is told when the receipts of all other places were read: one of this request is the answer.
+// A refusal is returned only after the receipts of all other places were read. A receipt of this request is the
+// answer.
 func TestRefusalHidesNoReceipt(t *testing.T) {
 	t.Parallel()
 	for _, o := range []hongbao.Outcome{hongbao.OutcomeLimitReached, hongbao.OutcomePaused, hongbao.OutcomeEnded} {
@@ -197,7 +200,7 @@ func TestRefusalHidesNoReceipt(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, a.Outcome)
 }
 
-// A place that is not loaded yet, or that has lost the campaign, refuses nobody who comes from another one.
+// A place that is not loaded yet, or that has lost the campaign, refuses no user who comes from another place.
 func TestBehindTheFirstPlace(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[hongbao.Outcome]hongbao.Outcome{
@@ -212,7 +215,7 @@ func TestBehindTheFirstPlace(t *testing.T) {
 	}
 }
 
-// The home of a campaign alone says that it is not there, also to those who come to another place first.
+// Only the home of a campaign answers that the campaign is unknown, even to users who ask another place first.
 func TestUnknownAtTheHomeOnly(t *testing.T) {
 	t.Parallel()
 	m := walk.NewMemory(3)
@@ -228,7 +231,8 @@ func TestUnknownAtTheHomeOnly(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// Remembered places are asked for receipts only, while the lease lasts; what is told at its end is asked once more.
+// Remembered places are asked for receipts only, while the lease lasts. If receipts arrive after the lease, the walk
+// asks the place for a packet again.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 2, 2)
@@ -269,7 +273,7 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, int64(2), p.ask().Generation)
 }
 
-// The user with one packet is told of it at a remembered place.
+// A user with one packet gets its receipt at a remembered place.
 func TestMemoryOfOnePacketEach(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 1, 1)

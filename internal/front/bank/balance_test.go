@@ -46,7 +46,7 @@ func TestCreditOnce(t *testing.T) {
 	require.JSONEq(t, `{"account":"u2","balances":[]}`, s.call(t, "GET", "/v1/accounts/u2", "").Text)
 }
 
-// request is one to make of a server.
+// request is a request to send to a server.
 type request struct {
 	method, path, body string
 	tweaks             []tweak
@@ -57,7 +57,7 @@ func (q *request) send(t *testing.T, s *server) *reply {
 	return s.call(t, q.method, q.path, q.body, q.tweaks...)
 }
 
-// endpoint is the path of the document that the request is for; empty if there is none.
+// endpoint returns the path in the API document that the request matches, or "" if there is none.
 func (q *request) endpoint() string {
 	path, _, _ := strings.Cut(q.path, "?")
 	for _, e := range (&Balance{}).endpoints() {
@@ -77,7 +77,8 @@ func amount(text string) string { return strings.Replace(good, "100", text, 1) }
 
 func unsized(r *http.Request) { r.ContentLength = -1 }
 
-// refused are bad requests, each with what it is answered. The rows B1 to B10, B21, B27, B31, B32 of bad input.
+// refused contains bad requests with their expected answers. They are the rows B1 to B10, B21, B27, B31, B32 of bad
+// input.
 var refused = map[string]struct {
 	request
 	status int
@@ -166,7 +167,7 @@ var refused = map[string]struct {
 	"injection in the log": {do("GET", "/v1/credits/%0A%7B%22level%22:%22error%22%7D"), 400, "reference_invalid"},
 }
 
-// Nothing of what is refused is booked, and nothing of it is repeated.
+// A refused request books nothing, and the answer repeats nothing of it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -193,14 +194,15 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	require.Zero(t, s.booked())
-	for _, e := range s.logs.All() { // B52: what a path holds stays one value of one line
+	for _, e := range s.logs.All() { // B52: the content of a path stays one value of one line
 		for _, f := range e.Context {
 			require.NotContains(t, f.String, testToken)
 		}
 	}
 }
 
-// Who asks why a credit was refused finds the answer's id in the log, at the level that a server has by default.
+// The id of a refusal's answer is in the log, at the server's default level, for callers who ask why a credit was
+// refused.
 func TestRefusalsAreLogged(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -223,7 +225,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// B20: the same key while the first request is under way.
+// B20: a request has the key of a first request that is still running.
 func TestInProgress(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -286,7 +288,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// What the ledger can't do becomes a status that says what to do.
+// A failure of the ledger becomes a status that shows the caller what to do.
 func TestLedgerFails(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -321,7 +323,7 @@ func TestBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// B33: whoever sends slowly is cut off, and nobody else notices.
+// B33: a slow sender is cut off, and no other client notices.
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 300*time.Millisecond, 500*time.Millisecond })
@@ -348,7 +350,7 @@ func TestSlowloris(t *testing.T) {
 	require.Zero(t, s.booked())
 }
 
-// A stop waits for what is under way, and takes no more.
+// A stop waits for running requests and accepts no new ones.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

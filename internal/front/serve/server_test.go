@@ -24,7 +24,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// raw sends what an HTTP client would not, and gives all that comes back until the server closes the connection.
+// raw sends text that no HTTP client would send, and returns everything that the server sends until it closes the
+// connection.
 func (s *server) raw(t *testing.T, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -39,14 +40,14 @@ func (s *server) raw(t *testing.T, text string) string {
 	if _, err = io.WriteString(conn, text); err != nil {
 		t.Error(err)
 	}
-	all, err := io.ReadAll(conn) // an abrupt end is one too
+	all, err := io.ReadAll(conn) // an abrupt end is an end too
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the server goes on waiting for the rest of %.60q", text)
 	}
 	return string(all)
 }
 
-// A slow head is cut off without an answer, a slow body with one; meanwhile others are answered.
+// A slow head is cut off without an answer, and a slow body with one. Meanwhile the server answers other requests.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = time.Second, 2*time.Second }})
@@ -63,7 +64,7 @@ func TestSlowSenders(t *testing.T) {
 	require.Len(t, s.grabbed(), 1)
 }
 
-// A head that is too large, and what is no HTTP, get an answer, and nothing is grabbed.
+// A head that is too large, and text that is not HTTP, get an error answer. Nothing is grabbed.
 func TestOddHeads(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -85,7 +86,7 @@ func TestOddHeads(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// More connections than allowed wait, and are served when others end.
+// Connections above the limit wait, and are served when others end.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.Connections = 1 }})
@@ -110,7 +111,7 @@ func TestConnections(t *testing.T) {
 	require.Equal(t, http.StatusOK, <-done)
 }
 
-// Health does not depend on what is behind the server, and stands on the ops listener only.
+// Health does not depend on the backends of the server, and is served on the ops listener only.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{fake: &fake{err: io.ErrUnexpectedEOF}})
@@ -123,8 +124,8 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).Status)
 }
 
-// The control listener and the metrics on the ops listener are served on their own, and end with the others, after a
-// request that is under way there.
+// The control listener, and the metrics on the ops listener, are served separately. They end with the other listeners,
+// after the requests that are running there.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	began, hold := make(chan struct{}), make(chan struct{})
@@ -164,7 +165,7 @@ func TestControl(t *testing.T) {
 	<-stopped
 }
 
-// Without an address the control listener is not opened, also where there is something to serve on it.
+// Without an address the control listener is not opened, even if it has a handler.
 func TestControlCanBeOff(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{control: http.NotFoundHandler(), cfg: func(c *Config) { c.ControlListen = "" }})
@@ -211,7 +212,7 @@ func TestRate(t *testing.T) {
 		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u2"))).Status)
 }
 
-// A limiter lets through its burst at once, then its rate, however its users come and go.
+// A limiter lets through its burst at once and then its rate, whichever users come and go.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(2, 4)
@@ -230,7 +231,7 @@ func TestLimits(t *testing.T) {
 	require.Less(t, len(l.now)+len(l.before), 2*2_100, "who has gone is forgotten")
 }
 
-// What a campaign shows follows its state and Redis' clock, which goes on while the answer is remembered.
+// The shown state of a campaign follows its state and Redis' clock. The clock advances while the answer is cached.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -303,7 +304,7 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// A configuration that could hang or leak is refused, all problems at once.
+// A configuration that could hang or leak is refused, with all problems reported at once.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: -1}, Deps{})
@@ -355,7 +356,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// What may be lost, or is not safe yet, has its own code: nobody is told that there is no such campaign.
+// A campaign that may be lost, or is not safe yet, has its own error code. No caller gets the answer that the campaign
+// does not exist.
 func TestReadsThatSayNothing(t *testing.T) {
 	t.Parallel()
 	frozen := fmt.Errorf("%w: it is so", store.ErrFrozen)
@@ -374,7 +376,7 @@ func TestReadsThatSayNothing(t *testing.T) {
 	s.call(t, "GET", "/v1/campaigns/c", "").Refused(t, "frozen")
 }
 
-// What is remembered of a user is the id, and not the token or the batch that the id was cut from.
+// The limiter keeps the user's id only, not the token or the batch that contained the id.
 func TestLimitsRememberTheIDOnly(t *testing.T) {
 	const users, token = 20_000, 1 << 10
 	heap := func() int64 {

@@ -47,16 +47,16 @@ var (
 	_, edKey, _           = ed25519.GenerateKey(rand.Reader)
 )
 
-// keyList is a ledger that has API keys, or is away.
+// keyList is a ledger that has API keys, or is unreachable.
 type keyList struct {
-	access.Source // nil: nobody begins a session here
+	access.Source // nil: no user begins a session here
 	keys          []access.Key
 	away          error
 }
 
 func (l keyList) Live(context.Context) (access.Live, error) { return access.Live{Keys: l.keys}, l.away }
 
-// jwk is a key as a set has it.
+// jwk returns a key in the form of a key set.
 func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {
 	t.Helper()
 	k, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{
@@ -82,7 +82,7 @@ func allKeys(t *testing.T) []byte {
 		jwk(t, ecKey().Public(), "es", "ES256"), jwk(t, edKey.Public(), "ed", "EdDSA"))
 }
 
-// token is what a token is made of. change alters the claims and the head of a good one.
+// token is the specification of a token. change alters the claims and the head of a valid token.
 type token struct {
 	method jwt.SigningMethod
 	key    crypto.PrivateKey
@@ -108,7 +108,7 @@ func (k token) sign(t testing.TB, user string, change ...func(claims jwt.MapClai
 	return text
 }
 
-// claim sets a claim; nil takes it out.
+// claim sets a claim; nil removes it.
 func claim(name string, value any) func(jwt.MapClaims, map[string]any) {
 	return func(claims jwt.MapClaims, _ map[string]any) {
 		if claims[name] = value; value == nil {
@@ -117,7 +117,7 @@ func claim(name string, value any) func(jwt.MapClaims, map[string]any) {
 	}
 }
 
-// headField sets a field of the token's head; nil takes it out.
+// headField sets a field of the token's head; nil removes it.
 func headField(name string, value any) func(jwt.MapClaims, map[string]any) {
 	return func(_ jwt.MapClaims, h map[string]any) {
 		if h[name] = value; value == nil {
@@ -126,7 +126,7 @@ func headField(name string, value any) func(jwt.MapClaims, map[string]any) {
 	}
 }
 
-// fake is a producer and a reader in memory. A campaign's id says what its grabs get.
+// fake is a producer and a reader in memory. A campaign's id decides the answer to its grabs.
 type fake struct {
 	mu     sync.Mutex
 	grabs  []hongbao.Grab
@@ -134,7 +134,7 @@ type fake struct {
 	window store.Window
 	denied atomic.Int64
 	err    error
-	// held is what Receipts gives, besides err.
+	// held returns the result of Receipts, besides err.
 	held  func(user string) ([]hongbao.Receipt, error)
 	hold  chan struct{} // if set, a grab waits for it
 	began chan struct{}
@@ -239,7 +239,7 @@ func (s *server) connections(listener string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
-// options of a server; what is nil is as it should be.
+// options are the options of a server. A nil field means the valid default.
 type options struct {
 	cfg  func(*Config)
 	keys func() ([]byte, string, error)
@@ -303,7 +303,7 @@ type (
 
 var as, header = webtest.As, webtest.Header
 
-// call sends one request, as user u1 and as it should be but for the tweaks, on a connection of its own.
+// call sends one request on a connection of its own. The request is valid and from user u1, except for the tweaks.
 func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *reply {
 	t.Helper()
 	if strings.HasPrefix(url, "/") {

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// memRemote is a remote balance system in memory; it counts who asks at once.
+// memRemote is a remote balance system in memory. It counts concurrent queries.
 type memRemote struct {
 	mu       sync.Mutex
 	credits  map[string]map[int64]audit.RemoteCredit
@@ -24,7 +24,7 @@ type memRemote struct {
 	fails    error
 }
 
-// remotely lets a remote that can be asked have paid what the ledger has recorded.
+// remotely adds a queryable remote that has paid what the ledger has recorded.
 func (w *world) remotely() *memRemote {
 	m := &memRemote{credits: map[string]map[int64]audit.RemoteCredit{}}
 	for id, grants := range w.ledger.grants {
@@ -89,7 +89,7 @@ func TestRemoteDiffers(t *testing.T) {
 	require.Contains(t, r.Differences[1].Detail, `"thief"`)
 }
 
-// The remote has paid what the ledger has lost: the ledger is what is mended.
+// The remote has paid a grant that the ledger has lost: the ledger needs the repair.
 func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -103,8 +103,8 @@ func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	require.ErrorContains(t, err, "a Remote without a Ledger")
 }
 
-// The remote has paid what a person decided otherwise: by a dropped letter, as void in quarantine, or paid from the reserve.
-// That stays a difference after the campaign has left Redis.
+// The remote has paid a grant that a person decided otherwise: as a dropped letter, as void in quarantine, or as paid
+// from the reserve. The difference remains after the campaign has left Redis.
 func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -142,7 +142,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 	}
 }
 
-// dropLetter has a person drop a grant of campaign a.
+// dropLetter makes a person drop a dead letter of campaign a and returns its grant.
 func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	w.bury(t, "it is not booked")
 	k := w.keys("a")
@@ -155,7 +155,7 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	return *w.published("a", user(500))
 }
 
-// putAside has the ledger hold a grant of campaign a in quarantine, which a person has decided.
+// putAside moves a grant of campaign a to the ledger's quarantine, with a person's resolution.
 func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
 	return func(_ *testing.T, w *world) hongbao.Grant {
 		g := *w.settled("a", user(3))
@@ -165,7 +165,7 @@ func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
 	}
 }
 
-// Nobody asks a remote for a credit of nothing, so a void grant without a value is not paid there.
+// No handler asks a remote for a credit of zero, so a void grant without a value is not paid there.
 func TestVoidWithoutAValue(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -176,7 +176,8 @@ func TestVoidWithoutAValue(t *testing.T) {
 	require.NotContains(t, w.audit(t, audit.Options{}).Found, audit.RemotePaid)
 }
 
-// A person ended a campaign that Redis had lost, the topic has a grant that the ledger lacks, and the remote has paid it.
+// A person ended a campaign that Redis had lost. The topic has a grant that the ledger lacks, and the remote has paid
+// it.
 func TestRemotePaidOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -197,7 +198,8 @@ func TestRemotePaidOfALostCampaign(t *testing.T) {
 	require.EqualValues(t, 1, r.Total.Dropped)
 }
 
-// A remote that can't be asked: its dead letters are told, and that nobody looked at what it holds.
+// The audit reports the dead letters of a remote that can't be queried, and that the remote's credits were not
+// checked.
 func TestRemoteThatCantBeAsked(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -223,7 +225,7 @@ func TestRemoteFails(t *testing.T) {
 	require.ErrorContains(t, err, "Concurrency")
 }
 
-// Nobody asks for a credit of nothing.
+// No handler asks for a credit of zero.
 func TestRemoteWorthless(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -238,7 +240,7 @@ func TestRemoteWorthless(t *testing.T) {
 	require.ErrorIs(t, err, errNoPlan)
 }
 
-// any gives some packet of campaign a that the remote has.
+// any returns some packet of campaign a that the remote has.
 func (m *memRemote) any(t *testing.T) int64 {
 	t.Helper()
 	for packet := range m.credits["a"] {
@@ -248,7 +250,7 @@ func (m *memRemote) any(t *testing.T) int64 {
 	return 0
 }
 
-// freePacket says that one packet of campaign a is worth nothing.
+// freePacket makes one packet of campaign a worth nothing.
 type freePacket struct {
 	plans
 	packet int64

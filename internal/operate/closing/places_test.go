@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// spread is a deployment of five shards, with campaign "rain" of ten packets over three of them: on each one packet is
+// spread is a deployment of five shards. Campaign "rain" has ten packets over three of them, and one packet on each is
 // granted.
 type spread struct {
 	*bundle
@@ -43,7 +43,7 @@ func setupSpread(t *testing.T) *spread {
 	return s
 }
 
-// settleOn has the group finish everything on a place.
+// settleOn makes the group finish everything on a place.
 func (s *spread) settleOn(k *store.Shard) {
 	s.t.Helper()
 	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
@@ -64,11 +64,11 @@ func (s *spread) states() (list []string) {
 	return list
 }
 
-// faults is a client whose shard is silent, or whose process dies.
+// faults is a Redis client that simulates a silent shard or the death of its process.
 type faults struct {
 	mu     sync.Mutex
-	silent string // what the keys of the shard begin with
-	lives  int    // scripts before it dies; below 0: it lives
+	silent string // the prefix of the shard's keys
+	lives  int    // scripts before the process dies; below 0 it never dies
 }
 
 func (f *faults) set(silent string, lives int) {
@@ -118,10 +118,10 @@ func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// tagOf is what the keys of a shard begin with.
+// tagOf returns the prefix of a shard's keys.
 func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
 
-// A dead letter of any of its shards may still be paid.
+// A dead letter on any shard of the campaign may still be paid, so the refund waits for its decision.
 func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -138,8 +138,8 @@ func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
 	require.Zero(t, s.ledger.posts)
 }
 
-// A silent shard keeps the others from nothing, and nobody is told half of it. Then the rest is closed, and what was
-// closed stays as it was. The refund waits for each.
+// A silent shard does not stop the close of the others, and the caller gets no partial result. A later call closes the
+// rest, and the earlier closes stay as they were. The refund waits for every shard.
 func TestCloseWithASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -194,7 +194,7 @@ func TestCloseWithASilentShard(t *testing.T) {
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
 }
 
-// It is killed before each of its scripts, and run again: there is one close on each place, and one refund.
+// The close is killed before each of its scripts and run again. There is one close on each place, and one refund.
 func TestEndOfPlacesDies(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -226,8 +226,8 @@ func TestEndOfPlacesDies(t *testing.T) {
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
 }
 
-// A place whose clock is behind is still open when the others are over: it is closed by a later call. A paused place
-// is closed like any other.
+// A place whose clock is behind is still open when the others are over, and a later call closes it. A paused place is
+// closed like any other.
 func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -264,8 +264,8 @@ func TestCloseWithALostPlace(t *testing.T) {
 	require.Zero(t, s.ledger.posts)
 }
 
-// Beside a silent shard a lost place is told first, since trying again does not help; one that the campaign has left is
-// not: it may have been refunded.
+// A lost place is reported before a silent shard, since a retry does not help. A place that the campaign has left is
+// not reported: it may have been refunded.
 func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -282,8 +282,8 @@ func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 }
 
-// A refunded campaign leaves each of its shards, its home first: while the home is away, none looks as if it had lost
-// the campaign. The ledger tells of it from the first shard on.
+// A refunded campaign leaves each of its shards, its home first. While the home is down, no other shard looks as if it
+// had lost the campaign. The ledger reports the refund as soon as the campaign has left the first shard.
 func TestRetirePlaces(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -326,8 +326,8 @@ func TestRetirePlaces(t *testing.T) {
 	require.Equal(t, []string{"", "", ""}, s.states())
 }
 
-// A home that was not told of the refund is told by the retirer. While it is away, other campaigns leave the shards that
-// they share with this one.
+// The retirer marks the refund on a home that missed it. While the home is down, other campaigns still leave the
+// shards that they share with this one.
 func TestRetireWithoutTheHome(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -356,7 +356,7 @@ func TestRetireWithoutTheHome(t *testing.T) {
 	}, "it leaves its home, which was not told, and then the others")
 }
 
-// refundedOn makes a campaign that has its only place on this shard, and was refunded after rain was.
+// refundedOn creates a campaign whose only place is this shard, refunded after rain.
 func (s *spread) refundedOn(k *store.Shard) (id string) {
 	s.t.Helper()
 	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
@@ -370,8 +370,8 @@ func (s *spread) refundedOn(k *store.Shard) (id string) {
 	return id
 }
 
-// Packets were added in the ledger and are not on every place: nothing is closed. Once a place is lost, they can never
-// come, and the others are closed with what they have.
+// Packets were added in the ledger and are not on every place, so nothing is closed. Once a place is lost, the packets
+// can never arrive. Then the other places are closed with the packets they have.
 func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)

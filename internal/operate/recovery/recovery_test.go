@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A Redis that was killed and has lost nothing is open again without a person; grabs are undecided meanwhile, and no
-// seq comes twice.
+// A Redis that was killed and has lost nothing opens again without a person. Grabs are undecided until then, and no
+// seq is used twice.
 func TestRestartWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -50,8 +50,8 @@ func TestRestartWithoutLoss(t *testing.T) {
 	require.EqualValues(t, store.ChunkEvents+9, highest)
 }
 
-// A Redis that came back from an older file stays frozen, whoever it is that knows of what it lost: the ledger, the
-// topic, or a caller.
+// A Redis that restarted from an older file stays frozen. The ledger, the topic or a caller may be the one that knows
+// of the lost events.
 func TestRestartFromAnOlderFile(t *testing.T) {
 	t.Parallel()
 	for name, knows := range map[string]func(t *testing.T, w *world){
@@ -94,8 +94,8 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything answers frozen, is not founded again, and keeps a stub of the campaign once a person
-// accepted the loss.
+// A Redis that lost everything answers frozen and is not founded again. It keeps a stub of the campaign after a person
+// has accepted the loss.
 func TestFlushAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -132,8 +132,8 @@ func TestFlushAll(t *testing.T) {
 	w.load(t, "later")
 }
 
-// A campaign that was loaded after the file was written, and of which nothing is settled yet: whoever knows of the
-// events that are gone, it is in doubt. Its users are not told that there never was such a campaign.
+// A campaign was loaded after the file was written, and none of its grants is settled. It is in doubt as soon as
+// anyone knows of the lost events. Its users are not answered that the campaign is unknown.
 func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -148,8 +148,8 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
-// A person's word waits for a worker that looks at the shard, and is not lost. It is refused if that one does not come
-// to an end.
+// A person's decision waits for a worker that looks at the shard, and is not lost. It is refused if the worker does
+// not finish in time.
 func TestAcceptWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -174,7 +174,7 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What was in hand when the shard froze changes nothing once it is open again: it belongs to another epoch.
+// A batch from before the freeze changes nothing once the shard is open again: it belongs to another epoch.
 func TestBatchOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -194,8 +194,8 @@ func TestBatchOfAnotherEpoch(t *testing.T) {
 	require.False(t, done.Has(1))
 }
 
-// Bits above the shard's seq are never set: they would have new grants skipped. A caller who knows of such events
-// freezes the shard.
+// Bits above the shard's seq are never set: new grants would be skipped. A caller that knows of such events freezes
+// the shard.
 func TestNoBitAboveTheSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -207,8 +207,8 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
-// A shard is opened for the history of writes that was looked at: one that began between look and opening freezes it
-// again.
+// A shard is opened for the write history that was examined. A history that began between the look and the opening
+// freezes it again.
 func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -224,7 +224,7 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Meta(), "history").Val())
 }
 
-// Somebody who tells of a lost event at the last moment, after the look, is heard: the shard does not open.
+// A caller reports a lost event at the last moment, after the look. The shard does not open.
 func TestSeenAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -249,7 +249,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	require.True(t, opened)
 }
 
-// A planned failover: the replica has everything, is promoted, and opens by itself. A first replica that attaches
+// In a planned failover the replica has everything, is promoted, and opens by itself. A first replica that attaches
 // freezes nothing.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
@@ -272,7 +272,8 @@ func TestPlannedFailover(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))
 }
 
-// Redis has lost a pause and a bound on one shard, and another one still has them: they hold there again when it opens.
+// Redis has lost a pause and a rate limit on one shard, and another shard still has them. Both apply there again when
+// the shard opens.
 func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 3)
@@ -303,7 +304,7 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.Equal(t, "ann", c.Limited.By)
 }
 
-// toppedUp adds packets to the campaign, which are dealt.
+// toppedUp adds packets to the campaign and marks them as dealt.
 func (w *world) toppedUp(t *testing.T) {
 	t.Helper()
 	_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
@@ -315,8 +316,8 @@ func (w *world) toppedUp(t *testing.T) {
 	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
 }
 
-// What was dealt of a top-up is lost with Redis' last second. No event is, so the shard opens by itself, and the ledger
-// knows that the packets are to be dealt again.
+// The dealt packets of a top-up are lost with Redis' last second. No event is lost, so the shard opens by itself. The
+// ledger knows that the packets have to be dealt again.
 func TestDealtTopUpIsLost(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -334,7 +335,8 @@ func TestDealtTopUpIsLost(t *testing.T) {
 	}
 }
 
-// A stock that does not fit its sums keeps no shard frozen: whether Redis has lost something is told by states and seqs.
+// A stock that does not fit its sums keeps no shard frozen. Only states and seqs show whether Redis has lost
+// something.
 func TestOpensWithADamagedStock(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// told has users grab at a process, and returns their receipts by user.
+// told makes n users grab through the process and returns their receipts by user.
 func (p *process) told(t *testing.T, n int) map[string]hongbao.Receipt {
 	t.Helper()
 	users := make([]string, n)
@@ -39,13 +39,14 @@ func (p *process) told(t *testing.T, n int) map[string]hongbao.Receipt {
 	return told
 }
 
-// ask has users grab; each must be granted. A caller believes for a moment that the shard is frozen.
+// ask makes the users grab and requires that each is granted. For a moment the process may still see the shard as
+// frozen.
 func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) {
 	t.Helper()
 	testkit.Eventually(t, 10*time.Second, func() (open bool) {
 		var err error
 		answers, err = p.w.store.Over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
-		if hongbao.IsOutage(err) { // its client still believes what it met while the server was away
+		if hongbao.IsOutage(err) { // the client still acts on what it saw while the server was down
 			return false
 		}
 		require.NoError(t, err)
@@ -57,7 +58,7 @@ func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) 
 	return answers
 }
 
-// patient is a recoverer that waits as long as it does in a worker.
+// patient returns a recoverer that waits as long as a worker's recoverer.
 func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 	return w.recoverer(func(c *recovery.Config) {
 		c.Gather, c.Settle = 5*time.Second, 200*time.Millisecond
@@ -67,12 +68,12 @@ func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
-// restores looks after the shard until it is open, and wants what users were told to be there still.
+// restores tends the shard until it is open, and requires that the users still have their receipts.
 func (w *world) restores(t *testing.T, r *recovery.Recoverer, told ...map[string]hongbao.Receipt) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		err := r.Tend(t.Context(), 0)
-		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process spoke while the recoverer judged
+		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process reported while the recoverer judged
 			return false
 		}
 		require.NoError(t, err)
@@ -82,7 +83,7 @@ func (w *world) restores(t *testing.T, r *recovery.Recoverer, told ...map[string
 	w.keeps(t, told...)
 }
 
-// keeps has the users ask again, with the request ids that they had.
+// keeps repeats the users' grabs with their old request ids and requires the same receipts.
 func (w *world) keeps(t *testing.T, told ...map[string]hongbao.Receipt) {
 	t.Helper()
 	if w.asker == nil {
@@ -97,7 +98,7 @@ func (w *world) keeps(t *testing.T, told ...map[string]hongbao.Receipt) {
 	}
 }
 
-// settles pays all that is in the stream, and returns how many grants the ledger has.
+// settles settles everything in the stream and returns how many grants the ledger has.
 func (w *world) settles(t *testing.T) int64 {
 	t.Helper()
 	w.settle(t)
@@ -107,7 +108,8 @@ func (w *world) settles(t *testing.T) int64 {
 	return c.Grants
 }
 
-// Redis loses its end, and each process that told users of it lives: the shard opens with all of it.
+// Redis loses its last grants, and each process that answered users for them is alive. The shard opens with all of
+// them.
 func TestLostGrantsAreRestored(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -141,7 +143,7 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	require.EqualValues(t, 850, closed.Close.Left)
 }
 
-// A recoverer ends while it waits for processes. The next one goes on with the attempt, and waits for the rest of the time.
+// A recoverer ends while it waits for processes. The next one continues the attempt and waits for the remaining time.
 func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -162,7 +164,8 @@ func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	require.Less(t, list[0].Took.Witnesses, int64(1500))
 }
 
-// Redis loses an opening together with the grants on both of its sides. The seqs that the opening skipped are no lost events.
+// Redis loses an opening together with the grants before and after it. The seqs that the opening skipped do not count
+// as lost events.
 func TestSkippedSeqsAreNoLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -182,7 +185,7 @@ func TestSkippedSeqsAreNoLoss(t *testing.T) {
 	require.Greater(t, did.Last, int64(store.ChunkEvents), "the second opening has to bring both back")
 }
 
-// counts reads the note of an opening. It must say how long the recoverer waited for processes.
+// counts decodes the note of an opening. It requires that the note says how long the recoverer waited for processes.
 func counts(t *testing.T, note string) (c recovery.Counts) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(note), &c))
@@ -191,7 +194,7 @@ func counts(t *testing.T, note string) (c recovery.Counts) {
 	return c
 }
 
-// The ledger and the topic know grants whose process has forgotten them, or is no more.
+// The ledger and the topic have grants whose process has forgotten them or is gone.
 func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -205,7 +208,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.NoError(t, errors.Join(w.settler(t).Handle(t.Context(), lost[:20])...))
 	w.topic.grants = lost[15:]
 	w.restart(t, old)
-	idle := w.process(t) // p watched before the lines that Redis has now: nobody waits for it
+	idle := w.process(t) // p watched before the lines that Redis has now: no recoverer waits for it
 	idle.watch(t)
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Witnesses()).Err())
 	w.restores(t, w.patient(), told)
@@ -223,7 +226,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.EqualValues(t, 15, done)
 }
 
-// A top-up that was dealt is lost with grants: the grants come back, and the packets are dealt again.
+// A dealt top-up is lost together with grants. The grants come back, and the packets are dealt again.
 func TestTopUpIsLostWithGrants(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -240,7 +243,7 @@ func TestTopUpIsLostWithGrants(t *testing.T) {
 	require.Len(t, open, 1)
 }
 
-// What nobody was told of never happened: its packets are dealt again, and its seqs are passed over.
+// Grants that no user was told of count as never made. Their packets are dealt again, and their seqs are skipped.
 func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -249,7 +252,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	p.told(t, 10)
 	old := w.older(t)
 	first := p.told(t, 5)
-	unheard := w.process(t) // its answers are lost with it, and no line of it is left
+	unheard := w.process(t) // its answers are lost with it, and none of its lines is left
 	var dealt []int64
 	for _, r := range unheard.told(t, 7) {
 		dealt = append(dealt, r.Packet)
@@ -273,7 +276,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	require.EqualValues(t, 28, skipped[1].First)
 }
 
-// A process that told users and has not reported keeps the shard frozen: a person decides.
+// A process that answered users and has not reported keeps the shard frozen. A person decides.
 func TestSilentWitnessLeavesTheLossToAPerson(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -290,7 +293,7 @@ func TestSilentWitnessLeavesTheLossToAPerson(t *testing.T) {
 	require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), "has not reported")
 }
 
-// What contradicts what Redis or the ledger has is for a person.
+// Evidence that contradicts Redis or the ledger is left to a person.
 func TestContradictionsAreForAPerson(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -341,7 +344,7 @@ func TestContradictionsAreForAPerson(t *testing.T) {
 	}
 }
 
-// From a fence on the ledger takes no lost grant: a worker that slept brings it too late.
+// The ledger rejects lost grants after a fence: a worker that slept brings them too late.
 func TestSleepingSettlerIsFenced(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -362,7 +365,7 @@ func TestSleepingSettlerIsFenced(t *testing.T) {
 	require.EqualValues(t, 15, w.settles(t))
 }
 
-// breaks fails the command with that number, and those after it.
+// breaks fails the command with number at, and every command after it.
 type breaks struct {
 	at int64
 	n  atomic.Int64
@@ -396,14 +399,14 @@ func (b *breaks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// finishes says that the sinks have finished all: each opening skips events that count as a backlog else.
+// finishes marks everything as finished by the sinks. Otherwise the events that each opening skips count as a backlog.
 func (w *world) finishes(t *testing.T) {
 	t.Helper()
 	meta := w.shard().Keys.Meta()
 	require.NoError(t, w.rdb.HSet(t.Context(), meta, "finished", w.rdb.HGet(t.Context(), meta, "seq").Val()).Err())
 }
 
-// A recoverer dies at any of its commands, and another one goes on.
+// A recoverer dies at each of its commands in turn, and another one continues.
 func TestRecovererDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -418,7 +421,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		p.told(t, 2)
 		old := w.older(t)
 		told := []map[string]hongbao.Receipt{p.told(t, 2)}
-		w.process(t).told(t, 1) // its line is lost as well
+		w.process(t).told(t, 1) // the process's witness line is lost as well
 		told = append(told, p.told(t, 2))
 		w.restart(t, old)
 		client := w.server.Client(t)
@@ -426,7 +429,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		client.AddHook(hook)
 		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
 		err := dying.Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
 		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), told...)
 		if err == nil && hook.n.Load() < at {
 			break
@@ -437,7 +440,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 	require.Greater(t, died, 15)
 }
 
-// diesAfter lets recoverers die at later and later commands, until one has left what is wanted.
+// diesAfter makes recoverers die at later and later commands until wanted reports true.
 func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 	t.Helper()
 	for at := int64(1); !wanted(); at++ {
@@ -446,12 +449,12 @@ func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 		client.AddHook(&breaks{at: at})
 		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.store.Over(client), 30*time.Millisecond })
 		_ = r.Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
 	}
 }
 
-// What an attempt writes is no write from before the freeze. A second attempt measures the age of the lines from the same
-// moment, so a witness that died between the two still has to speak.
+// An attempt's own writes do not count as writes from before the freeze. A second attempt measures the age of the
+// lines from the same moment. So a witness that died between the two attempts still has to report.
 func TestSecondAttemptKeepsTheTimeOfTheLastWrite(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

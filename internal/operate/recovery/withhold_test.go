@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// guarded is a recoverer that withholds packets for processes that are silent.
+// guarded returns a recoverer that withholds packets for silent processes.
 func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
 	return w.recoverer(func(c *recovery.Config) {
 		c.Gather, c.Settle, c.Margin = time.Second, 30*time.Millisecond, 2*time.Second
@@ -24,7 +24,8 @@ func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
-// pair makes a process that watches and one that does not. Ten users have their packets from the first one, one from the other.
+// pair returns a process that watches and one that does not. Ten users have packets from the first, and one user from
+// the second.
 func (w *world) pair(t *testing.T) (p, silent *process) {
 	t.Helper()
 	p, silent = w.process(t), w.process(t)
@@ -34,7 +35,7 @@ func (w *world) pair(t *testing.T) (p, silent *process) {
 	return p, silent
 }
 
-// withheld are the packets that nobody gets, by number.
+// withheld returns the packets that no user gets, by number.
 func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	t.Helper()
 	list, err := w.shard().Withheld(t.Context(), id)
@@ -47,8 +48,8 @@ func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	return all
 }
 
-// wakes has a silent process look at the servers, and wants its users to have what it told them of: the same packets, each once, and
-// each paid once.
+// wakes makes a silent process look at the servers. It requires that its users have the packets they were told of,
+// each once and each paid once.
 func (w *world) wakes(t *testing.T, silent *process, told map[string]hongbao.Receipt) {
 	t.Helper()
 	silent.watch(t)
@@ -73,7 +74,7 @@ func (w *world) keepsPackets(t *testing.T, told map[string]hongbao.Receipt) {
 	}, "users have what they were told")
 }
 
-// adds wants every packet to be in one place, and the counts to say so.
+// adds requires that every packet is in exactly one place, and that the counts agree.
 func (w *world) adds(t *testing.T) {
 	t.Helper()
 	f, err := w.shard().CampaignFields(t.Context(), id)
@@ -94,8 +95,8 @@ func (w *world) adds(t *testing.T) {
 	}
 }
 
-// A process that told users of the last grants is silent. The shard opens by itself: what is known comes back, and the packets that
-// the silent process may have told of are granted to nobody else. When it speaks, its users get them.
+// A process that answered users for the last grants is silent. The shard opens by itself, and known grants come back.
+// The packets that the silent process may have granted go to no one else. When it reports, its users get them.
 func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 	t.Parallel()
 	for name, silentFirst := range map[string]bool{"the last grants": false, "grants before known ones": true} {
@@ -142,8 +143,8 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 	}
 }
 
-// A process that speaks only after its packets were withheld, while the shard is still frozen, is heard: its users get them before
-// the shard opens.
+// A process reports only after its packets were withheld, while the shard is still frozen. Its users get the packets
+// before the shard opens.
 func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -157,7 +158,7 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
 		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
 	}
 	z, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
@@ -180,7 +181,7 @@ func packetsOf(told map[string]hongbao.Receipt) map[int64]hongbao.Amount {
 	return all
 }
 
-// A recoverer dies at every third of its commands while a process is silent, and another one goes on.
+// A recoverer dies at every third of its commands while a process is silent, and another one continues.
 func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -203,9 +204,10 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		client := w.server.Client(t)
 		hook := &breaks{at: at}
 		client.AddHook(hook)
-		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond } // a client may believe for a second that the server is away
+		// For a second, a client may still see the server as down.
+		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
 		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // its lease is over
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
 		w.restores(t, w.guarded(few), told, more)
 		require.Subset(t, w.withheld(t), packetsOf(unheard))
 		require.Less(t, len(w.withheld(t)), before+10, "they are withheld once")
@@ -220,8 +222,8 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	require.Greater(t, died, 10)
 }
 
-// Users who found a place empty may have gone on to another one. So with a silent process the rest of the place is withheld, and
-// other places go on.
+// Users who found a place empty may have gone on to another one. So with a silent process the rest of the place is
+// withheld, and other places continue.
 func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 4)
@@ -277,7 +279,7 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	}
 }
 
-// Redis loses an opening that withheld packets: nobody can say which, so a person has to come.
+// Redis loses an opening that withheld packets. No process knows which packets, so a person has to decide.
 func TestLostOpeningThatWithheld(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

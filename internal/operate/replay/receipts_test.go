@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// tell writes the receipts of grants, as the grabs did.
+// tell writes the receipts of grants, as grabs would.
 func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	k := w.Store.Shard(shard)
@@ -41,7 +41,7 @@ func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 		func(g hongbao.Grant) bool { return slices.Contains(seqs, g.Seq) })
 }
 
-// done tells which of the seqs the sink has finished.
+// done returns the seqs that the sink has finished.
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
 	bits, err := w.Store.Shard(shard).Done(t.Context(), sink,
@@ -55,9 +55,9 @@ func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list 
 	return list
 }
 
-// Users were told of grants whose entries were deleted before their sink had read them: these come from the receipts,
-// once, and the sink has finished them then. What the sink had finished and what is among its dead letters does not
-// come.
+// Users were told of grants whose entries were deleted before their sink had read them. These grants come from the
+// receipts, once, and the sink has then finished them. Grants that the sink had finished and grants among its dead
+// letters do not come.
 func TestReceiptsAfterLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -74,7 +74,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
-	// the letters' bits are no longer what keeps them away
+	// the letters' bits no longer keep them out
 	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(0).Keys.Done("kafka", 0)).Err())
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.Empty(t, w.Target.Copies)
 	report := w.run(t, cfg, replay.Options{})
 	require.True(t, report.Finished)
-	lost := []int64{13, 14, 15, 21} // 21 was told to nobody
+	lost := []int64{13, 14, 15, 21} // no user was told of 21
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }),
 		w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.Counts)
@@ -105,7 +105,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.Zero(t, w.run(t, cfg, replay.Options{}).FromReceipts)
 }
 
-// The publisher builds a batch of such grants again from what ledger and receipts have.
+// The publisher rebuilds a batch of such grants from the ledger and the receipts.
 func TestEntriesFromReceipts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -132,7 +132,7 @@ func TestEntriesFromReceipts(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// Seqs that an opening of the shard has skipped stand for nothing: nobody looks for them in vain.
+// Seqs that an opening of the shard has skipped have no grants, so the replay does not report them as missing.
 func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// What was trimmed comes from the ledger, the rest from the stream, each grant whole and once, by rising seq.
+// Trimmed grants come from the ledger and the rest from the stream. Each grant comes whole and once, by rising seq.
 func TestStreamThenLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -44,7 +44,7 @@ func TestStreamThenLedger(t *testing.T) {
 	require.Equal(t, w.events(all), w.Target.Copies, "a repeat pushes nothing")
 }
 
-// The stream is trimmed while the replay reads it: what it overtakes comes from the ledger.
+// The stream is trimmed while the replay reads it. Grants that the trim overtakes come from the ledger.
 func TestTrimmedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -64,7 +64,7 @@ func TestTrimmedMeanwhile(t *testing.T) {
 	require.Zero(t, report.NotFound)
 }
 
-// Entries that can't be read, closes, and seqs that nobody has are told, and cost no grant.
+// The replay reports unreadable entries, closes, and seqs without a grant. None of them costs a grant.
 func TestGapsAreTold(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -90,7 +90,7 @@ func TestGapsAreTold(t *testing.T) {
 	require.ErrorIs(t, err, stream.ErrNewerEntry, "a newer entry stops, it is not skipped")
 }
 
-// After Redis went back in time one seq stands for two grants: the first is replayed, the other told.
+// After Redis went back in time, two grants have one seq. The first is replayed, and the other is reported.
 func TestSameSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -145,7 +145,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A dry run counts and changes nothing at all.
+// A dry run counts and changes nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -168,7 +168,7 @@ func TestDryRun(t *testing.T) {
 	require.Equal(t, before, storetest.Dump(t, w.Store))
 }
 
-// A name keeps what it covers: another range or target is refused, and what is granted later is not in it.
+// A replay's name fixes its range and target. Another range or target is refused, and later grants are not included.
 func TestNameKeepsItsRange(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -195,8 +195,8 @@ func TestNameKeepsItsRange(t *testing.T) {
 	require.Equal(t, 2, w.Target.Copies["0-1"], "another name is another replay")
 }
 
-// Stopped at random points again and again, a replay ends with the same result. The handler is one that, as the ledger,
-// ignores what it has.
+// A replay that is stopped repeatedly at random points ends with the same result. Its handler ignores grants that it
+// already has, as the ledger does.
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -242,7 +242,7 @@ func TestStoppedAnywhere(t *testing.T) {
 
 var errStopped = errors.New("stopped")
 
-// What can't be delivered is named, costs no other grant, and is tried again by the next run.
+// The replay names each grant that can't be delivered. It costs no other grant, and the next run tries it again.
 func TestFailuresAreNamed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -281,7 +281,8 @@ func TestFailuresAreNamed(t *testing.T) {
 	require.Equal(t, w.events(all), w.Target.Copies)
 }
 
-// An outage is waited out; one that lasts longer than the patience ends the run, and the next one goes on.
+// The replay waits for the end of an outage. A longer outage than the configured patience ends the run, and the next
+// run continues.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

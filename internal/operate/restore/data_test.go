@@ -15,8 +15,8 @@ func at(ms int64) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond
 
 func since(t time.Time) int64 { return t.Sub(t0).Milliseconds() }
 
-// data is what one server of Redis has of one shard. Its methods are scripts: each is atomic, and depends on nothing
-// but the data and its arguments, so that a replica runs it again.
+// data is the content of one Redis server for one shard. Its methods are scripts. Each is atomic and depends only on
+// the data and its arguments, so a replica can run it again.
 type data struct {
 	founded                   bool
 	seq, epoch, seen, settled int64
@@ -60,7 +60,7 @@ type camp struct {
 	loaded           int
 }
 
-// claim is that of a publisher for one grant.
+// claim is a publisher's claim for one grant.
 type claim struct {
 	pid, number   int
 	pidEpoch      int
@@ -69,7 +69,7 @@ type claim struct {
 	hongbao.Grant // what is sent
 }
 
-// mend is meta.mend: the attempt that restores the shard. Nobody else may write.
+// mend is meta.mend: the attempt that restores the shard. No other attempt may write.
 type mend struct {
 	attempt        string
 	turn, cursor   int
@@ -84,7 +84,7 @@ type mend struct {
 // proof is a line of the evidence stream.
 type proof struct {
 	hongbao.Grant
-	epoch int64 // of which the witness has seen this seq
+	epoch int64 // the epoch in which the witness has seen this seq
 	seen  int64
 }
 
@@ -138,7 +138,7 @@ func (d *data) noticed(ms int64) {
 	}
 }
 
-// guard stands in front of each script; epoch is that of the caller's batch, 0 for none.
+// guard runs before each script. epoch is the epoch of the caller's batch, 0 for none.
 func (d *data) guard(token string, epoch, seen int64) string {
 	if !d.founded {
 		return "frozen"
@@ -310,7 +310,7 @@ func (d *data) skipped(seq int64) int64 {
 	return 0
 }
 
-// trim writes settled, and removes what is settled and ten seconds old.
+// trim writes settled, and removes grants that are settled and ten seconds old.
 func (d *data) trim(token string, now int64) {
 	if d.guard(token, 0, 0) != "" {
 		return
@@ -340,14 +340,15 @@ func (d *data) behind(token string, epoch int64) {
 	}
 }
 
-// view is what the watch of a process reads.
+// view is the state that the watch of a process reads.
 type view struct {
 	frozen                    bool
 	seq, epoch, settled, seen int64
 	mend                      mend
 }
 
-// line writes the witness line of a process, and freezes a shard that is not what it was.
+// line writes the witness line of a process. It freezes a shard whose token, history or seq is not as the process knew
+// it.
 func (d *data) line(id int, now int64, token, history string, seen int64) view {
 	if d.founded && (d.opened != token || d.history != history || seen > d.seq) {
 		d.freeze()
@@ -362,7 +363,7 @@ func (d *data) line(id int, now int64, token, history string, seen int64) view {
 	return view{d.frozen || !d.founded, d.seq, d.epoch, d.settled, d.seen, d.mend}
 }
 
-// evidence appends what a witness knows, and with sent that it has sent all.
+// evidence appends what a witness knows. sent marks that the witness has sent everything.
 func (d *data) evidence(id int, attempt string, proofs []proof, sent bool) bool {
 	if d.mend.attempt != attempt {
 		return false

@@ -13,7 +13,7 @@ import (
 
 const lease = 3_000 // ms that an attempt is kept for a recoverer that does not go on
 
-// take begins an attempt, or goes on with one whose recoverer has died. was, seq and epoch are what the caller
+// take begins an attempt, or continues one whose recoverer has died. was, seq and epoch are the values that the caller
 // found.
 func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
 	kept := d.mend.attempt != "" && d.mend.lease > ms && d.mend.token == now.token && d.mend.history == now.history
@@ -30,14 +30,15 @@ func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
 	return true
 }
 
-// by is who runs a script of an attempt, and when. loose is a planted bug: whoever knows the attempt may write.
+// by identifies the runner of an attempt's script, and the time. loose is a planted bug: any process that knows the
+// attempt may write.
 type by struct {
 	mend
 	ms    int64
 	loose bool
 }
 
-// mine guards the scripts of an attempt.
+// mine reports whether the caller may run the scripts of an attempt.
 func (d *data) mine(b by) bool {
 	if !d.frozen || d.mend.attempt != b.attempt ||
 		!b.loose && (d.mend.turn != b.turn || d.mend.cursor != b.cursor || d.mend.token != b.token) {
@@ -48,7 +49,7 @@ func (d *data) mine(b by) bool {
 	return true
 }
 
-// ask names the epoch of the fence, and so asks the witnesses.
+// ask sets the epoch of the fence and so asks the witnesses to report.
 func (d *data) ask(b by, epoch int64) bool {
 	if !d.mine(b) {
 		return false
@@ -118,7 +119,7 @@ func (d *data) restore(b by, id string, steps []restore.Step) bool {
 	return true
 }
 
-// drop takes a packet from wherever it is; one that is withheld stays so if it gets no owner.
+// drop removes a packet from wherever it is. A withheld packet stays withheld if it gets no owner.
 func (d *data) drop(c *camp, packet int64, owner string) {
 	is := func(p int64) bool { return p == packet }
 	for i, s := range c.stock {
@@ -140,7 +141,7 @@ func (d *data) drop(c *camp, packet int64, owner string) {
 	}
 }
 
-// mark sets the done bits of a sink: what Redis has of them behind the intact part may be about other grants.
+// mark sets the done bits of a sink. The bits that Redis has after the intact part may belong to other grants.
 func (d *data) mark(b by, sink int, seqs []int64) bool {
 	if !d.mine(b) {
 		return false
@@ -155,7 +156,7 @@ func (d *data) mark(b by, sink int, seqs []int64) bool {
 	return true
 }
 
-// jump goes on behind everything that is known. The skipped seqs are those without an entry.
+// jump moves the seq past everything that is known. The skipped seqs are those without an entry.
 func (d *data) jump(b by, last int64, closes []string, revisions map[string]int64) bool {
 	if !d.mine(b) {
 		return false
@@ -185,7 +186,7 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	return true
 }
 
-// revise makes what is known of a campaign on another shard expire.
+// revise raises the revision of a campaign, so that older knowledge of the campaign expires.
 func (d *data) revise(id string, revision int64) {
 	if c := d.camps[id]; c != nil {
 		c.revision = max(c.revision, revision)
@@ -202,7 +203,7 @@ func (d *data) open(b by, seen int64) bool {
 	return true
 }
 
-// hole grants a withheld packet to somebody of whom a witness reports late.
+// hole grants a withheld packet to a user whom a witness reports late.
 func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64, bug string) string {
 	if no := d.guard(token, epoch, 0); no != "" {
 		return no
@@ -228,7 +229,7 @@ func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64,
 
 // The scripts of a publisher's claims.
 
-// claim claims a grant that is not done, or takes over a claim whose owner does not go on.
+// claim claims a grant that is not done, or takes over a claim whose owner has stopped.
 func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim, taken bool, epoch int64) {
 	if d.guard(token, 0, 0) != "" {
 		return c, false, 0
@@ -256,7 +257,7 @@ func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim
 	return c, false, d.epoch
 }
 
-// settle ends a claim: its grant is done, or free again.
+// settle ends a claim: its grant becomes done or free again.
 func (d *data) settle(token string, epoch int64, c claim, done bool) string {
 	if no := d.guard(token, epoch, c.Seq); no != "" {
 		return no

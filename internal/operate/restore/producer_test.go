@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// producer answers grabs, and is a witness: it remembers what it has told.
+// producer answers grabs, and is a witness: it remembers its answers.
 type producer struct {
 	w      *world
 	id     int
@@ -31,7 +31,7 @@ type known struct {
 	on        *server
 	write     int   // the line's first write there
 	confirmed bool  // every copy has it
-	epoch     int64 // answers of older ones are no answers: it has sent all that it knew of them
+	epoch     int64 // answers of older epochs do not count: it has sent everything that it knew of them
 	answered  string
 	late      int64 // the epoch for which late evidence was sent
 }
@@ -66,7 +66,7 @@ func (p *producer) grabs(a *agent) {
 	}
 }
 
-// grab is a walk over the places, a call for each.
+// grab walks over the places, one call per place.
 func (p *producer) grab(a *agent, q *request) {
 	w, began, told := p.w, p.w.now, len(q.told) > 0
 	generation, place, held := 1, 0, map[int]int{}
@@ -98,7 +98,7 @@ func (p *producer) grab(a *agent, q *request) {
 			continue
 		}
 		if (r.epoch < k.epoch || !p.speaks(n, s)) && w.bug != "an answer after all was sent" {
-			a.wait(100) // somebody may have decided without it
+			a.wait(100) // another process may have decided without it
 			continue
 		}
 		k.saw(r.epoch, r.seq)
@@ -127,7 +127,7 @@ func (p *producer) grab(a *agent, q *request) {
 	}
 }
 
-// remember keeps what is told; a repeat tells what it has become.
+// remember keeps a grant that a user was told of. A repeat replaces the older copy.
 func (p *producer) remember(g *hongbao.Grant) {
 	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool { return idOf(&m.grant) == idOf(g) })
 	p.memory = append(p.memory, memo{*g, p.w.now})
@@ -140,8 +140,8 @@ func (k *known) saw(epoch, seq int64) {
 	k.seen, k.tops[epoch] = max(k.seen, seq), max(k.tops[epoch], seq)
 }
 
-// speaks reports whether the producer's witness line is where a recoverer will find it. Before that the
-// producer answers no user.
+// speaks reports whether the producer's witness line is where a recoverer will find it. Until then the producer
+// answers no user.
 func (p *producer) speaks(n *node, s *server) bool {
 	k := &p.shards[n.shard]
 	if k.on != s || p.w.now-k.line > restore.Young.Milliseconds() {
@@ -151,7 +151,7 @@ func (p *producer) speaks(n *node, s *server) bool {
 	return k.confirmed
 }
 
-// watch looks at every shard each second.
+// watch checks every shard each second.
 func (p *producer) watch(a *agent) {
 	for {
 		for i, n := range p.w.nodes {
@@ -187,7 +187,7 @@ func (p *producer) look(a *agent, i int, n *node) {
 	}
 }
 
-// proofs are what the producer knows of a shard.
+// proofs returns what the producer knows of a shard.
 func (p *producer) proofs(shard int) (proofs []proof) {
 	for _, m := range p.memory {
 		if m.grant.Shard == shard {
@@ -203,7 +203,7 @@ func (p *producer) proofs(shard int) (proofs []proof) {
 	return proofs
 }
 
-// testify sends all that the producer knows to the attempt.
+// testify sends everything that the producer knows to the attempt.
 func (p *producer) testify(a *agent, n *node, k *known, m mend) {
 	w := p.w
 	k.epoch = m.epoch
@@ -218,7 +218,7 @@ func (p *producer) testify(a *agent, n *node, k *known, m mend) {
 	}
 }
 
-// late sends what older epochs granted, after the shard has opened. To an attempt it may have been sent too late.
+// late sends the grants of older epochs after the shard has opened. They may have reached the attempt too late.
 func (p *producer) late(n *node, k *known, s *server, epoch int64) {
 	w := p.w
 	if w.bug == "late evidence ignored" {

@@ -17,12 +17,12 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// asciiRange is what ids are made of.
+// asciiRange contains the characters of ids.
 var asciiRange = &unicode.RangeTable{R16: []unicode.Range16{{Lo: '!', Hi: '~', Stride: 1}}}
 
 func errorsIsForeign(err error) bool { return errors.Is(err, topic.ErrForeign) }
 
-// messageOf gives headers and value of a grant as the topic holds them.
+// messageOf returns headers and value of a grant as they are in the topic.
 func messageOf(t testing.TB, g *hongbao.Grant) ([]kafka.Header, []byte) {
 	t.Helper()
 	b := newBatch("/hongbao/d1")
@@ -44,14 +44,14 @@ func firstRecord(t testing.TB, raw []byte) record {
 	return r
 }
 
-// holdsKey tells whether the request's batch has a record with the key; it leaves the request as it was.
+// holdsKey reports whether the request's batch has a record with the key. It does not change the request.
 func holdsKey(r *rawproduce.Request, key string) bool {
-	return holds(r, append([]byte{byte(2 * len(key))}, key...)) // its varint length before it
+	return holds(r, append([]byte{byte(2 * len(key))}, key...)) // preceded by its varint length
 }
 
 func holds(r *rawproduce.Request, needle []byte) bool { return bytes.Contains(rawOf(r), needle) }
 
-// isShow reports whether the request's batch is the first one of a session, with which it shows itself.
+// isShow reports whether the request's batch is the first one of a session, which announces the session.
 func isShow(r *rawproduce.Request) bool {
 	return holds(r, []byte(cloudevent.TypeFence)) && bytes.Equal(rawOf(r)[atEpoch:atCount], make([]byte, atCount-atEpoch))
 }
@@ -67,17 +67,17 @@ func rawOf(r *rawproduce.Request) []byte {
 	return raw
 }
 
-// flushQuietly lets the late copies arrive, whatever the broker says to them.
+// flushQuietly sends the late copies, ignores the broker's answers, and returns the number of copies.
 func (w *wire) flushQuietly() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := len(w.late)
 	for _, send := range w.late {
-		_ = send() // a refusal comes as an answer, which nobody waits for any more
+		_ = send() // a refusal comes as an answer, and no caller waits for it any more
 	}
 	w.late = nil
 	return n
 }
 
-// kgoHeader is what both clients call a header.
+// kgoHeader is the header type of both clients.
 type kgoHeader = kafka.Header

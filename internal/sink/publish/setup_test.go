@@ -26,7 +26,7 @@ const testTopic = "grants"
 // hopeless is an AttemptTime for attempts that can't succeed; others have time, for a busy machine.
 const hopeless = time.Second
 
-// testConfig is small.
+// testConfig returns a Config with small limits.
 func testConfig(brokers ...string) Config {
 	return Config{
 		Brokers: brokers, ClientID: "test", Topic: testTopic, Partitions: 2, Deployment: "d1", Worker: "w1",
@@ -37,7 +37,7 @@ func testConfig(brokers ...string) Config {
 	}
 }
 
-// bench is what a unit test works with: an in-process broker, claims and stream in memory.
+// bench is the fixture of a unit test: an in-process broker, and claims and a stream in memory.
 type bench struct {
 	cfg    Config
 	broker *kfake.Cluster
@@ -53,7 +53,7 @@ func setup(t *testing.T, options ...kfake.Opt) *bench {
 	return &bench{cfg: testConfig(c.ListenAddrs()...), broker: c, store: newStore()}
 }
 
-// worker makes a Publisher whose requests pass through a faulty wire.
+// worker returns a Publisher whose requests pass through a faulty wire.
 func (b *bench) worker(t testing.TB) (*Publisher, *wire) {
 	t.Helper()
 	p, err := New(b.cfg, b.store, b.store)
@@ -120,7 +120,7 @@ func decodeKgo(r *kgo.Record) (topic.Event, error) {
 	return topic.DecodeMessage(headers, r.Key, r.Value)
 }
 
-// requireOneCopy checks that the topic holds each grant exactly once, and nothing else of ours.
+// requireOneCopy checks that the topic contains each grant exactly once, and no other event of the deployment.
 func requireOneCopy(t testing.TB, cfg *Config, grants ...[]hongbao.Grant) {
 	t.Helper()
 	content := topicContent(t, cfg)
@@ -134,16 +134,17 @@ func requireOneCopy(t testing.TB, cfg *Config, grants ...[]hongbao.Grant) {
 	require.Len(t, content, n, "events in the topic")
 }
 
-// store is Claims and Entries in memory, one atomic step a method, as store.Claims does it on Redis. Every open claim that
-// stands in the way is taken over at once, even from a live owner: the harshest timing that leases allow.
+// store implements Claims and Entries in memory. Each method is one atomic step, as in store.Claims on Redis. A claim
+// takes over every conflicting open claim at once, even from a live owner. That is the harshest timing that leases
+// allow.
 type store struct {
 	mu     sync.Mutex
 	shards map[int]*storeShard
 	// fault, if set, may make a method fail before or after its effect.
 	fault func(op string) (before, after error)
-	// granted, if set, is called without the lock when a claim was granted, before the answer is given.
+	// granted, if set, is called without the lock when a claim was granted, before Claim returns.
 	granted func(stream.Claim)
-	held    int // what Claim answers for open claims, instead of handing them over
+	held    int // the result of Claim for open claims, instead of a takeover
 }
 
 type storeShard struct {
@@ -163,7 +164,7 @@ func (s *store) shard(i int) *storeShard {
 	return s.shards[i]
 }
 
-// grants writes an entry of n grants decided at when and gives them.
+// grants writes an entry of n grants decided at when and returns them.
 func (s *store) grants(shard, n int, when time.Time) []hongbao.Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,22 +303,22 @@ func (s *store) open(shard int) int {
 	return len(s.shard(shard).claims)
 }
 
-// fate is what the wire does with a produce request.
+// fate is the outcome of a produce request on the wire.
 type fate int
 
 const (
 	pass     fate = iota
 	lost          // never sent
 	swallow       // sent, the answer is lost
-	deferred      // not sent now; a late copy is, when the test says so
+	deferred      // not sent now; a late copy is sent when the test calls flush
 )
 
 var errWire = errors.New("wire fault")
 
-// wire is a RoundTripper with faults. The request with which a session first shows itself passes.
+// wire is a RoundTripper with faults. The first request of a session, which announces the session, always passes.
 type wire struct {
 	inner kafka.RoundTripper
-	// fate, if set, tells what happens to the next produce request.
+	// fate, if set, decides what happens to the next produce request.
 	fate func() fate
 	// answer, if set, may replace the answer to any request before it is sent.
 	answer func(kafka.Request) error
@@ -369,7 +370,7 @@ func (w *wire) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Request) 
 	return w.inner.RoundTrip(ctx, addr, req)
 }
 
-// flush lets the late copies arrive.
+// flush sends the late copies and returns their number.
 func (w *wire) flush(t testing.TB) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -381,7 +382,7 @@ func (w *wire) flush(t testing.TB) int {
 	return n
 }
 
-// fates gives the fates in order, then pass.
+// fates returns the fates in order, then pass.
 func fates(list ...fate) func() fate {
 	return func() fate {
 		if len(list) == 0 {

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// blind are the remotes that would book a second request, and their handlers.
+// blind contains the remotes that would book a second request, with their configurations.
 var blind = map[string]func(*Config){"neither": neither, "queryable": final}
 
-// final is a queryable remote whose "not found" is believed soon.
+// final configures a queryable remote whose "not found" counts as final soon.
 func final(c *Config) { queryable(c); c.QueryFinal = c.ClaimTime }
 
-// The grant comes to another worker while the first request is under way: it is not sent again, however it ends.
+// The grant reaches another worker while the first request is running. It is not sent again, however the request ends.
 func TestAnotherWorkerWhileSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -47,7 +47,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				b.set(nil)
 				other := newHandler(t, b, l, change)
 				require.True(t, hongbao.IsHeld(other.Handle(t.Context(), grants(1, 1))[0]))
-				if killed { // it never comes to an end
+				if killed { // the request never ends
 					l.fails(ledgerDown)
 				}
 				answer()
@@ -72,7 +72,8 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 	}
 }
 
-// The worker died before it sent anything: who can ask sends it again, once; else a person decides.
+// The worker died before it sent anything. A handler that can query the remote sends the grant again, once. Otherwise
+// a person decides.
 func TestKilledBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -96,7 +97,7 @@ func TestKilledBeforeSending(t *testing.T) {
 	}
 }
 
-// What was certainly not booked leaves no row behind: another worker sends it.
+// A grant that was certainly not booked leaves no row, and another worker sends it.
 func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -116,8 +117,8 @@ func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	}
 }
 
-// The ledger's answer to what is about to be sent is lost: nothing was sent, which the same worker knows when it
-// comes back.
+// The ledger's answer to the beginning of a request is lost. Nothing was sent, and the same worker knows this when the
+// grant comes back.
 func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -141,7 +142,8 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The row of what was not booked can't be deleted: the worker that knows it sends it again when it can.
+// The row of a grant that was not booked can't be deleted. The worker that knows this sends the grant again when
+// possible.
 func TestRowThatStays(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -180,7 +182,7 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	b.holds(t, grants(1, 3))
 }
 
-// Nobody brings the events of what is in doubt any more: the sweep asks, and sends nothing.
+// No worker receives the events of the grants in doubt any more. The sweep queries the remote and sends nothing.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -218,12 +220,13 @@ func TestSweep(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// stopped is a context of a process that was stopped: its time is over, and no timer has told so.
+// stopped is the context of a paused process: its deadline has passed, and no timer has fired.
 type stopped struct{ context.Context }
 
 func (stopped) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
-// A worker begins, is stopped for longer than its time, and wakes with a request in its hands: it is not sent.
+// A worker begins a request, is paused for longer than its time, and wakes before the request is sent. It does not
+// send it.
 func TestStoppedBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {

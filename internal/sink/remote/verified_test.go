@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// told is what a person says, who has just found it out.
+// told configures the verdict of a person who has just verified it.
 func told(v Verdict) func(*Config) {
 	return func(c *Config) {
 		if c.Verified = v; v == NotSent {
@@ -19,8 +19,8 @@ func told(v Verdict) func(*Config) {
 	}
 }
 
-// A remote that can tell nothing booked the first two grants, and not the others, and never answered. Nobody but a
-// person can decide; what he says is done once.
+// A remote that can't be queried booked the first two grants and not the others, and never answered. Only a person can
+// decide. The person's decision is applied once.
 func TestToldByAPerson(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -58,7 +58,7 @@ func TestToldByAPerson(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// A person's word counts only where nobody else can tell.
+// A person's verdict counts only where nothing else can decide.
 func TestToldWhatIsNotSo(t *testing.T) {
 	t.Parallel()
 	dark := func(t *testing.T, change func(*Config)) (*bank, *books) {
@@ -108,8 +108,8 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 }
 
-// What is sent on a person's word and not answered is in doubt again: the word was about what was before, however
-// often it is repeated.
+// A grant that is sent on a person's verdict and not answered is in doubt again. The verdict was about the earlier
+// request, however often it is repeated.
 func TestToldBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -138,8 +138,8 @@ func TestToldBeforeItWasSent(t *testing.T) {
 	}
 }
 
-// A person's word is too old for what was asked for again, by a worker who took it over: the remote may have booked
-// that.
+// A person's verdict is too old for a later request by a worker that took the grant over. The remote may have booked
+// that request.
 func TestToldBeforeItWasTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []time.Duration{6 * time.Hour, 5*time.Hour - testClaimTime/2} {
@@ -150,7 +150,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 		l.ages(20 * time.Hour)
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1)))
-		l.ages(5 * time.Hour) // the first request's key is forgotten by now, as far as anybody knows
+		l.ages(5 * time.Hour) // the remote may have forgotten the first request's key by now
 		b.set(nil)
 		b.forgets = true
 		word := func(c *Config) { c.Verified, c.VerifiedAt = NotSent, time.Now().Add(-ago) }
@@ -161,7 +161,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 	}
 }
 
-// A remote without QueryFinal: its "not found" counts when a person says so too, and then the credit is sent once.
+// A remote has no QueryFinal. Its "not found" counts once a person confirms it, and then the credit is sent once.
 func TestToldThatNothingIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
