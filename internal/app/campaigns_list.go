@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -67,15 +66,6 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 			c.Granted, c.Refunded, c.State, consoleCampaign(c).State, s.From.UTC(), s.To.UTC(), codesFrom(s)})
 	}
 	return out, nil
-}
-
-// List lists the campaigns of the ledger, with their status.
-func (a *App) List(ctx context.Context) ([]ListedCampaign, error) {
-	all, err := a.ListCampaigns(ctx, "", math.MaxInt, nil)
-	if err == nil {
-		a.AddStatus(ctx, all.Campaigns)
-	}
-	return all.Campaigns, err
 }
 
 // statusTime bounds how long a list of campaigns waits for Redis.

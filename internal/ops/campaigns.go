@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"math"
 	"regexp"
 	"time"
 
@@ -13,9 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 )
 
-// ListCampaigns returns all campaigns of the ledger, with their status.
+// ListCampaigns returns the campaigns of the ledger that the caller sees, with their status.
 func (l *Local) ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error) {
-	return l.App.List(ctx)
+	page, err := l.App.ListCampaigns(ctx, "", math.MaxInt, l.sees())
+	if err == nil {
+		l.App.AddStatus(ctx, page.Campaigns)
+	}
+	return page.Campaigns, err
 }
 
 // ShowCampaign returns a campaign as the ledger and Redis have it.

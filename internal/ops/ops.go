@@ -61,7 +61,9 @@ type InputError struct {
 
 func (e *InputError) Error() string { return strings.TrimSpace(e.Field + " " + e.Text) }
 
-// Local does operations with the deployment's stores.
+// Local does operations with the deployment's stores. A surface that identifies callers has checked that the caller's role
+// may take the action, and that the caller sees the campaign of the path; Local checks what else an input names, and leaves
+// out of lists what the caller does not see.
 type Local struct {
 	App *app.App
 	// Caller is the API key that asks, and sees only its campaigns. Nil is a person with access to the stores.

@@ -132,3 +132,24 @@ func TestDeadLettersGoOn(t *testing.T) {
 	require.Contains(t, string(text), `"next":"balance/0/5-0"`)
 	require.Contains(t, string(text), `"more":true`)
 }
+
+// A caller with a scope gets lists and letters of their campaigns only, whichever surface asks for them.
+func TestOperationsKeepToTheScope(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	for _, id := range []string{"rain", "snow"} {
+		d.campaign(id, 3, 300)
+	}
+	scoped := &ops.Local{App: d.app, Caller: &access.Caller{Key: "k", Role: access.RoleTreasurer, Campaigns: []string{"rain*"}}}
+	list, err := scoped.ListCampaigns(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "rain", list[0].ID)
+	all, err := (&ops.Local{App: d.app}).ListCampaigns(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	none, n := ops.Letters{LetterFilter: ops.LetterFilter{Campaign: "snow"}, Why: "a test"}, int64(0)
+	none.Expect = &n
+	_, err = scoped.DropLetters(t.Context(), none)
+	require.ErrorIs(t, err, access.ErrNotInScope)
+}
