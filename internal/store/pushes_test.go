@@ -94,7 +94,7 @@ func TestClaimLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{Held: 1}, held)
 
-	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is granted again, with a higher fence
+	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is taken over, with a higher fence
 	require.NoError(t, err)
 	require.Len(t, taken.Open, 1)
 	require.ErrorIs(t, w1.Complete(ctx, 2, mine), stream.ErrFenced)

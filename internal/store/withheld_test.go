@@ -205,8 +205,8 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	require.EqualValues(t, all-1, b.rdb.LLen(t.Context(), b.k.Keys.Stock("rain")).Val())
 }
 
-// A user gets a withheld packet once, within the limits, by a request that has no other packet. The packet must not
-// have gone to another user meanwhile.
+// A user gets a withheld packet once, within the limits, by a request that has no other packet. A grab of
+// another user never gets a withheld packet.
 func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
