@@ -116,7 +116,7 @@ func sinkResumeCmd() *cobra.Command {
 // pauseSinkCmd completes the command pause or resume, for a sink or for one campaign of it.
 func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error), said string) *cobra.Command {
 	var in ops.SinkPause
-	cmd := controlCmd(&in.By, &in.Why, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
+	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
 		in.Sink = sink
 		return do(o, ctx, in)
 	}, writePause(said))
@@ -133,7 +133,7 @@ func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPaus
 func sinkLimitCmd() *cobra.Command {
 	var in ops.SinkLimit
 	rate := 0
-	cmd := controlCmd(&in.By, &in.Why, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
+	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
 		in.Sink = sink
 		return o.LimitSink(ctx, in)
 	}, func(w io.Writer, c *app.SinkChange) error {
@@ -161,13 +161,16 @@ func sinkLimitCmd() *cobra.Command {
 }
 
 // controlCmd returns a command that changes a sink. by and why point into the input that do uses.
-func controlCmd(by, why *string, do func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error),
+func controlCmd(by, why *string, check func() error, do func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error),
 	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Args: exactly(1, "one SINK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDecision(cmd, &stream.Decision{By: *by, Why: *why}); err != nil {
 				return err
+			}
+			if err := check(); err != nil {
+				return flagged(cmd, err)
 			}
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
 				c, err := do(cmd.Context(), o, args[0])
