@@ -37,7 +37,7 @@ type CampaignPause struct {
 // Check refuses an invalid input.
 func (in *CampaignPause) Check() error {
 	if len(in.Why) > MaxWhy {
-		return checkWhy(in.Why)
+		return CheckWhy(in.Why)
 	}
 	return checkPick(in.Campaign, "")
 }

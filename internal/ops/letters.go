@@ -141,7 +141,7 @@ func (in *Letters) Check() error {
 			return err
 		}
 	}
-	return cmp.Or(checkWhy(in.Why), in.check())
+	return cmp.Or(CheckWhy(in.Why), in.check())
 }
 
 // Refused returns an error if a person must look at letters that are not done.

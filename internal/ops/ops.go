@@ -103,9 +103,11 @@ func (l *Local) shows(ctx context.Context, a access.Action, campaign string) boo
 	return false
 }
 
-// checkSinks refuses sinks that the deployment does not have.
-func (l *Local) checkSinks(sinks ...string) error {
-	all := l.App.Config.Deployment.Sinks
+func (l *Local) checkSinks(sinks ...string) error { return CheckSinks(l.App, sinks...) }
+
+// CheckSinks refuses sinks that the deployment does not have.
+func CheckSinks(a *app.App, sinks ...string) error {
+	all := a.Config.Deployment.Sinks
 	for _, s := range sinks {
 		if !slices.Contains(all, s) {
 			return &InputError{Field: "sink", Code: "unknown_sink",
@@ -118,8 +120,8 @@ func (l *Local) checkSinks(sinks ...string) error {
 // MaxWhy bounds a reason, in bytes.
 const MaxWhy = 500
 
-// checkWhy requires a reason.
-func checkWhy(why string) error {
+// CheckWhy requires a reason.
+func CheckWhy(why string) error {
 	switch {
 	case strings.TrimSpace(why) == "":
 		return &InputError{Field: "why", Text: "is required: what you write is kept with the decision"}

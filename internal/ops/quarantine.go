@@ -9,6 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
 // QuarantineList is a page of the grants in quarantine.
@@ -17,9 +18,6 @@ type QuarantineList struct {
 	After int64 // the Next of the page before
 	Limit int
 }
-
-// MaxListed bounds a page of a list.
-const MaxListed = 10_000
 
 // Check refuses an invalid input.
 func (in *QuarantineList) Check() error {
@@ -30,8 +28,8 @@ func (in *QuarantineList) Check() error {
 }
 
 func checkLimit(n int) error {
-	if n < 1 || n > MaxListed {
-		return &InputError{Field: "limit", Text: fmt.Sprintf("is from 1 to %d", MaxListed)}
+	if n < 1 || n > deadletter.MaxListed {
+		return &InputError{Field: "limit", Text: fmt.Sprintf("is from 1 to %d", deadletter.MaxListed)}
 	}
 	return nil
 }
@@ -71,7 +69,7 @@ func (in *Decide) Check() error {
 	if in.Decision != "pay" && in.Decision != "void" {
 		return &InputError{Field: "decision", Text: "is pay or void"}
 	}
-	return checkWhy(in.Why)
+	return CheckWhy(in.Why)
 }
 
 // DecideQuarantined pays or voids a grant in quarantine, once.

@@ -11,8 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
@@ -53,7 +53,7 @@ func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		return nil, fmt.Errorf("server %.80q: want https://HOST:PORT of a control listener (serve.control_listen)", server)
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !knob.IsLoopback(u.Hostname()):
 		return nil, fmt.Errorf("server %s: http would send the key in clear; want https, or an address of this machine", u)
 	case key == "":
 		return nil, errors.New("the key is empty: `hongbao key create` makes one")
@@ -65,11 +65,6 @@ func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 		// A redirect would send the key to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
-}
-
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // get makes a GET request and decodes the answer.
@@ -152,12 +147,10 @@ func problem(res *http.Response, text []byte) error {
 		says += ": " + p.Detail
 	}
 	switch {
-	case p.Code == "idempotency_key_in_use":
+	case p.Code == "idempotency_key_in_use", res.StatusCode == http.StatusTooManyRequests:
 		return hongbao.Errorf(hongbao.ClassTransient, "%s", says)
 	case res.StatusCode >= http.StatusInternalServerError:
 		return hongbao.Outagef(hongbao.ClassTransient, "%s (request %s in the server's log)", says, p.Instance)
-	case res.StatusCode == http.StatusTooManyRequests:
-		return hongbao.Errorf(hongbao.ClassTransient, "%s", says)
 	case res.StatusCode == http.StatusBadRequest, p.Code == "unknown_sink":
 		return &InputError{Code: p.Code, Text: says}
 	}
@@ -170,6 +163,20 @@ func reason(by, why string) string {
 		return why
 	}
 	return by + ": " + why
+}
+
+// pages reads up to limit items of a list, page by page. one reads a page by get, and returns the number of its items and
+// where the next page begins; "" on the last page.
+func (r *Remote) pages(ctx context.Context, path string, q url.Values, limit int,
+	one func(get func(to any) error) (n int, next string, err error)) error {
+	for {
+		q.Set("limit", strconv.Itoa(min(limit, maxPage)))
+		n, next, err := one(func(to any) error { return r.get(ctx, path, q, to) })
+		if limit -= n; err != nil || next == "" || limit <= 0 {
+			return err
+		}
+		q.Set("after", next)
+	}
 }
 
 func (f *LetterFilter) query() url.Values {
@@ -193,21 +200,18 @@ func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.Lette
 	if err := in.Check(); err != nil {
 		return page, err
 	}
-	page.Letters, page.Next = []deadletter.Letter{}, answers.Text(in.After)
-	for q := in.query(); ; {
-		q.Set("limit", strconv.Itoa(min(in.Limit-len(page.Letters), maxPage)))
-		if page.Next != "" {
-			q.Set("after", string(page.Next))
-		}
-		var next app.LetterPage
-		if err := r.get(ctx, "/v1/dead-letters", q, &next); err != nil {
-			return page, err
-		}
-		page.Letters, page.Next = append(page.Letters, next.Letters...), next.Next
-		if page.Next == "" || len(page.Letters) >= in.Limit {
-			return page, nil
-		}
+	q := in.query()
+	if in.After != "" {
+		q.Set("after", in.After)
 	}
+	page.Letters = []deadletter.Letter{}
+	err = r.pages(ctx, "/v1/dead-letters", q, in.Limit, func(get func(to any) error) (int, string, error) {
+		var next app.LetterPage
+		err := get(&next)
+		page.Letters, page.Next = append(page.Letters, next.Letters...), next.Next
+		return len(next.Letters), string(next.Next), err
+	})
+	return page, err
 }
 
 // ShowLetter implements Operations.
@@ -302,18 +306,13 @@ func checkSinkName(sink string) error {
 
 // ListCampaigns implements Operations.
 func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, err error) {
-	q := url.Values{"limit": {strconv.Itoa(maxPage)}}
-	for {
+	err = r.pages(ctx, "/v1/campaigns", url.Values{}, math.MaxInt, func(get func(to any) error) (int, string, error) {
 		var page app.CampaignPage
-		if err := r.get(ctx, "/v1/campaigns", q, &page); err != nil {
-			return all, err
-		}
+		err := get(&page)
 		all = append(all, page.Campaigns...)
-		if page.Next == "" {
-			return all, nil
-		}
-		q.Set("after", string(page.Next))
-	}
+		return len(page.Campaigns), string(page.Next), err
+	})
+	return all, err
 }
 
 // ShowCampaign implements Operations.
@@ -353,18 +352,16 @@ func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page ap
 	if in.All {
 		q.Set("all", "true")
 	}
-	for {
-		q.Set("limit", strconv.Itoa(min(in.Limit-len(page.Grants), maxPage)))
+	err = r.pages(ctx, "/v1/quarantine", q, in.Limit, func(get func(to any) error) (n int, after string, err error) {
 		var next app.QuarantinePage
-		if err := r.get(ctx, "/v1/quarantine", q, &next); err != nil {
-			return page, err
-		}
+		err = get(&next)
 		page.Grants, page.Next = append(page.Grants, next.Grants...), next.Next
-		if page.Next == nil || len(page.Grants) >= in.Limit {
-			return page, nil
+		if next.Next != nil {
+			after = strconv.FormatInt(*next.Next, 10)
 		}
-		q.Set("after", strconv.FormatInt(*page.Next, 10))
-	}
+		return len(next.Grants), after, err
+	})
+	return page, err
 }
 
 // ShowQuarantined implements Operations.
@@ -455,16 +452,11 @@ func (r *Remote) ListJournal(ctx context.Context, in access.JournalQuery) (page 
 	if !in.Since.IsZero() {
 		q.Set("since", in.Since.Format(time.RFC3339Nano))
 	}
-	for {
-		q.Set("limit", strconv.Itoa(min(in.Limit-len(page.Entries), maxPage)))
+	err = r.pages(ctx, "/v1/journal", q, in.Limit, func(get func(to any) error) (int, string, error) {
 		var next access.JournalPage
-		if err := r.get(ctx, "/v1/journal", q, &next); err != nil {
-			return page, err
-		}
+		err := get(&next)
 		page.Entries, page.Next = append(page.Entries, next.Entries...), next.Next
-		if page.Next == "" || len(page.Entries) >= in.Limit {
-			return page, nil
-		}
-		q.Set("after", string(page.Next))
-	}
+		return len(next.Entries), string(next.Next), err
+	})
+	return page, err
 }

@@ -22,7 +22,7 @@ type SinkPause struct {
 }
 
 // Check refuses an invalid input.
-func (in *SinkPause) Check() error { return cmp.Or(checkWhy(in.Why), checkPick(in.Campaign, "")) }
+func (in *SinkPause) Check() error { return cmp.Or(CheckWhy(in.Why), checkPick(in.Campaign, "")) }
 
 // PauseSink stops the deliveries of all workers to a sink.
 func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
@@ -67,7 +67,7 @@ func (in *SinkLimit) Check() error {
 	case rate != nil && (*rate < 0 || *rate > app.MaxRate):
 		return &InputError{Field: "grants_per_second", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
 	}
-	return checkWhy(in.Why)
+	return CheckWhy(in.Why)
 }
 
 // LimitSink bounds the rate of a sink.

@@ -141,18 +141,21 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 	if err := in.Check(); err != nil {
 		return c.explain(err)
 	}
+	if in.Letter == "" {
+		if !inScope(who, in.Campaign) {
+			c.hidden(r, a, in.Campaign)
+			return nameOne
+		}
+		return ""
+	}
 	for id := range strings.SplitSeq(in.Letter, ",") {
-		if in.Letter == "" || !who.Scoped() {
+		if !who.Scoped() {
 			break
 		}
 		if l, err := c.source.Letter(r.Context(), id); err != nil || !inScope(who, l.Campaign()) {
 			c.hidden(r, a, l.Campaign())
 			return nameOne
 		}
-	}
-	if in.Letter == "" && !inScope(who, in.Campaign) {
-		c.hidden(r, a, in.Campaign)
-		return nameOne
 	}
 	return ""
 }

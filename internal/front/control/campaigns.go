@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/hongbao-project/hongbao/internal/ops"
-
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao"
@@ -16,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func campaignReads() []operation {

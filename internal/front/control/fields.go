@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 	"github.com/hongbao-project/hongbao/internal/front/web"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // maxText bounds a text field, in bytes.
@@ -88,8 +89,8 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 // why returns the reason, which is required.
 func (f *fields) why() string {
 	why := f.text("why")
-	if strings.TrimSpace(why) == "" {
-		f.fail("why is required: what you write is kept with the decision")
+	if err := ops.CheckWhy(why); err != nil {
+		f.fail("%v", err)
 	}
 	return why
 }

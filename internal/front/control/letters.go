@@ -5,13 +5,12 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/hongbao-project/hongbao/internal/ops"
-
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // lettersAnswer is the result of a decision: a deadletter.Report, and whether there may be more.

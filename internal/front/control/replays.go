@@ -21,6 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // replayBody describes a replay. A shard is a text, because 0 is a shard.
@@ -166,7 +167,7 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	}
 	for _, sink := range []string{o.To, o.Dead} {
 		if sink != "" && !strings.HasPrefix(sink, "topic:") {
-			err = errors.Join(err, c.checkSink(sink))
+			err = errors.Join(err, ops.CheckSinks(c.app, sink))
 		}
 	}
 	return o, errors.Join(err, c.who.Check(access.Replay, o.Filter.Campaign))
@@ -278,12 +279,4 @@ func stopReplay(ctx context.Context, c *call) (any, error) {
 	last := stopped[0].unnoted()
 	last.RunsHere = false
 	return last, nil
-}
-
-// checkSink refuses a sink that the deployment does not have.
-func (c *call) checkSink(sink string) error {
-	if all := c.app.Config.Deployment.Sinks; !slices.Contains(all, sink) {
-		return web.Refuse("unknown_sink", "the deployment has the sinks "+strings.Join(all, ", "))
-	}
-	return nil
 }

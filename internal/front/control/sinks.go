@@ -6,14 +6,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hongbao-project/hongbao/internal/ops"
-
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // acknowledgeBody is the body of an acknowledgement.
