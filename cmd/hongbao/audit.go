@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func auditCmd() *cobra.Command {
@@ -98,8 +99,10 @@ double_credit can't be acknowledged.`,
 			if err != nil {
 				return app.Usage("difference %s: %w", args[0], err)
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				out, err := a.Acknowledge(cmd.Context(), d, end, by)
+			in := ops.Acknowledge{Kind: string(d.Kind), Where: d.Where, Campaign: d.Campaign, Packet: d.Packet, Event: d.Event,
+				Detail: d.Detail, Until: end, By: by.By, Why: by.Why}
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				out, err := o.AcknowledgeDifference(cmd.Context(), in)
 				if err != nil {
 					return err
 				}

@@ -87,8 +87,8 @@ func createCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
-				out, err := a.Create(cmd.Context(), c, codes)
+			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
+				out, err := o.CreateCampaign(cmd.Context(), ops.CampaignCreate{Spec: c, Codes: codes})
 				if err != nil {
 					return fmt.Errorf("specification %s: %w", args[0], err)
 				}
@@ -115,19 +115,13 @@ func loadCmd() *cobra.Command {
 		Short:   "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
-				c, err := a.Load(cmd.Context(), args[0])
+			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
+				out, err := o.LoadCampaign(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				out := struct {
-					Campaign string    `json:"campaign"`
-					Packets  int64     `json:"packets"`
-					From     time.Time `json:"from"`
-					To       time.Time `json:"to"`
-				}{c.ID, c.Packets, c.From.UTC(), c.To.UTC()}
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "campaign %s loaded: %d packets, grabs from %s to %s\n", c.ID, c.Packets,
+					_, err := fmt.Fprintf(w, "campaign %s loaded: %d packets, grabs from %s to %s\n", out.Campaign, out.Packets,
 						out.From.Format(time.RFC3339), out.To.Format(time.RFC3339))
 					return err
 				})

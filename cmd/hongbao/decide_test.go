@@ -201,7 +201,7 @@ func TestReplayToLedger(t *testing.T) {
 		"is finished: 0 grants delivered now, 0 were there, 5 delivered before")
 	require.Contains(t, d.ok("replay", "again", "--to", "balance"),
 		"is finished: 0 grants delivered now, 5 were there, 0 delivered before")
-	d.refused(2, []string{"replay", "letters", "--to", "balance", "--dead", "kafak"}, "--dead", `"kafak" is not among deployment.sinks (balance)`)
+	d.refused(2, []string{"replay", "letters", "--to", "balance", "--dead", "kafak"}, "--dead is unknown: deployment.sinks has balance")
 	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range",
 		"take another name")
 	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger`, "hongbao campaign list")

@@ -41,10 +41,20 @@ var lines = map[string]struct{ server, args string }{
 	"journal": {"ledger", ""}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
 	"sink resume":     {"redis", "kafka --by ann --why mended"},
-	"campaign top-up": {"redis", "rain --packets 1 --total 1"},
+	"campaign top-up": {"redis", "rain --packets 1 --total 1 --expect 1 --id a --by ann --why more"},
 	"sink limit":      {"redis", "kafka --rate 5 --by ann --why slow"},
 	"hole list":       {"redis", "rain"}, "hole grant": {"redis", "rain --packet 1 --user u1 --by ann --why told"},
 	"hole release": {"redis", "rain --by ann --why nobody"},
+}
+
+// lineFiles returns a replacer that gives the file names in lines the paths of real files.
+func lineFiles(t *testing.T) *strings.Replacer {
+	t.Helper()
+	example, err := filepath.Abs("../../configs/campaign.yaml")
+	require.NoError(t, err)
+	difference := filepath.Join(t.TempDir(), "difference.json")
+	require.NoError(t, os.WriteFile(difference, []byte(`{"kind":"seq_gap","where":"shard 0","detail":"x"}`), 0o600))
+	return strings.NewReplacer("configs/campaign.yaml", example, "difference.json", difference)
 }
 
 // For an unreachable server, every command reports what it tried, what was wrong and what to do, and exits with 5.
@@ -60,11 +70,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn",
 			"`hongbao config check --connect`"},
 	}
-	example, err := filepath.Abs("../../configs/campaign.yaml")
-	require.NoError(t, err)
-	difference := filepath.Join(t.TempDir(), "difference.json")
-	require.NoError(t, os.WriteFile(difference, []byte(`{"kind":"seq_gap","where":"shard 0","detail":"x"}`), 0o600))
-	files := strings.NewReplacer("configs/campaign.yaml", example, "difference.json", difference)
+	files := lineFiles(t)
 	all := examples(t, root(), map[string][]string{})
 	require.Len(t, lines, len(all), "a command is not in the table, or is gone")
 	for path := range all {

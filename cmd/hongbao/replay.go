@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // replayFlags are the flags of `hongbao replay`.
 type replayFlags struct {
-	app.Replay
+	ops.Replay
 	seqs, from, until string
 	shard             int
 }
@@ -45,8 +45,8 @@ func replayCmd() *cobra.Command {
 			if err := f.check(cmd, args[0]); err != nil {
 				return err
 			}
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				report, err := a.Replay(cmd.Context(), f.Replay)
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
+				report, err := o.StartReplay(cmd.Context(), f.Replay)
 				if report == nil {
 					return err
 				}
@@ -56,8 +56,8 @@ func replayCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.To, "to", "", "where to: balance, kafka, or topic:OTHER")
-	flags.StringVar(&f.Filter.Campaign, "campaign", "", "only grants of this campaign")
-	flags.StringVar(&f.Filter.User, "user", "", "only grants of this user")
+	flags.StringVar(&f.Campaign, "campaign", "", "only grants of this campaign")
+	flags.StringVar(&f.User, "user", "", "only grants of this user")
 	flags.StringVar(&f.from, "from-time", "", "only grants decided at or after this time, as 2026-02-17T20:00:00Z")
 	flags.StringVar(&f.until, "to-time", "", "only grants decided before this time")
 	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
@@ -66,46 +66,32 @@ func replayCmd() *cobra.Command {
 	flags.BoolVar(&f.Missing, "missing", false,
 		"with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "count only, write nothing")
-	flags.Float64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
+	flags.Int64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
 	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is out of reach")
 	return cmd
 }
 
 // check parses the flags, and refuses contradictions before anything is opened.
-func (f *replayFlags) check(cmd *cobra.Command, name string) error {
+func (f *replayFlags) check(cmd *cobra.Command, name string) (err error) {
 	f.Name = name
-	if err := f.Check(); err != nil {
+	if cmd.Flags().Changed("shard") {
+		f.Shard = strconv.Itoa(f.shard)
+	}
+	if f.From, err = parseTime("--from-time", f.from); err != nil {
 		return err
 	}
-	if cmd.Flags().Changed("shard") {
-		f.Filter.Shard = &f.shard
+	if f.Until, err = parseTime("--to-time", f.until); err != nil {
+		return err
 	}
-	if f.Filter.Campaign != "" {
-		if err := checkCampaigns(f.Filter.Campaign); err != nil {
-			return err
+	if f.seqs != "" {
+		first, last, ok := strings.Cut(f.seqs, "-")
+		a, err1 := strconv.ParseInt(first, 10, 64)
+		b, err2 := strconv.ParseInt(last, 10, 64)
+		if f.FirstSeq, f.LastSeq = a, b; !ok || err1 != nil || err2 != nil || a < 1 || b < a {
+			return app.Usage("--seq %.60q: want first-last, as 1-100", f.seqs)
 		}
 	}
-	return f.bounds()
-}
-
-// bounds parses the bounds of time and seq.
-func (f *replayFlags) bounds() (err error) {
-	if f.Filter.From, err = parseTime("--from-time", f.from); err != nil {
-		return err
-	}
-	if f.Filter.To, err = parseTime("--to-time", f.until); err != nil {
-		return err
-	}
-	if f.seqs == "" {
-		return nil
-	}
-	first, last, ok := strings.Cut(f.seqs, "-")
-	a, err1 := strconv.ParseInt(first, 10, 64)
-	b, err2 := strconv.ParseInt(last, 10, 64)
-	if f.Filter.Seqs = (stream.SeqRange{First: a, Last: b}); !ok || err1 != nil || err2 != nil || a < 1 || b < a {
-		return app.Usage("--seq %.60q: want first-last, as 1-100", f.seqs)
-	}
-	return nil
+	return flagged(cmd, f.Check())
 }
 
 func parseTime(flag, text string) (time.Time, error) {

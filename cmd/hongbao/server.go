@@ -82,8 +82,8 @@ func remoteAt(cmd *cobra.Command, server string) (*ops.Remote, error) {
 }
 
 // flagNames are the flags whose names differ from those of the API's fields.
-var flagNames = map[string]string{"from": "from-time", "to": "to-time", "grants_per_second": "rate", "letter": "LETTER",
-	"sink": "SINK"}
+var flagNames = map[string]string{"from": "from-time", "to": "to-time", "until": "to-time", "grants_per_second": "rate",
+	"letter": "LETTER", "sink": "SINK", "name": "NAME", "tiers": "tier"}
 
 // flagged adds the name of the flag to the error of a wrong input.
 func flagged(cmd *cobra.Command, err error) error {
@@ -92,7 +92,10 @@ func flagged(cmd *cobra.Command, err error) error {
 		return err
 	}
 	field := wrong.Field
-	name := cmp.Or(flagNames[field], strings.ReplaceAll(field, "_", "-"))
+	name := strings.ReplaceAll(field, "_", "-")
+	if field != "" && cmd.Flag(name) == nil {
+		name = cmp.Or(flagNames[field], name)
+	}
 	if cmd.Flag(strings.ToLower(name)) != nil {
 		name = "--" + strings.ToLower(name)
 	}

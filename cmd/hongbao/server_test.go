@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,6 +98,62 @@ func TestServerAnswersAsTheStores(t *testing.T) {
 		require.NotContains(t, r.out, "HONGBAO_", args)
 	}
 	at.changes(d, ids)
+	at.begins(d)
+}
+
+// begins makes campaigns and replays at the server. Each command gives the same answer again, with the stores and at the
+// server.
+func (s atServer) begins(d *deployment) {
+	t, by := s.t, []string{"--by", "ann", "--why", "asked"}
+	dir, from := t.TempDir(), time.Now().UTC()
+	spec := func(id, rest string) string {
+		path := filepath.Join(dir, id+".yaml")
+		text := fmt.Sprintf("id: %s\nname: Hail\nsponsor: acme\npackets: 4\nsplit: {mode: even}\nfrom: %s\nto: %s\n%s\n", id,
+			from.Format(time.RFC3339), from.Add(time.Hour).Format(time.RFC3339), rest)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	for id, rest := range map[string]string{"hail": "kind: red_packet\ncurrency: CNY\ntotal: 400",
+		"tea": "kind: coupon\ncodes: {pattern: RAIN-#######}"} {
+		path := spec(id, rest)
+		r := s.run("campaign", "create", path)
+		require.Zero(t, r.code, r.err)
+		require.Contains(t, r.out, "campaign "+id+" created and funded")
+		s.requireSame(d, "campaign", "create", path, "--json")
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "codes.txt"), []byte("A1\nA2\nA3\nA4\n"), 0o600))
+	r := s.run("campaign", "create", spec("fog", "kind: coupon\ncodes: {file: codes.txt}"))
+	require.Equal(t, exitRefused, r.code, r.err)
+	require.Contains(t, r.err, "codes.file names a file, which only `hongbao campaign create` with the stores can read")
+
+	more := append([]string{"campaign", "top-up", "hail", "--packets", "2", "--total", "200", "--expect", "400", "--id", "more"}, by...)
+	require.Contains(t, s.requireSame(d, more...).out, "next: hongbao campaign load hail\n", "it is not loaded yet")
+	require.Contains(t, s.requireSame(d, "campaign", "load", "hail").out, "campaign hail loaded: 4 packets")
+	s.requireSame(d, "campaign", "load", "hail", "--json")
+	require.Contains(t, s.requireSame(d, more...).out, "\ndealt ")
+	require.Contains(t, s.run("campaign", "top-up", "hail", "--packets", "2", "--total", "200").err, "--expect is required at a server")
+	last := append([]string{"campaign", "top-up", "hail", "--packets", "1", "--total", "100", "--expect", "600", "--id", "last"}, by...)
+	require.Contains(t, s.run(last...).out, "\ndealt ")
+	for _, args := range [][]string{
+		{"campaign", "load", "none"}, append([]string{"campaign", "top-up", "hail", "--packets", "2", "--total", "200", "--expect", "7", "--id", "x"}, by...),
+		{"replay", "again", "--to", "balance", "--campaign", "none"},
+	} {
+		require.Equal(t, 1, s.requireSame(d, args...).code, args)
+	}
+
+	does := func(want string, args ...string) {
+		t.Helper()
+		r := s.run(args...)
+		require.Zero(t, r.code, "%v: %s", args, r.err)
+		require.Contains(t, r.out, want)
+	}
+	does(`"dry_run":true`, "replay", "again", "--to", "balance", "--campaign", "rain", "--dry-run", "--json")
+	does("is finished", "replay", "again", "--to", "balance", "--campaign", "rain", "--rate", "100")
+	require.Contains(t, d.ok("replay", "again", "--to", "balance", "--campaign", "rain"), "is finished: 0 grants delivered now")
+	require.Contains(t, s.requireSame(d, "replay", "again", "--to", "balance", "--user", "u1").err, "replay_exists_with_other_range")
+	known := append([]string{"audit", "acknowledge", lineFiles(t).Replace("difference.json"), "--until", "2h"}, by...)
+	does("seq_gap", known...)
+	require.Contains(t, d.ok("journal", "--json", "--limit", "1"), `"why":"ann: asked"`)
 }
 
 // changes makes each change at the server.
@@ -188,6 +246,7 @@ func TestCommandsOfAServerAreDocumented(t *testing.T) {
 	require.NoError(t, err)
 	_, list, _ := strings.Cut(string(text), "These commands take `--server`: ")
 	list, _, _ = strings.Cut(list, ".\n")
+	files := lineFiles(t)
 	var want, got []string
 	for _, word := range regexp.MustCompile("`[^`]+`").FindAllString(list, -1) {
 		want = append(want, strings.Trim(word, "`"))
@@ -196,10 +255,7 @@ func TestCommandsOfAServerAreDocumented(t *testing.T) {
 		if c.server == "" || c.server == "kafka" {
 			continue
 		}
-		args := append(strings.Fields(name), strings.Fields(c.args)...)
-		if name == "campaign create" || name == "audit acknowledge" { // they read a file first
-			continue
-		}
+		args := append(strings.Fields(name), strings.Fields(files.Replace(c.args))...)
 		r := runProgram(t, env, args...)
 		switch {
 		case r.code == exitOutage:
@@ -268,6 +324,40 @@ var inputs = []struct {
 		`{"amount":1,"missing":-1}`, "", nil},
 	{"campaign close A", "campaign_invalid", "/v1/campaigns/A/close", `{}`, "", nil},
 	{"campaign cancel A", "campaign_invalid", "/v1/campaigns/A/cancel", `{}`, "", nil},
+	{"campaign load A", "campaign_invalid", "/v1/campaigns/A/load", `{}`, "/campaigns/A/load", url.Values{}},
+	{"campaign top-up rain --packets 0 --total 1 --expect 1 --id x --by a --why b", "invalid_value",
+		"/v1/campaigns/rain/top-ups", `{"id":"x","packets":0,"total":1,"expect":1,"why":"b"}`, "/campaigns/rain/top-ups",
+		url.Values{"order": {"x"}, "packets": {"0"}, "total": {"1"}, "expect": {"1"}, "why": {"b"}}},
+	{"campaign top-up rain --packets 1 --total 1 --expect 1 --id é --by a --why b", "invalid_value",
+		"/v1/campaigns/rain/top-ups", `{"id":"é","packets":1,"total":1,"expect":1,"why":"b"}`, "/campaigns/rain/top-ups",
+		url.Values{"order": {"é"}, "packets": {"1"}, "total": {"1"}, "expect": {"1"}, "why": {"b"}}},
+	{"campaign top-up rain --packets 1 --total 1 --expect 1 --id x --tier 2by3 --by a --why b", "invalid_value",
+		"/v1/campaigns/rain/top-ups", `{"id":"x","packets":1,"total":1,"expect":1,"tiers":"2by3","why":"b"}`,
+		"/campaigns/rain/top-ups",
+		url.Values{"order": {"x"}, "packets": {"1"}, "total": {"1"}, "expect": {"1"}, "why": {"b"}, "tiers": {"2by3"}}},
+	{"replay again --to kafak", "invalid_value", "/v1/replays/again", `{"to":"kafak"}`, "/replays",
+		url.Values{"name": {"again"}, "to": {"kafak"}}},
+	{"replay again --to topic:", "invalid_value", "/v1/replays/again", `{"to":"topic:"}`, "/replays",
+		url.Values{"name": {"again"}, "to": {"topic:"}}},
+	{"replay a.b --to balance", "invalid_name", "/v1/replays/a.b", `{"to":"balance"}`, "/replays",
+		url.Values{"name": {"a.b"}, "to": {"balance"}}},
+	{"replay again --to kafka", "unknown_sink", "/v1/replays/again", `{"to":"kafka"}`, "", nil},
+	{"replay again --to balance --missing", "invalid_value", "/v1/replays/again", `{"to":"balance","missing":true}`, "/replays",
+		url.Values{"name": {"again"}, "to": {"balance"}, "missing": {"on"}}},
+	{"replay again --to balance --dead balance", "invalid_value", "/v1/replays/again", `{"to":"balance","dead":"balance"}`, "", nil},
+	{"replay again --to balance --dead pigeon", "unknown_sink", "/v1/replays/again", `{"to":"balance","dead":"pigeon"}`, "", nil},
+	{"replay again --to balance --campaign A", "invalid_value", "/v1/replays/again", `{"to":"balance","campaign":"A"}`,
+		"/replays", url.Values{"name": {"again"}, "to": {"balance"}, "campaign": {"A"}}},
+	{"replay again --to balance --user é", "invalid_value", "/v1/replays/again", `{"to":"balance","user":"é"}`, "", nil},
+	{"replay again --to balance --shard 1", "invalid_value", "/v1/replays/again", `{"to":"balance","shard":"1"}`, "", nil},
+	{"replay again --to balance --shard -1", "invalid_value", "/v1/replays/again", `{"to":"balance","shard":"-1"}`, "", nil},
+	{"replay again --to balance --seq 2-1", "invalid_value", "/v1/replays/again",
+		`{"to":"balance","first_seq":2,"last_seq":1}`, "", nil},
+	{"replay again --to balance --rate -1", "invalid_value", "/v1/replays/again", `{"to":"balance","rate":-1}`, "", nil},
+	{"replay again --to balance --from-time 2026-02-02T00:00:00Z --to-time 2026-02-01T00:00:00Z", "invalid_value",
+		"/v1/replays/again", `{"to":"balance","from":"2026-02-02T00:00:00Z","until":"2026-02-01T00:00:00Z"}`, "", nil},
+	{"audit acknowledge odd.json --until 1h --by a --why b", "invalid_value", "/v1/audit/acknowledgements",
+		`{"kind":"odd","where":"ledger","detail":"x","until":"2099-01-01T00:00:00Z","why":"b"}`, "", nil},
 	{"campaign show A", "campaign_invalid", "/v1/campaigns/A", "", "", nil},
 }
 
@@ -277,10 +367,13 @@ func TestBadInputsOnAllSurfaces(t *testing.T) {
 	d := setup(t, options{})
 	at, base, key := d.server("treasurer")
 	v := &visitor{t, base, key}
+	files := lineFiles(t)
+	odd := filepath.Join(t.TempDir(), "odd.json")
+	require.NoError(t, os.WriteFile(odd, []byte(`{"kind":"odd","where":"ledger","detail":"x"}`), 0o600))
 	for _, in := range inputs {
 		t.Run(in.args, func(t *testing.T) {
-			for where, r := range map[string]result{"the stores": d.run(strings.Fields(in.args)...),
-				"a server": at.run(strings.Fields(in.args)...)} {
+			args := strings.Fields(strings.Replace(files.Replace(in.args), "odd.json", odd, 1))
+			for where, r := range map[string]result{"the stores": d.run(args...), "a server": at.run(args...)} {
 				require.Equal(t, exitRefused, r.code, "at %s: %s%s", where, r.out, r.err)
 				require.Contains(t, r.err, "hongbao: ")
 				require.Empty(t, r.out)

@@ -3,16 +3,17 @@ package main
 import (
 	"fmt"
 	"io"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 func topUpCmd() *cobra.Command {
-	o := app.TopUpOrder{}
+	var in ops.TopUp
 	var tiers []string
 	cmd := &cobra.Command{
 		Use:   "top-up CAMPAIGN --packets N --total MINOR-UNITS --expect MINOR-UNITS --id ORDER --by NAME --why TEXT",
@@ -31,58 +32,54 @@ func topUpCmd() *cobra.Command {
 			"  hongbao campaign top-up spring-rain --packets 100 --total 20000 --expect 100000 --id second-rain --by ann " +
 			"--why \"the crowd is large\"",
 		Args: oneCampaign,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.Campaign = args[0]
-			if o.Tiers, err = app.ParseTiers(tiers); err != nil {
-				return app.Usage("--tier: %w", err)
-			}
-			if o.Packets < 1 {
-				return app.Usage("--packets %d: give at least 1", o.Packets)
-			}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Campaign, in.Tiers = args[0], strings.Join(tiers, " ")
 			acts := cmd.Flags().Changed("expect")
-			if acts && (o.ID == "" || o.By == "" || o.Why == "") {
+			if acts && (in.ID == "" || in.By == "" || in.Why == "") {
 				return app.Usage("--expect needs --id, --by and --why: the order's own id, who decides, and why; all are kept in "+
 					"the ledger (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
+			check := in.CheckPackets
+			if acts {
+				check = in.Check
+			}
+			if err := check(); err != nil {
+				return flagged(cmd, err)
+			}
+			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
 				if acts {
-					return topUp(cmd, a, o)
+					return topUp(cmd, o, in)
 				}
-				return tryTopUp(cmd, a, o)
+				return tryTopUp(cmd, o, in)
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&o.Packets, "packets", 0, "how many packets are added")
-	f.Var((*amountFlag)(&o.Total), "total", "what they hold together, in minor units")
-	f.Var((*amountFlag)(&o.Expect), "expect", "what the campaign is funded with so far, in minor units; it must be "+
+	f.Int64Var(&in.Packets, "packets", 0, "how many packets are added")
+	f.Var((*amountFlag)(&in.Total), "total", "what they hold together, in minor units")
+	f.Var((*amountFlag)(&in.Expect), "expect", "what the campaign is funded with so far, in minor units; it must be "+
 		"exactly right")
-	f.StringVar(&o.ID, "id", "", "id of the order, chosen by you: the same again changes nothing")
+	f.StringVar(&in.ID, "id", "", "id of the order, chosen by you: the same again changes nothing")
 	f.StringArrayVar(&tiers, "tier", nil, "AMOUNTxPACKETS of a campaign that is split by tiers; may be repeated")
-	addDecision(f, &o.Decision, "")
+	addBy(f, &in.By, &in.Why, "")
 	return cmd
 }
 
 // topUp adds packets to a campaign. If the campaign is not loaded yet, its load brings them.
-func topUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
-	out, err := a.TopUp(cmd.Context(), o)
-	if err != nil && (out == nil || !app.TopUpWaits(err)) {
+func topUp(cmd *cobra.Command, o ops.Operations, in ops.TopUp) error {
+	out, err := o.TopUpCampaign(cmd.Context(), in)
+	if err != nil {
 		return err
 	}
 	return printAnswer(cmd, out, func(w io.Writer) error {
-		fmt.Fprint(w, out.Text())
-		if out.Dealt == nil {
-			_, err := fmt.Fprintf(w, "next: hongbao campaign load %s\n", out.Campaign)
-			return err
-		}
-		_, err := fmt.Fprintf(w, "dealt %s\n", out.Dealt.Format(time.RFC3339))
+		_, err := fmt.Fprint(w, out.Text())
 		return err
 	})
 }
 
 // tryTopUp prints what a top-up would do, and changes nothing.
-func tryTopUp(cmd *cobra.Command, a *app.App, o app.TopUpOrder) error {
-	out, err := a.TryTopUp(cmd.Context(), o)
+func tryTopUp(cmd *cobra.Command, o ops.Operations, in ops.TopUp) error {
+	out, err := o.TryTopUp(cmd.Context(), in)
 	if err != nil {
 		return err
 	}

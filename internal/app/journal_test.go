@@ -134,13 +134,3 @@ func TestJournalHasABound(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.Entries, 2)
 }
-
-// A replay to a target that is not valid is refused, and nothing is recorded.
-func TestReplayChecksItsTarget(t *testing.T) {
-	t.Parallel()
-	a := &App{Config: config(t), log: zap.NewNop()}
-	for _, o := range []Replay{{Name: "again", To: "kafak"}, {Name: "again", To: "topic:"}, {Name: "a b", To: "kafka"}} {
-		_, err := a.Replay(t.Context(), o)
-		require.ErrorAs(t, err, new(UsageError), "%+v", o)
-	}
-}

@@ -47,30 +47,6 @@ type Replay struct {
 	Patience time.Duration
 }
 
-// Check returns an error for a request that makes no sense, before any server is opened.
-func (o *Replay) Check() error {
-	topic, other := strings.CutPrefix(o.To, "topic:")
-	if err := hongbao.CheckCampaignID(replay.DoneSink(o.Name)); err != nil {
-		return Usage("name %.80q, which is kept as %.80q: %w", o.Name, replay.DoneSink(o.Name), err)
-	}
-	switch {
-	case o.To != configs.SinkBalance && o.To != configs.SinkKafka && (!other || topic == ""):
-		return Usage("to %.80q: want balance, kafka or topic:NAME", o.To)
-	case o.Missing && o.To != configs.SinkKafka:
-		return Usage("missing works with kafka only: the ledger finds by itself what it does not have")
-	case o.Missing && o.Dead != "":
-		return Usage("missing and dead exclude each other")
-	case o.Dead != "" && o.Dead == o.To:
-		return Usage("dead %s to %s would deliver nothing, they count as finished there: use `hongbao dead requeue --sink %s`",
-			o.Dead, o.To, o.Dead)
-	case o.Rate < 0:
-		return Usage("rate %v: give 0 or more grants per second", o.Rate)
-	case o.Patience < 0:
-		return Usage("patience %s: give 0s or more", o.Patience)
-	}
-	return nil
-}
-
 // CheckListed refuses a replay to another topic that serve.replay_topics does not list. Replays over HTTP need it: a
 // key must not write grants to every topic that this process may write to.
 func (a *App) CheckListed(to string) error {
@@ -83,9 +59,6 @@ func (a *App) CheckListed(to string) error {
 
 // Replay delivers grants once more. The report is nil if nothing was begun.
 func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
 	do := func(ctx context.Context) error {
 		report, err = a.replay(ctx, &o)
 		return err
@@ -135,10 +108,18 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		return nil, err
 	}
 	report, err := r.Run(ctx, replay.Options{Filter: o.Filter, Dead: o.Dead, DryRun: o.DryRun})
-	if err == nil && report.Failed > 0 {
-		err = Found("the replay is not finished: mend what the report names, then run it again")
+	if err == nil {
+		err = CheckReplayed(report)
 	}
 	return report, err
+}
+
+// CheckReplayed returns an error for the report of a replay that left failures.
+func CheckReplayed(r *replay.Report) error {
+	if r.Failed > 0 {
+		return Found("the replay is not finished: fix the causes that the report names, then run it again")
+	}
+	return nil
 }
 
 // someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a finished replay.

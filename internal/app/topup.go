@@ -75,11 +75,15 @@ func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
 		Created: timeOf(s.Created), Dealt: timeOf(s.Dealt)}
 }
 
-// Text describes the top-up to a person.
+// Text describes a top-up to a person, and what to do if its packets wait for the campaign's load.
 func (t *TopUp) Text() string {
+	last := "next: hongbao campaign load " + t.Campaign
+	if t.Dealt != nil {
+		last = "dealt " + t.Dealt.Format(time.RFC3339)
+	}
 	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\n"+
-		"plan hash %s (publish it)\n", t.Campaign, t.Generation, t.First, t.First+t.Packets-1, money.Text(t.Total, t.Currency),
-		money.Text(t.Funded, t.Currency), t.Hash)
+		"plan hash %s (publish it)\n%s\n", t.Campaign, t.Generation, t.First, t.First+t.Packets-1,
+		money.Text(t.Total, t.Currency), money.Text(t.Funded, t.Currency), t.Hash, last)
 }
 
 func timeOf(t time.Time) *time.Time {

@@ -3,14 +3,16 @@ package ops
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"math"
-	"regexp"
+	"net/url"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
-	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 )
 
@@ -120,23 +122,97 @@ func (l *Local) RevealCampaign(ctx context.Context, id string) (*campaign.Disclo
 	return l.App.Reveal(ctx, id)
 }
 
-// ListJournal lists the actions of people and keys, the newest first.
-func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error) {
-	if err := CheckJournal(&in); err != nil {
-		return access.JournalPage{}, err
-	}
-	return l.App.Journal(ctx, in)
+// ListCampaigns implements Operations.
+func (r *Remote) ListCampaigns(ctx context.Context) (all []app.ListedCampaign, err error) {
+	err = r.pages(ctx, "/v1/campaigns", url.Values{}, math.MaxInt, func(get func(to any) error) (int, string, error) {
+		var page app.CampaignPage
+		err := get(&page)
+		all = append(all, page.Campaigns...)
+		return len(page.Campaigns), string(page.Next), err
+	})
+	return all, err
 }
 
-// JournalPlace is the pattern of the position at which a page of the journal begins.
-const JournalPlace = "^[0-9]{1,15}-[A-Z0-9]{1,64}$"
-
-var journalPlace = regexp.MustCompile(JournalPlace)
-
-// CheckJournal refuses an invalid query.
-func CheckJournal(in *access.JournalQuery) error {
-	if in.After != "" && !journalPlace.MatchString(in.After) {
-		return &InputError{Field: "after", Text: "is the next of the page before"}
+// ShowCampaign implements Operations.
+func (r *Remote) ShowCampaign(ctx context.Context, id string) (shown app.Shown, err error) {
+	if err := checkPick(id, ""); err != nil {
+		return shown, err
 	}
-	return cmp.Or(checkPick(in.Campaign, ""), checkLimit(in.Limit))
+	err = r.get(ctx, "/v1/campaigns/"+id, nil, &shown)
+	return shown, err
+}
+
+// PauseCampaign implements Operations.
+func (r *Remote) PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
+	return r.turnCampaign(ctx, "pause", in)
+}
+
+// ResumeCampaign implements Operations.
+func (r *Remote) ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
+	return r.turnCampaign(ctx, "resume", in)
+}
+
+func (r *Remote) turnCampaign(ctx context.Context, what string, in CampaignPause) (out CampaignState, err error) {
+	if err := in.Check(); err != nil {
+		return out, err
+	}
+	_, err = r.post(ctx, "/v1/campaigns/"+in.Campaign+"/"+what, &in, &out)
+	return out, err
+}
+
+// CampaignEnding implements Operations.
+func (r *Remote) CampaignEnding(ctx context.Context, id string) (e *app.Ending, err error) {
+	if err := checkPick(id, ""); err != nil {
+		return nil, err
+	}
+	e = &app.Ending{}
+	return e, r.get(ctx, "/v1/campaigns/"+id+"/ending", nil, e)
+}
+
+// CloseCampaign implements Operations.
+func (r *Remote) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
+	return r.end(ctx, in.Campaign, "close", &in)
+}
+
+// CancelCampaign implements Operations.
+func (r *Remote) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
+	return r.end(ctx, id, "cancel", struct{}{})
+}
+
+// end closes or cancels a campaign.
+func (r *Remote) end(ctx context.Context, id, how string, in any) (*app.Ending, error) {
+	if err := checkPick(id, ""); err != nil {
+		return nil, err
+	}
+	e := &app.Ending{}
+	_, err := r.post(ctx, "/v1/campaigns/"+id+"/"+how, in, e)
+	return e, err
+}
+
+// RefundCampaign implements Operations.
+func (r *Remote) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
+	if err := cmp.Or(in.Check(), checkPick(in.Campaign, "")); err != nil {
+		return nil, err
+	}
+	e, key := &app.Ending{}, rand.Text()
+	for end := time.Now().Add(in.Wait); ; {
+		more, err := r.postWith(ctx, key, "/v1/campaigns/"+in.Campaign+"/refund", &in, e)
+		switch {
+		case err != nil || !more:
+			return e, err
+		case !time.Now().Before(end) || !retry.Pause(ctx, pollEvery):
+			return e, hongbao.Errorf(hongbao.ClassTransient, "%w: grants up to the close are not in the ledger yet: run it "+
+				"again, or give --wait", payment.ErrSettling)
+		}
+	}
+}
+
+// RevealCampaign implements Operations.
+func (r *Remote) RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error) {
+	if err := checkPick(id, ""); err != nil {
+		return nil, err
+	}
+	d := &campaign.Disclosure{}
+	_, err := r.post(ctx, "/v1/campaigns/"+id+"/reveal", struct{}{}, d)
+	return d, err
 }

@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -204,4 +205,86 @@ func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Rep
 	}
 	return l.App.Requeue(ctx, app.Requeue{Pick: pick, Decision: stream.Decision{By: l.by(in.By), Why: in.Why},
 		Rate: in.Rate, Patience: in.Patience, DryRun: in.DryRun})
+}
+
+func (f *LetterFilter) query() url.Values {
+	q := url.Values{}
+	for name, value := range map[string]string{"sink": f.Sink, "campaign": f.Campaign, "class": f.Class, "user": f.User,
+		"reason": f.Reason} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	for name, t := range map[string]time.Time{"from": f.From, "to": f.To} {
+		if !t.IsZero() {
+			q.Set(name, t.Format(time.RFC3339Nano))
+		}
+	}
+	return q
+}
+
+// ListLetters implements Operations.
+func (r *Remote) ListLetters(ctx context.Context, in LetterList) (page app.LetterPage, err error) {
+	if err := in.Check(); err != nil {
+		return page, err
+	}
+	q := in.query()
+	if in.After != "" {
+		q.Set("after", in.After)
+	}
+	page.Letters = []deadletter.Letter{}
+	err = r.pages(ctx, "/v1/dead-letters", q, in.Limit, func(get func(to any) error) (int, string, error) {
+		var next app.LetterPage
+		err := get(&next)
+		page.Letters, page.Next = append(page.Letters, next.Letters...), next.Next
+		return len(next.Letters), string(next.Next), err
+	})
+	return page, err
+}
+
+// ShowLetter implements Operations.
+func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.Letter, err error) {
+	if err := CheckLetter(id); err != nil {
+		return letter, err
+	}
+	err = r.get(ctx, "/v1/dead-letters/"+id, nil, &letter)
+	return letter, err
+}
+
+// RequeueLetters implements Operations.
+func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
+	if in.Rate != 0 {
+		return nil, &InputError{Field: "rate", Text: "needs the stores: a server goes by the sink's own bound"}
+	}
+	return r.letters(ctx, "requeue", in.Letters)
+}
+
+// DropLetters implements Operations.
+func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
+	return r.letters(ctx, "drop", in)
+}
+
+// letters decides about letters. The server answers after a while with its progress, and letters asks it to continue.
+func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *deadletter.Report, err error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	in.Why = reason(in.By, in.Why)
+	for {
+		var report deadletter.Report
+		more, err := r.post(ctx, "/v1/dead-letters/"+what, &in, &report)
+		if err != nil {
+			return all, err
+		}
+		if all == nil {
+			all = &report
+		} else {
+			all.Add(&report)
+			all.Next = report.Next
+		}
+		if !more || report.Next == "" {
+			return all, nil
+		}
+		in.After = string(report.Next)
+	}
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
 // Operations can be done with the stores (Local) or over HTTP (Remote), with the same answers and errors.
@@ -35,6 +37,12 @@ type Operations interface {
 	ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error)
 	DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error)
 
+	// CreateCampaign funds a campaign, LoadCampaign opens it, and TopUpCampaign adds packets. Each continues if an earlier
+	// call did not come to its end. TryTopUp returns the result that a top-up would have.
+	CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error)
+	LoadCampaign(ctx context.Context, id string) (Loaded, error)
+	TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error)
+	TryTopUp(ctx context.Context, in TopUp) (*app.TopUp, error)
 	ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error)
 	ShowCampaign(ctx context.Context, id string) (app.Shown, error)
 	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
@@ -46,6 +54,9 @@ type Operations interface {
 	RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error)
 	RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error)
 
+	// StartReplay delivers grants once more. A report may come beside an error.
+	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
+	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
 }
 
@@ -106,11 +117,13 @@ func (l *Local) shows(ctx context.Context, a access.Action, campaign string) boo
 func (l *Local) checkSinks(sinks ...string) error { return CheckSinks(l.App, sinks...) }
 
 // CheckSinks refuses sinks that the deployment does not have.
-func CheckSinks(a *app.App, sinks ...string) error {
+func CheckSinks(a *app.App, sinks ...string) error { return checkSinks(a, "sink", sinks...) }
+
+func checkSinks(a *app.App, field string, sinks ...string) error {
 	all := a.Config.Deployment.Sinks
 	for _, s := range sinks {
 		if !slices.Contains(all, s) {
-			return &InputError{Field: "sink", Code: "unknown_sink",
+			return &InputError{Field: field, Code: "unknown_sink",
 				Text: "is unknown: deployment.sinks has " + strings.Join(all, ", ")}
 		}
 	}

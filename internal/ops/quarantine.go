@@ -3,6 +3,8 @@ package ops
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strconv"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
@@ -84,4 +86,42 @@ func (l *Local) DecideQuarantined(ctx context.Context, in Decide) (app.Quarantin
 	}
 	return l.App.Decide(ctx, ledger.Resolution{ID: in.ID, Pay: in.Decision == "pay",
 		Decision: stream.Decision{By: l.by(in.By), Why: in.Why}})
+}
+
+// ListQuarantine implements Operations.
+func (r *Remote) ListQuarantine(ctx context.Context, in QuarantineList) (page app.QuarantinePage, err error) {
+	if err := in.Check(); err != nil {
+		return page, err
+	}
+	page.Grants = []app.Quarantined{}
+	q := url.Values{"after": {strconv.FormatInt(in.After, 10)}}
+	if in.All {
+		q.Set("all", "true")
+	}
+	err = r.pages(ctx, "/v1/quarantine", q, in.Limit, func(get func(to any) error) (n int, after string, err error) {
+		var next app.QuarantinePage
+		err = get(&next)
+		page.Grants, page.Next = append(page.Grants, next.Grants...), next.Next
+		if next.Next != nil {
+			after = strconv.FormatInt(*next.Next, 10)
+		}
+		return len(next.Grants), after, err
+	})
+	return page, err
+}
+
+// ShowQuarantined implements Operations.
+func (r *Remote) ShowQuarantined(ctx context.Context, id int64) (q app.Quarantined, err error) {
+	err = r.get(ctx, "/v1/quarantine/"+strconv.FormatInt(id, 10), nil, &q)
+	return q, err
+}
+
+// DecideQuarantined implements Operations.
+func (r *Remote) DecideQuarantined(ctx context.Context, in Decide) (q app.Quarantined, err error) {
+	if err := in.Check(); err != nil {
+		return q, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/quarantine/"+strconv.FormatInt(in.ID, 10)+"/decide", &in, &q)
+	return q, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
@@ -76,4 +77,47 @@ func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, er
 		return app.SinkChange{}, err
 	}
 	return l.App.LimitSink(ctx, in.Sink, in.GrantsPerSecond, stream.Decision{By: l.by(in.By), Why: in.Why})
+}
+
+// ListSinks implements Operations.
+func (r *Remote) ListSinks(ctx context.Context) (*app.Status, error) {
+	status := &app.Status{}
+	return status, r.get(ctx, "/v1/sinks", nil, status)
+}
+
+// PauseSink implements Operations.
+func (r *Remote) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+	return r.turnSink(ctx, "pause", in)
+}
+
+// ResumeSink implements Operations.
+func (r *Remote) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
+	return r.turnSink(ctx, "resume", in)
+}
+
+func (r *Remote) turnSink(ctx context.Context, what string, in SinkPause) (out app.SinkChange, err error) {
+	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
+		return out, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/sinks/"+in.Sink+"/"+what, &in, &out)
+	return out, err
+}
+
+// LimitSink implements Operations.
+func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChange, err error) {
+	if err := cmp.Or(in.Check(), checkSinkName(in.Sink)); err != nil {
+		return out, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/sinks/"+in.Sink+"/limit", &in, &out)
+	return out, err
+}
+
+// checkSinkName refuses a name that can't be part of a path.
+func checkSinkName(sink string) error {
+	if hongbao.CheckCampaignID(sink) != nil { // sinks follow the same rules
+		return &InputError{Field: "sink", Code: "unknown_sink", Text: "is unknown: `hongbao sink list` shows the sinks"}
+	}
+	return nil
 }

@@ -165,7 +165,7 @@ func (p *process) control(server *serve.Config) (*control.Control, error) {
 
 func (p *process) console(server *serve.Config, faults console.Faults) (*console.Console, error) {
 	return console.New(p.Config.Console, console.Deps{Source: p.PageSource(), Actions: p.PageActions(),
-		Operations: func(who *access.Caller) ops.Operations { return &ops.Local{App: p.App, Caller: who} },
+		Operations: func(who *access.Caller) console.Operations { return &ops.Local{App: p.App, Caller: who} },
 		Authority:  p.Authority(), Faults: faults, Log: p.Log(), Deployment: p.Config.Deployment.ID,
 		TLS: server.ControlTLS != nil})
 }

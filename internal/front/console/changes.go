@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -21,8 +20,8 @@ import (
 // fromConsole is the recorded reason for buttons that ask for none.
 const fromConsole = "by a button of the console"
 
-// requeuePatience is how long a sink that is down is tried again, while a person waits at the screen.
-const requeuePatience = 10 * time.Second
+// consolePatience is how long a sink that is down is tried again, while a person waits at the screen.
+const consolePatience = 10 * time.Second
 
 // changeRoutes adds the routes of the buttons.
 func (c *Console) changeRoutes(mux *http.ServeMux) {
@@ -35,7 +34,7 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /sinks/{sink}/resume", c.allow(access.ResumeSink, c.turnSink(false)))
 	mux.Handle("POST /letters/requeue", c.allow(access.RequeueLetters, c.workLetters(access.RequeueLetters, "Requeue",
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
-			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: requeuePatience})
+			return o.RequeueLetters(ctx, ops.Requeue{Letters: in, Patience: consolePatience})
 		})))
 	mux.Handle("POST /letters/drop", c.allow(access.DropLetters, c.workLetters(access.DropLetters, "Drop",
 		func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
@@ -112,15 +111,22 @@ func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Call
 		errs = append(errs, err)
 		return n
 	}
-	o := app.TopUpForm{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
+	in := ops.TopUp{Campaign: id, ID: r.PostFormValue("order"), Tiers: r.PostFormValue("tiers"),
 		Why: strings.TrimSpace(r.PostFormValue("why")), Packets: number("packets"),
 		Total: hongbao.Amount(number("total")), Expect: hongbao.Amount(number("expect"))}
-	if errors.Join(errs...) != nil || o.Why == "" || o.Packets < 1 {
-		c.fail(w, r, http.StatusBadRequest, "A top-up needs packets, a total in minor units and a reason.")
+	err := in.Check()
+	if errors.Join(errs...) != nil {
+		err = errors.New("packets and total are integers, the total in minor units")
+	}
+	if err != nil {
+		c.fail(w, r, http.StatusBadRequest, "No packets were added: "+err.Error()+".")
 		return
 	}
-	c.startJob(w, r, who, Job{What: "Top-up of " + id, Campaign: id}, func(ctx context.Context, j *Job) (err error) {
-		j.Text, err = c.actions.TopUp(ctx, who, o)
+	c.startJob(w, r, who, Job{What: "Top-up of " + id, Campaign: id}, func(ctx context.Context, j *Job) error {
+		out, err := c.operations(who).TopUpCampaign(ctx, in)
+		if out != nil {
+			j.Text = out.Text()
+		}
 		return err
 	})
 }
@@ -173,27 +179,29 @@ func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller
 
 // replay delivers grants again.
 func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	o := app.ReplayForm{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
+	in := ops.Replay{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
-		DryRun: r.PostFormValue("dry") != ""}
-	switch {
-	case o.Name == "" || o.To == "":
-		c.fail(w, r, http.StatusBadRequest, "A replay needs a name and where it goes.")
+		DryRun: r.PostFormValue("dry") != "", Patience: consolePatience}
+	if err := in.Check(); err != nil {
+		c.fail(w, r, http.StatusBadRequest, "The replay can't begin: "+err.Error()+".")
 		return
-	case !inScope(who, o.Campaign):
-		c.actions.Denied(r.Context(), access.Replay, o.Campaign, who.Check(access.Replay, o.Campaign))
+	}
+	if !inScope(who, in.Campaign) {
+		c.actions.Denied(r.Context(), access.Replay, in.Campaign, who.Check(access.Replay, in.Campaign))
 		c.fail(w, r, http.StatusForbidden, nameOne)
 		return
-	case o.Campaign != "" && hongbao.CheckCampaignID(o.Campaign) != nil:
-		c.fail(w, r, http.StatusBadRequest, badCampaign)
-		return
 	}
-	what := "Replay " + o.Name + " to " + o.To
-	if o.DryRun {
+	what := "Replay " + in.Name + " to " + in.To
+	if in.DryRun {
 		what = "Dry run: " + what
 	}
-	c.startJob(w, r, who, Job{What: what}, func(ctx context.Context, j *Job) (err error) {
-		j.Text, err = c.actions.Replay(ctx, who, o)
+	c.startJob(w, r, who, Job{What: what}, func(ctx context.Context, j *Job) error {
+		report, err := c.operations(who).StartReplay(ctx, in)
+		if report != nil {
+			var b strings.Builder
+			_ = report.Write(&b) // a Builder never fails
+			j.Text = b.String()
+		}
 		return err
 	})
 }

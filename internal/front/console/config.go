@@ -9,7 +9,6 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // Authority identifies callers. access.Authority is one; its errors are access.ErrUnauthorized, or those of the
@@ -26,7 +25,7 @@ type Deps struct {
 	Source  Source
 	Actions Actions
 	// Operations returns the operations that a caller may do.
-	Operations func(who *access.Caller) ops.Operations
+	Operations func(who *access.Caller) Operations
 	Authority  Authority
 	Log        *zap.Logger
 	// Faults are those of a development server; nil for every other server.

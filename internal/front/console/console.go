@@ -33,7 +33,7 @@ type Console struct {
 	cfg        configs.Console
 	source     Source
 	actions    Actions
-	operations func(who *access.Caller) ops.Operations
+	operations func(who *access.Caller) Operations
 	faults     Faults // nil: there are none
 	authority  Authority
 	log        *zap.Logger

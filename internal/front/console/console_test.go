@@ -118,7 +118,7 @@ var changes = []struct {
 	{"/campaigns/rain/pause", "/campaigns/rain", "Pause the campaign", url.Values{}, access.PauseCampaign, "campaign rain true"},
 	{"/campaigns/rain/resume", "/campaigns/paused", "Resume the campaign", url.Values{}, access.ResumeCampaign, "campaign rain false"},
 	{"/campaigns/rain/top-ups", "/campaigns/rain", `id="top-up"`, url.Values{"packets": {"5"}, "total": {"100"},
-		"expect": {"1000"}, "order": {"o1"}, "why": {"more rain"}}, access.TopUpCampaign, "top-up {rain o1  more rain 5 100 1000}"},
+		"expect": {"1000"}, "order": {"o1"}, "why": {"more rain"}}, access.TopUpCampaign, "top-up rain o1 5 of 100 to 1000: more rain"},
 	{"/sinks/kafka/pause", "/sinks", `id="turn-kafka"`, url.Values{}, access.PauseSink, "sink kafka true"},
 	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"mended"}},
 		access.RequeueLetters, "requeue [kafka/0/1-1]  false mended"},

@@ -9,7 +9,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // newCampaign is the form of a new campaign.
@@ -21,10 +23,6 @@ type newCampaign struct {
 	There   bool
 }
 
-// errCodesFile refuses codes from a file, as the API does.
-var errCodesFile = hongbao.Errorf(hongbao.ClassPermanent,
-	"codes.file names a file, which only `hongbao campaign create` can read: give codes.pattern")
-
 // create shows the form, checks its content, or creates the campaign and shows it.
 func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	unread := r.ParseForm()
@@ -34,7 +32,8 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 		c.show(w, r, http.StatusOK, "create", answer)
 		return
 	}
-	spec, err := readSpec(v.Text, unread)
+	in, err := readSpec(v.Text, unread)
+	spec := in.Spec
 	if err == nil {
 		if err = who.Check(access.CreateCampaign, spec.ID); err != nil {
 			c.actions.Denied(r.Context(), access.CreateCampaign, spec.ID, err)
@@ -46,7 +45,10 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 	case check:
 		v.There, err = c.actions.CheckCampaign(r.Context(), spec)
 	default:
-		isNew, err = c.actions.CreateCampaign(r.Context(), who, spec)
+		var created *app.Created
+		if created, err = c.operations(who).FundCampaign(r.Context(), in); err == nil {
+			isNew = created.Created
+		}
 	}
 	switch {
 	case err != nil:
@@ -56,7 +58,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 		v.Checked = &spec
 		c.show(w, r, http.StatusOK, "create", answer)
 	case spec.Codes != nil:
-		if err = c.storeCodes(w, r, who, &spec); err != nil {
+		if err = c.storeCodes(w, r, who, &in); err != nil {
 			v.Wrong = c.explain(fmt.Errorf("the ledger has the campaign and its money, but not its codes: %w; "+
 				"press Create again", err))
 			c.show(w, r, http.StatusServiceUnavailable, "create", answer)
@@ -69,10 +71,10 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 }
 
 // storeCodes stores the codes of a campaign of coupons as a job, or continues to do so.
-func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, spec *hongbao.Campaign) error {
-	return c.beginJob(w, r, who, Job{What: "Codes of " + spec.ID, Campaign: spec.ID, joins: true},
+func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, in *ops.CampaignCreate) error {
+	return c.beginJob(w, r, who, Job{What: "Codes of " + in.Spec.ID, Campaign: in.Spec.ID, joins: true},
 		func(ctx context.Context, _ *Job) error {
-			if err := c.actions.StoreCodes(ctx, *spec); err != nil {
+			if err := c.operations(who).StoreCodes(ctx, *in); err != nil {
 				return fmt.Errorf("not all codes are stored, create the campaign again by the same text to go on: %w", err)
 			}
 			return nil
@@ -92,22 +94,21 @@ func (c *Console) explainSpec(err error) string {
 }
 
 // readSpec reads a specification as the API does.
-func readSpec(text string, unread error) (hongbao.Campaign, error) {
+func readSpec(text string, unread error) (in ops.CampaignCreate, err error) {
 	if unread != nil {
-		return hongbao.Campaign{}, hongbao.Errorf(hongbao.ClassPermanent,
+		return in, hongbao.Errorf(hongbao.ClassPermanent,
 			"the form can't be read, or is above %d bytes: use `hongbao campaign create` (%w)", maxForm, unread)
 	}
-	spec, err := campaign.Read(strings.NewReader(text))
-	if err == nil && spec.Codes != nil && spec.Codes.File != "" {
-		err = errCodesFile
+	if in.Spec, err = campaign.Read(strings.NewReader(text)); err == nil {
+		err = in.Check()
 	}
-	return spec, err
+	return in, err
 }
 
 func createStatus(err error) int {
 	var spec *campaign.SpecError
 	switch {
-	case errors.As(err, &spec), errors.Is(err, errCodesFile):
+	case errors.As(err, &spec), ops.IsInput(err):
 		return http.StatusBadRequest
 	case errors.Is(err, access.ErrNotInScope), errors.Is(err, access.ErrMayNotSpend):
 		return http.StatusForbidden
@@ -122,5 +123,8 @@ func (c *Console) load(w http.ResponseWriter, r *http.Request, who *access.Calle
 		return
 	}
 	c.startJob(w, r, who, Job{What: "Load of " + id, Campaign: id, joins: true},
-		func(ctx context.Context, _ *Job) error { return c.actions.LoadCampaign(ctx, who, id) })
+		func(ctx context.Context, _ *Job) error {
+			_, err := c.operations(who).LoadCampaign(ctx, id)
+			return err
+		})
 }

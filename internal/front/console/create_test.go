@@ -98,7 +98,7 @@ func TestACampaignIsCreatedTwice(t *testing.T) {
 	}
 	f.jobs.wg.Wait()
 	require.Equal(t, []string{"key-treasurer create rain of 2000", "key-treasurer create rain of 2000",
-		"key-treasurer create tea of 0", " codes of tea"}, f.did)
+		"key-treasurer create tea of 0", "key-treasurer codes of tea"}, f.did)
 }
 
 // What could not be done after the money was taken is said, and the text stays.

@@ -15,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // Source reads the data of the pages. It must be safe for concurrent use.
@@ -48,17 +49,15 @@ type Actions interface {
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
 	// CheckCampaign reports whether a campaign exists already, and refuses one that can't be created.
 	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)
-	// CreateCampaign funds a campaign; a repeat changes nothing, and is not new. StoreCodes draws the codes of a
-	// campaign of coupons.
-	CreateCampaign(ctx context.Context, who *access.Caller, spec hongbao.Campaign) (isNew bool, err error)
-	StoreCodes(ctx context.Context, spec hongbao.Campaign) error
-	// LoadCampaign loads a campaign into Redis, or continues to do so.
-	LoadCampaign(ctx context.Context, who *access.Caller, id string) error
-	// TopUp adds packets to a campaign.
-	TopUp(ctx context.Context, who *access.Caller, o app.TopUpForm) (text string, err error)
-	// Replay delivers grants again. Source.Replays shows its progress.
-	Replay(ctx context.Context, who *access.Caller, o app.ReplayForm) (text string, err error)
 	Audit(ctx context.Context, who *access.Caller) (*audit.Report, error)
+}
+
+// Operations are what a caller may do. The second step of a creation is a job.
+type Operations interface {
+	ops.Operations
+	// FundCampaign is the first step of CreateCampaign, StoreCodes the second.
+	FundCampaign(ctx context.Context, in ops.CampaignCreate) (*app.Created, error)
+	StoreCodes(ctx context.Context, in ops.CampaignCreate) error
 }
 
 // maxSearched and maxPage bound a search.

@@ -27,6 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -129,27 +130,6 @@ func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, e
 	return spec.ID == "other", b.refuses
 }
 
-func (b *books) CreateCampaign(_ context.Context, who *access.Caller, spec hongbao.Campaign) (isNew bool, err error) {
-	if b.refuses != nil {
-		return false, b.refuses
-	}
-	did := len(b.did)
-	err = b.do(who, "create %s of %d", spec.ID, spec.Total)
-	return !slices.Contains(b.did[:did], b.did[did]), err
-}
-
-func (b *books) StoreCodes(_ context.Context, spec hongbao.Campaign) error {
-	return b.do(&access.Caller{}, "codes of %s", spec.ID)
-}
-
-func (b *books) LoadCampaign(_ context.Context, who *access.Caller, id string) error {
-	return b.do(who, "load %s", id)
-}
-
-func (b *books) TopUp(_ context.Context, who *access.Caller, o app.TopUpForm) (string, error) {
-	return "Added", b.do(who, "top-up %v", o)
-}
-
 // doer are the Operations of a caller: they note what they were told.
 type doer struct {
 	ops.Operations
@@ -157,7 +137,32 @@ type doer struct {
 	who *access.Caller
 }
 
-func (b *books) operations(who *access.Caller) ops.Operations { return doer{books: b, who: who} }
+func (b *books) operations(who *access.Caller) Operations { return doer{books: b, who: who} }
+
+func (d doer) FundCampaign(_ context.Context, in ops.CampaignCreate) (*app.Created, error) {
+	if d.refuses != nil {
+		return nil, d.refuses
+	}
+	did := len(d.did)
+	err := d.do(d.who, "create %s of %d", in.Spec.ID, in.Spec.Total)
+	return &app.Created{Created: !slices.Contains(d.did[:did], d.did[did])}, err
+}
+
+func (d doer) StoreCodes(_ context.Context, in ops.CampaignCreate) error {
+	return d.do(d.who, "codes of %s", in.Spec.ID)
+}
+
+func (d doer) LoadCampaign(_ context.Context, id string) (ops.Loaded, error) {
+	return ops.Loaded{}, d.do(d.who, "load %s", id)
+}
+
+func (d doer) TopUpCampaign(_ context.Context, in ops.TopUp) (*app.TopUp, error) {
+	return &app.TopUp{}, d.do(d.who, "top-up %s %s %d of %d to %d: %s", in.Campaign, in.ID, in.Packets, in.Total, in.Expect, in.Why)
+}
+
+func (d doer) StartReplay(_ context.Context, in ops.Replay) (*replay.Report, error) {
+	return &replay.Report{Name: "again"}, d.do(d.who, "replay %s %s", in.Name, in.To)
+}
 
 func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
 	return ops.CampaignState{}, d.do(d.who, "campaign %s true", in.Campaign)
@@ -184,10 +189,6 @@ func (d doer) DropLetters(_ context.Context, in ops.Letters) (*deadletter.Report
 
 func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (app.Quarantined, error) {
 	return app.Quarantined{}, d.do(d.who, "decide %d %s %s", in.ID, in.Decision, in.Why)
-}
-
-func (b *books) Replay(_ context.Context, who *access.Caller, o app.ReplayForm) (string, error) {
-	return "Replay again", b.do(who, "replay %s %s", o.Name, o.To)
 }
 
 var audited = time.Unix(1_800_000_000, 0)

@@ -78,26 +78,16 @@ func plain(do func(ctx context.Context, c *call) (any, error)) func(ctx context.
 }
 
 func trail(ctx context.Context, c *call) (any, error) {
-	q := app.TrailOf{Campaign: c.campaign, User: c.fields.user(),
+	in := ops.TrailOf{Campaign: c.campaign, User: c.fields.text("user"),
 		Packet: c.fields.number("packet", 1, hongbao.MaxPackets)}
-	if (q.User == "") == (q.Packet == 0) {
-		c.fields.fail("give user or packet, one of the two")
-	}
 	if err := c.fields.done(); err != nil {
 		return nil, err
 	}
-	return c.app.Trail(ctx, q)
+	return c.ops().Trail(ctx, in)
 }
 
 // empty is the body of a change that needs only its path.
 type empty struct{}
-
-// loadAnswer is the answer of a load.
-type loadAnswer struct {
-	Campaign string `json:"campaign" doc:"The campaign's id."`
-	Packets  int64  `json:"packets" doc:"Packets of its specification, without those of top-ups."`
-	Loading  bool   `json:"loading" doc:"True while it goes on; GET the campaign to see how far it is."`
-}
 
 func campaignChanges() []operation {
 	return []operation{
@@ -186,41 +176,36 @@ func stateChange(name, summary string, action access.Action,
 
 // create reads the body as `hongbao campaign create` reads its file.
 func create(ctx context.Context, c *call) (any, error) {
-	spec, err := campaign.Read(bytes.NewReader(c.body))
+	in, err := c.readCampaign()
 	if err != nil {
 		return nil, err
 	}
-	if spec.Codes != nil && spec.Codes.File != "" {
-		return nil, web.Refuse("specification_invalid",
-			"codes.file names a file, which only `hongbao campaign create` can read: give codes.pattern")
-	}
-	if err := c.who.Check(access.CreateCampaign, spec.ID); err != nil {
-		return nil, err
-	}
-	return c.app.CreateFunded(ctx, spec)
+	return c.ops().FundCampaign(ctx, in)
+}
+
+func (c *call) readCampaign() (in ops.CampaignCreate, err error) {
+	in.Spec, err = campaign.Read(bytes.NewReader(c.body))
+	return in, err
 }
 
 // storeCodes continues by itself after the answer when there are many codes.
 func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
-	spec, err := campaign.Read(bytes.NewReader(c.body))
-	if err != nil || spec.Codes == nil {
+	in, err := c.readCampaign()
+	if err != nil || in.Spec.Codes == nil {
 		return answer, err
 	}
-	return c.long(ctx, answer, &job{name: "codes of " + spec.ID,
-		do: func(ctx context.Context) (any, error) { return answer, c.app.StoreCodes(ctx, spec, nil) }})
+	return c.long(ctx, answer, &job{name: "codes of " + in.Spec.ID,
+		do: func(ctx context.Context) (any, error) { return answer, c.ops().StoreCodes(ctx, in) }})
 }
 
 // load continues by itself when it takes longer than the caller waits.
 func load(ctx context.Context, c *call) (any, error) {
-	shown, err := c.app.Show(ctx, c.campaign) // an unknown one is refused at once
+	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // an unknown one is refused at once
 	if err != nil {
 		return nil, err
 	}
-	return c.long(ctx, loadAnswer{c.campaign, shown.Spec.Packets, true}, &job{name: "load " + c.campaign,
-		do: func(ctx context.Context) (any, error) {
-			spec, err := c.app.Load(ctx, c.campaign)
-			return loadAnswer{c.campaign, spec.Packets, false}, err
-		}})
+	return c.long(ctx, ops.LoadedOf(&shown.Spec, true), &job{name: "load " + c.campaign,
+		do: func(ctx context.Context) (any, error) { return c.ops().LoadCampaign(ctx, c.campaign) }})
 }
 
 // long does work that may continue after the answer. Then the answer is 202 with the result so far.

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 	"github.com/hongbao-project/hongbao/internal/front/web"
-	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // maxText bounds a text field, in bytes.
@@ -70,8 +69,8 @@ func (f *fields) has(name string) bool {
 // text returns an optional text.
 func (f *fields) text(name string) string { return f.upTo(name, maxText) }
 
-// list returns an optional text with commas between its parts.
-func (f *fields) list(name string) string { return f.upTo(name, 100*maxText) }
+// long returns an optional text that may be long, such as a list.
+func (f *fields) long(name string) string { return f.upTo(name, 100*maxText) }
 
 func (f *fields) upTo(name string, most int) string {
 	if !f.has(name) {
@@ -85,15 +84,6 @@ func (f *fields) upTo(name string, most int) string {
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
-
-// why returns the reason, which is required.
-func (f *fields) why() string {
-	why := f.text("why")
-	if err := ops.CheckWhy(why); err != nil {
-		f.fail("%v", err)
-	}
-	return why
-}
 
 // flag returns an optional flag.
 func (f *fields) flag(name string) bool {
@@ -115,15 +105,6 @@ func (f *fields) campaign(name string) string {
 	s := f.text(name)
 	if s != "" && hongbao.CheckCampaignID(s) != nil {
 		f.fail("%s is 1 to 64 of a-z, 0-9, - and _, beginning with a letter", name)
-	}
-	return s
-}
-
-// user returns an optional id of a user.
-func (f *fields) user() string {
-	s := f.text("user")
-	if s != "" && hongbao.CheckID(s) != nil {
-		f.fail("user is 1 to 128 printable ASCII characters without spaces")
 	}
 	return s
 }

@@ -95,7 +95,7 @@ func letterChange(name, summary, description string, action access.Action,
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {
 			f := c.fields
-			in := ops.Letters{Letter: f.list("letter"), LetterFilter: letterFilter(f), All: f.flag("all"),
+			in := ops.Letters{Letter: f.long("letter"), LetterFilter: letterFilter(f), All: f.flag("all"),
 				After: f.text("after"), Why: f.text("why"), DryRun: f.flag("dry_run")}
 			if f.has("expect") {
 				n := f.number("expect", 0, math.MaxInt32)

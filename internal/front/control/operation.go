@@ -64,7 +64,7 @@ type call struct {
 }
 
 // ops returns the operations that the caller may do.
-func (c *call) ops() ops.Operations { return &ops.Local{App: c.app, Caller: &c.who} }
+func (c *call) ops() *ops.Local { return &ops.Local{App: c.app, Caller: &c.who} }
 
 // The names that the document has for inputs and answers of operations.
 type (
@@ -77,6 +77,11 @@ type (
 	closeBody   ops.CampaignClose
 	refundBody  ops.CampaignRefund
 	sinksAnswer app.Status
+	loadAnswer  ops.Loaded
+	topUpBody   ops.TopUp
+	replayBody  ops.Replay
+
+	acknowledgeBody ops.Acknowledge
 )
 
 // later is an answer with status 202: the work continues.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,27 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
-
-// replayBody describes a replay. A shard is a text, because 0 is a shard.
-type replayBody struct {
-	To       string    `json:"to" doc:"balance, kafka, or topic:OTHER."`
-	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
-	User     string    `json:"user,omitempty" doc:"Grants of this user."`
-	From     time.Time `json:"from,omitzero" doc:"Grants decided at or after this time."`
-	Until    time.Time `json:"until,omitzero" doc:"Grants decided before this time."`
-	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Grants of this shard."`
-	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"With last_seq: only these events of the shard."`
-	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"The last of these events."`
-	Dead     string    `json:"dead,omitempty" doc:"The dead letters of this sink, which stay."`
-	Missing  bool      `json:"missing,omitempty" doc:"To kafka: push what its sink has finished and the topic lacks."`
-	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most; without it the sink's own bound."`
-	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
-}
 
 // replaysAnswer lists replays.
 type replaysAnswer struct {
@@ -146,51 +128,15 @@ func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 // readReplay reads the body.
 func (c *call) readReplay() (o app.Replay, err error) {
 	f := c.fields
-	o = app.Replay{
-		Name: c.r.PathValue("name"), To: f.text("to"), Dead: f.text("dead"), Missing: f.flag("missing"),
-		DryRun: f.flag("dry_run"), Rate: float64(f.number("rate", 1, app.MaxRate)), Patience: time.Minute,
-		Filter: replay.Filter{Campaign: f.campaign("campaign"), User: f.user(), From: f.time("from"),
-			To: f.time("until")},
-	}
-	if hongbao.CheckCampaignID(replay.DoneSink(o.Name)) != nil {
-		return o, web.Refuse("invalid_name", "the name has up to 57 of a-z, 0-9, - and _")
-	}
-	c.readSeqs(&o.Filter)
-	if !o.Filter.From.IsZero() && !o.Filter.To.IsZero() && !o.Filter.From.Before(o.Filter.To) {
-		f.fail("from is before until")
-	}
+	in := ops.Replay{Name: c.r.PathValue("name"), To: f.text("to"), Campaign: f.text("campaign"), User: f.text("user"),
+		From: f.time("from"), Until: f.time("until"), Shard: f.text("shard"),
+		FirstSeq: f.number("first_seq", 1, int64(hongbao.MaxAmount)), LastSeq: f.number("last_seq", 1, int64(hongbao.MaxAmount)),
+		Dead: f.text("dead"), Missing: f.flag("missing"), Rate: f.number("rate", 1, app.MaxRate),
+		DryRun: f.flag("dry_run"), Patience: time.Minute}
 	if err := f.done(); err != nil {
 		return o, err
 	}
-	if err := errors.Join(o.Check(), c.app.CheckListed(o.To)); err != nil {
-		return o, web.Refuse("invalid_value", err.Error())
-	}
-	for _, sink := range []string{o.To, o.Dead} {
-		if sink != "" && !strings.HasPrefix(sink, "topic:") {
-			err = errors.Join(err, ops.CheckSinks(c.app, sink))
-		}
-	}
-	return o, errors.Join(err, c.who.Check(access.Replay, o.Filter.Campaign))
-}
-
-// readSeqs reads the shard, and the range of its events.
-func (c *call) readSeqs(w *replay.Filter) {
-	f, shards := c.fields, c.app.Config.Deployment.Shards
-	if text := f.text("shard"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n >= shards || strconv.Itoa(n) != text {
-			f.fail("shard is one of 0 to %d, as a text", shards-1)
-		}
-		w.Shard = &n
-	}
-	most := int64(hongbao.MaxAmount)
-	w.Seqs = stream.SeqRange{First: f.number("first_seq", 1, most), Last: f.number("last_seq", 1, most)}
-	switch {
-	case (w.Seqs.First == 0) != (w.Seqs.Last == 0), w.Seqs.First > w.Seqs.Last:
-		f.fail("first_seq and last_seq go together, and the first is not above the last")
-	case w.Seqs.First > 0 && w.Shard == nil && shards > 1:
-		f.fail("first_seq and last_seq need shard: each shard counts for itself")
-	}
+	return c.ops().ReplayOrder(in)
 }
 
 func startReplay(ctx context.Context, c *call) (any, error) {

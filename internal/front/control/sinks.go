@@ -4,42 +4,24 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// acknowledgeBody is the body of an acknowledgement.
-type acknowledgeBody struct {
-	Kind     string    `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
-	Where    string    `json:"where" doc:"The place that the audit named."`
-	Campaign string    `json:"campaign,omitempty" doc:"The campaign, if the difference names one."`
-	Packet   int64     `json:"packet,omitempty" minimum:"1" doc:"The packet, if the difference names one."`
-	Event    string    `json:"event,omitempty" doc:"Shard and seq, if the difference names them."`
-	Detail   string    `json:"detail" doc:"What the audit said, word by word."`
-	Until    time.Time `json:"until" doc:"When the audit counts it again: within the next 366 days."`
-	Why      string    `json:"why" minLength:"1" maxLength:"1000" doc:"Kept with the acknowledgement."`
-}
-
 func acknowledge(ctx context.Context, c *call) (any, error) {
-	d := app.Difference{
-		Kind: app.DifferenceKind(c.fields.text("kind")), Where: c.fields.text("where"), Campaign: c.fields.text("campaign"),
-		Packet: c.fields.number("packet", 1, math.MaxInt64), Event: c.fields.text("event"), Detail: c.fields.text("detail"),
-	}
-	until, why := c.fields.time("until"), c.fields.why()
-	if until.IsZero() {
-		c.fields.fail("until is required: a time within the next 366 days, as 2026-02-17T20:00:00Z")
-	}
-	if err := c.fields.done(); err != nil {
+	f := c.fields
+	in := ops.Acknowledge{Kind: f.text("kind"), Where: f.text("where"), Campaign: f.text("campaign"),
+		Packet: f.number("packet", 1, math.MaxInt64), Event: f.text("event"), Detail: f.long("detail"),
+		Until: f.time("until"), Why: f.text("why")}
+	if err := f.done(); err != nil {
 		return nil, err
 	}
-	return c.app.Acknowledge(ctx, &d, until, stream.Decision{By: c.actor.Who, Why: why})
+	return c.ops().AcknowledgeDifference(ctx, in)
 }
 
 func sinkOperations() []operation {

@@ -5,23 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
-
-// topUpBody is the body of a top-up.
-type topUpBody struct {
-	ID      string `json:"id" minLength:"1" maxLength:"128" doc:"The order's own id, chosen by you: the same again changes nothing."`
-	Packets int64  `json:"packets" minimum:"1" maximum:"10000000" doc:"How many packets are added."`
-	Total   int64  `json:"total" minimum:"0" maximum:"9007199254740991" doc:"What they hold together, in minor units."`
-	Expect  int64  `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"What the campaign is funded with so far, exactly: ledger.funded of the campaign."`
-	Tiers   string `json:"tiers,omitempty" doc:"Of a campaign that is split by tiers: AMOUNTxPACKETS, with spaces between them."`
-	Why     string `json:"why" minLength:"1" maxLength:"1000" doc:"Kept with the order."`
-}
 
 func topUpOperation() operation {
 	return operation{
@@ -39,24 +28,13 @@ func topUpOperation() operation {
 }
 
 func topUp(ctx context.Context, c *call) (any, error) {
-	o := app.TopUpOrder{Campaign: c.campaign, ID: c.fields.text("id"),
-		Packets: c.fields.number("packets", 1, hongbao.MaxPackets),
-		Total:   c.fields.amount("total"), Expect: c.fields.amount("expect"),
-		Decision: stream.Decision{By: c.actor.Who, Why: c.fields.why()}}
-	var err error
-	if o.Tiers, err = app.ParseTiers(strings.Fields(c.fields.text("tiers"))); err != nil {
-		c.fields.fail("tiers: %v", err)
-	}
-	if hongbao.CheckID(o.ID) != nil {
-		c.fields.fail("id is required: 1 to 128 printable ASCII characters without spaces")
-	}
-	if o.Packets == 0 {
-		c.fields.fail("packets is required, from 1 to %d", hongbao.MaxPackets)
-	}
-	if err := c.fields.done(); err != nil {
+	f := c.fields
+	in := ops.TopUp{Campaign: c.campaign, ID: f.text("id"), Packets: f.number("packets", 1, hongbao.MaxPackets),
+		Total: f.amount("total"), Expect: f.amount("expect"), Tiers: f.text("tiers"), Why: f.text("why")}
+	if err := f.done(); err != nil {
 		return nil, err
 	}
-	return c.app.OrderTopUp(ctx, o)
+	return c.ops().OrderTopUp(ctx, in)
 }
 
 // dealTopUp continues by itself when there are many packets. A campaign's load deals the packets ordered before it.

@@ -1,0 +1,79 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// Acknowledge is the input of an acknowledgement: a difference of the audit that is known.
+type Acknowledge struct {
+	Kind     string    `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
+	Where    string    `json:"where" doc:"The place that the audit named."`
+	Campaign string    `json:"campaign,omitempty" doc:"The campaign, if the difference names one."`
+	Packet   int64     `json:"packet,omitempty" minimum:"1" doc:"The packet, if the difference names one."`
+	Event    string    `json:"event,omitempty" doc:"Shard and seq, if the difference names them."`
+	Detail   string    `json:"detail" doc:"The detail of the difference, word by word."`
+	Until    time.Time `json:"until" doc:"When the audit counts it again: within the next 366 days."`
+	By       string    `json:"-"` // the decider; a caller's key takes precedence
+	Why      string    `json:"why" minLength:"1" maxLength:"500" doc:"Kept with the acknowledgement."`
+}
+
+// Check refuses an invalid input.
+func (in *Acknowledge) Check() error {
+	if in.Until.IsZero() {
+		return &InputError{Field: "until", Text: "is required: a time within the next 366 days, as 2026-02-17T20:00:00Z"}
+	}
+	return CheckWhy(in.Why)
+}
+
+// AcknowledgeDifference records that a difference is known: until a time, the audit shows it and does not count it.
+func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
+	if err := in.Check(); err != nil {
+		return out, err
+	}
+	d := app.Difference{Kind: app.DifferenceKind(in.Kind), Where: in.Where, Campaign: in.Campaign, Packet: in.Packet,
+		Event: in.Event, Detail: in.Detail}
+	return l.App.Acknowledge(ctx, &d, in.Until, stream.Decision{By: l.by(in.By), Why: in.Why})
+}
+
+// AcknowledgeDifference implements Operations.
+func (r *Remote) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
+	if err := in.Check(); err != nil {
+		return out, err
+	}
+	in.Why = reason(in.By, in.Why)
+	_, err = r.post(ctx, "/v1/audit/acknowledgements", &in, &out)
+	return out, err
+}
+
+// TrailOf names the grants of a trail: those of a user, or of a packet.
+type TrailOf struct {
+	Campaign, User string
+	Packet         int64
+}
+
+// Check refuses an invalid input.
+func (in *TrailOf) Check() error {
+	switch {
+	case in.Campaign == "":
+		return &InputError{Field: "campaign", Text: "is required"}
+	case (in.User == "") == (in.Packet == 0):
+		return &InputError{Text: "give user or packet, one of the two"}
+	case in.Packet < 0 || in.Packet > hongbao.MaxPackets:
+		return &InputError{Field: "packet", Text: "is a number from 1"}
+	}
+	return checkPick(in.Campaign, in.User)
+}
+
+// Trail follows grants through all stores.
+func (l *Local) Trail(ctx context.Context, in TrailOf) (*app.Trail, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	return l.App.Trail(ctx, app.TrailOf(in))
+}

@@ -1,0 +1,202 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+)
+
+// CampaignCreate is the input of a creation.
+type CampaignCreate struct {
+	Spec hongbao.Campaign
+	// Codes are the codes of the file that the specification names; nil if it names none.
+	Codes []string
+}
+
+// Check refuses a file of codes that no one has read. The specification itself is checked with the stores at hand.
+func (in *CampaignCreate) Check() error {
+	if c := in.Spec.Codes; c != nil && c.File != "" && in.Codes == nil {
+		return &InputError{Field: "codes.file", Code: "specification_invalid", Text: "names a file, which only " +
+			"`hongbao campaign create` with the stores can read: give codes.pattern"}
+	}
+	return nil
+}
+
+// CreateCampaign funds a campaign, draws its seed and stores its codes. A repeat changes nothing.
+func (l *Local) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
+	if err := l.mayCreate(&in); err != nil {
+		return nil, err
+	}
+	return l.App.Create(ctx, in.Spec, in.Codes)
+}
+
+// FundCampaign is the first step of CreateCampaign, one transaction of the ledger. StoreCodes is the second step.
+func (l *Local) FundCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
+	if err := l.mayCreate(&in); err != nil {
+		return nil, err
+	}
+	return l.App.CreateFunded(ctx, in.Spec)
+}
+
+// StoreCodes stores the codes of a funded campaign, or continues to do so.
+func (l *Local) StoreCodes(ctx context.Context, in CampaignCreate) error {
+	return l.App.StoreCodes(ctx, in.Spec, in.Codes)
+}
+
+func (l *Local) mayCreate(in *CampaignCreate) error {
+	if err := in.Check(); err != nil {
+		return err
+	}
+	return l.may(access.CreateCampaign, in.Spec.ID)
+}
+
+// CreateCampaign implements Operations.
+func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
+	in.Codes = nil // the server can't have them
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	out := &app.Created{}
+	return out, r.postAll(ctx, "/v1/campaigns", &in.Spec, out)
+}
+
+// Loaded is the answer of a load.
+type Loaded struct {
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	Packets  int64     `json:"packets" doc:"Packets of its specification, without those of top-ups."`
+	From     time.Time `json:"from" doc:"When its window opens."`
+	To       time.Time `json:"to" doc:"When its window ends."`
+	Loading  bool      `json:"loading" doc:"True while the load continues; GET the campaign for its progress."`
+}
+
+// LoadedOf returns the answer of a load.
+func LoadedOf(c *hongbao.Campaign, loading bool) Loaded {
+	return Loaded{c.ID, c.Packets, c.From.UTC(), c.To.UTC(), loading}
+}
+
+// LoadCampaign brings a campaign's packets into Redis and opens it, or continues to do so.
+func (l *Local) LoadCampaign(ctx context.Context, id string) (Loaded, error) {
+	c, err := l.App.Load(ctx, id)
+	return LoadedOf(&c, false), err
+}
+
+// LoadCampaign implements Operations.
+func (r *Remote) LoadCampaign(ctx context.Context, id string) (out Loaded, err error) {
+	if err := checkPick(id, ""); err != nil {
+		return out, err
+	}
+	err = r.postAll(ctx, "/v1/campaigns/"+id+"/load", struct{}{}, &out)
+	return out, err
+}
+
+// TopUp is the input of a top-up: more packets for a campaign.
+type TopUp struct {
+	Campaign string         `json:"-"`
+	ID       string         `json:"id" minLength:"1" maxLength:"128" doc:"The order's own id, chosen by you: the same again changes nothing."`
+	Packets  int64          `json:"packets" minimum:"1" maximum:"10000000" doc:"How many packets are added."`
+	Total    hongbao.Amount `json:"total" minimum:"0" maximum:"9007199254740991" doc:"Their sum, in minor units."`
+	Expect   hongbao.Amount `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"The campaign's present funding, exactly: ledger.funded of the campaign."`
+	Tiers    string         `json:"tiers,omitempty" doc:"For a campaign that is split by tiers: AMOUNTxPACKETS, with spaces between them."`
+	By       string         `json:"-"` // the decider; a caller's key takes precedence
+	Why      string         `json:"why" minLength:"1" maxLength:"500" doc:"Kept with the order."`
+}
+
+// Check refuses an invalid input.
+func (in *TopUp) Check() error {
+	if hongbao.CheckID(in.ID) != nil {
+		return &InputError{Field: "id", Text: "is required: 1 to 128 printable ASCII characters without spaces"}
+	}
+	if err := in.CheckPackets(); err != nil {
+		return err
+	}
+	return CheckWhy(in.Why)
+}
+
+// CheckPackets refuses invalid packets. Nothing else is needed to compute the result of a top-up.
+func (in *TopUp) CheckPackets() error {
+	if in.Packets < 1 || in.Packets > hongbao.MaxPackets {
+		return &InputError{Field: "packets", Text: fmt.Sprintf("is required, from 1 to %d", hongbao.MaxPackets)}
+	}
+	if _, err := app.ParseTiers(strings.Fields(in.Tiers)); err != nil {
+		return &InputError{Field: "tiers", Text: err.Error()}
+	}
+	return nil
+}
+
+// order returns the order of a checked input.
+func (l *Local) order(in *TopUp) app.TopUpOrder {
+	tiers, _ := app.ParseTiers(strings.Fields(in.Tiers))
+	return app.TopUpOrder{Campaign: in.Campaign, ID: in.ID, Packets: in.Packets, Total: in.Total, Expect: in.Expect,
+		Tiers: tiers, Decision: stream.Decision{By: l.by(in.By), Why: in.Why}}
+}
+
+// TopUpCampaign funds more packets and brings them into Redis. Without Dealt in the answer they wait for the load of
+// their campaign. The same order again changes nothing.
+func (l *Local) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	out, err := l.App.TopUp(ctx, l.order(&in))
+	if out != nil && app.TopUpWaits(err) {
+		err = nil
+	}
+	return out, err
+}
+
+// OrderTopUp is the first step of TopUpCampaign, one transaction of the ledger. App.DealTopUps is the second step.
+func (l *Local) OrderTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	return l.App.OrderTopUp(ctx, l.order(&in))
+}
+
+// TryTopUp returns the result that a top-up would have, and changes nothing.
+func (l *Local) TryTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
+	if err := in.CheckPackets(); err != nil {
+		return nil, err
+	}
+	return l.App.TryTopUp(ctx, l.order(&in))
+}
+
+// TopUpCampaign implements Operations.
+func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	if err := checkPick(in.Campaign, ""); err != nil {
+		return nil, err
+	}
+	in.Why = reason(in.By, in.Why)
+	out := &app.TopUp{}
+	if _, err := r.post(ctx, "/v1/campaigns/"+in.Campaign+"/top-ups", &in, out); err != nil {
+		return nil, err
+	}
+	for { // the answer does not say when the packets were dealt
+		shown, err := r.ShowCampaign(ctx, in.Campaign)
+		if err != nil {
+			return out, err
+		}
+		if at := out.Generation - 2; at < len(shown.TopUps) {
+			out = &shown.TopUps[at]
+		}
+		if out.Dealt != nil || shown.Redis == nil {
+			return out, nil
+		}
+		if !retry.Pause(ctx, pollEvery) {
+			return out, context.Cause(ctx)
+		}
+	}
+}
+
+// TryTopUp implements Operations. The API has no such request.
+func (r *Remote) TryTopUp(context.Context, TopUp) (*app.TopUp, error) {
+	return nil, &InputError{Field: "expect", Text: "is required at a server: `hongbao campaign show` prints the funding"}
+}

@@ -1,0 +1,134 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+)
+
+// Replay is the input of a replay: grants that are delivered once more. A shard is a text, because 0 is a shard.
+type Replay struct {
+	Name     string    `json:"-"`
+	To       string    `json:"to" doc:"balance, kafka, or topic:OTHER."`
+	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
+	User     string    `json:"user,omitempty" doc:"Grants of this user."`
+	From     time.Time `json:"from,omitzero" doc:"Grants decided at or after this time."`
+	Until    time.Time `json:"until,omitzero" doc:"Grants decided before this time."`
+	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Grants of this shard."`
+	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"With last_seq: only these events of the shard."`
+	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"The last of these events."`
+	Dead     string    `json:"dead,omitempty" doc:"The dead letters of this sink, which stay."`
+	Missing  bool      `json:"missing,omitempty" doc:"To kafka: push what its sink has finished and the topic lacks."`
+	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most; without it the sink's own bound."`
+	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
+	// Patience is how long a target that is down is tried again.
+	Patience time.Duration `json:"-"`
+}
+
+// Check refuses an invalid input.
+func (in *Replay) Check() error {
+	topic, other := strings.CutPrefix(in.To, "topic:")
+	switch {
+	case hongbao.CheckCampaignID(replay.DoneSink(in.Name)) != nil:
+		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 of a-z, 0-9, - and _"}
+	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || topic == ""):
+		return &InputError{Field: "to", Text: "is balance, kafka or topic:OTHER"}
+	case in.Missing && in.To != configs.SinkKafka:
+		return &InputError{Field: "missing", Text: "works with kafka only: the ledger finds by itself what it does not have"}
+	case in.Missing && in.Dead != "":
+		return &InputError{Text: "give missing or dead, not both"}
+	case in.Dead != "" && in.Dead == in.To:
+		return &InputError{Field: "dead", Text: fmt.Sprintf("is where they go to, and counts them as finished: use "+
+			"`hongbao dead requeue --sink %s`", in.Dead)}
+	case in.Rate < 0 || in.Rate > app.MaxRate:
+		return &InputError{Field: "rate", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
+	case in.Patience < 0:
+		return &InputError{Field: "patience", Text: "is 0s or more"}
+	case !in.From.IsZero() && !in.Until.IsZero() && !in.From.Before(in.Until):
+		return &InputError{Field: "from", Text: "must be before the end"}
+	case (in.FirstSeq == 0) != (in.LastSeq == 0) || in.FirstSeq < 0 || in.FirstSeq > in.LastSeq:
+		return &InputError{Text: "give the first and the last seq, the first not above the last"}
+	case in.shard() != nil && *in.shard() < 0:
+		return &InputError{Field: "shard", Text: "is a number from 0"}
+	}
+	return checkPick(in.Campaign, in.User)
+}
+
+// shard returns the shard; nil for all, and -1 for a text that is no number.
+func (in *Replay) shard() *int {
+	if in.Shard == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(in.Shard)
+	if err != nil || strconv.Itoa(n) != in.Shard {
+		n = -1
+	}
+	return &n
+}
+
+func (in *Replay) order() app.Replay {
+	return app.Replay{Name: in.Name, To: in.To, Dead: in.Dead, Missing: in.Missing, DryRun: in.DryRun, Rate: float64(in.Rate),
+		Patience: in.Patience, Filter: replay.Filter{Campaign: in.Campaign, User: in.User, From: in.From, To: in.Until,
+			Shard: in.shard(), Seqs: stream.SeqRange{First: in.FirstSeq, Last: in.LastSeq}}}
+}
+
+// ReplayOrder checks a replay, and returns it as the app runs it.
+func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
+	if err := in.Check(); err != nil {
+		return o, err
+	}
+	o = in.order()
+	shards := l.App.Config.Deployment.Shards
+	switch {
+	case o.Filter.Shard != nil && *o.Filter.Shard >= shards:
+		return o, &InputError{Field: "shard", Text: "is one of 0 to " + strconv.Itoa(shards-1)}
+	case o.Filter.Seqs.First > 0 && o.Filter.Shard == nil && shards > 1:
+		return o, &InputError{Field: "shard", Text: "is required with seqs: each shard counts for itself"}
+	}
+	if l.Caller != nil {
+		if err := l.App.CheckListed(o.To); err != nil {
+			return o, err
+		}
+	}
+	if !strings.HasPrefix(o.To, "topic:") {
+		err = checkSinks(l.App, "to", o.To)
+	}
+	if o.Dead != "" {
+		err = cmp.Or(err, checkSinks(l.App, "dead", o.Dead))
+	}
+	return o, cmp.Or(err, l.may(access.Replay, o.Filter.Campaign))
+}
+
+// StartReplay delivers grants once more, or continues to do so. A report may come beside an error: it says what is done.
+func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
+	o, err := l.ReplayOrder(in)
+	if err != nil {
+		return nil, err
+	}
+	return l.App.Replay(ctx, o)
+}
+
+// StartReplay implements Operations. The server continues when ctx ends.
+func (r *Remote) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	var out struct{ Report *replay.Report }
+	if err := r.postAll(ctx, "/v1/replays/"+in.Name, &in, &out); err != nil {
+		return nil, err
+	}
+	if out.Report == nil {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "the server's answer has no report of replay %s", in.Name)
+	}
+	return out.Report, app.CheckReplayed(out.Report)
+}
