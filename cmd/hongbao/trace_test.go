@@ -189,7 +189,7 @@ func TestCollectorIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	const lost = "spans are lost, tracing goes on"
+	const lost = "spans are lost, tracing continues"
 	for name, c := range map[string]struct{ endpoint, line string }{
 		"away": {"http://" + testkit.FreeAddr(t), lost},
 		// A process that lives for longer than a call may take gives the spans up before it ends.

@@ -52,7 +52,7 @@ func values() []any {
 
 var anyTime = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`)
 
-// It writes what encoding/json does, byte by byte, but for the times.
+// Marshal writes what encoding/json writes, byte for byte, except for the times.
 func TestMarshalDiffersInTimesOnly(t *testing.T) {
 	t.Parallel()
 	for _, v := range values() {
@@ -67,7 +67,7 @@ func TestMarshalDiffersInTimesOnly(t *testing.T) {
 	}
 }
 
-// Whole seconds have their milliseconds, too.
+// A time of whole seconds has milliseconds, too.
 func TestTimesHaveFixedMilliseconds(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC)

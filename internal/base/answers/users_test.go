@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each file that answers by HTTP or prints --json writes by this package. The exceptions write no answer with a time.
+// Each file that answers over HTTP or prints --json writes its JSON with this package. The exceptions write no answer
+// that contains a time.
 func TestAnswersAreWrittenHere(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]string{
@@ -29,7 +30,7 @@ func TestAnswersAreWrittenHere(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
 			writes := strings.Contains(string(text), "json.Marshal(") || strings.Contains(string(text), "json.NewEncoder(")
-			require.Equal(t, exceptions[file] != "", writes, "%s: write answers by internal/base/answers", file)
+			require.Equal(t, exceptions[file] != "", writes, "%s: write answers with internal/base/answers", file)
 		}
 	}
 }

@@ -1,8 +1,8 @@
-// Package flatjson reads JSON objects that contain money, and refuses what encoding/json would accept: a name that
-// comes twice, a name in other letters' case, a second document, an object inside an object. It does not repeat what it
-// refuses.
+// Package flatjson reads JSON objects that contain money, and refuses what encoding/json would accept: a duplicate
+// name, a name in another case, a second document, an object inside an object. Its errors do not quote the refused
+// text.
 //
-// An object is flat except for one list of flat objects that the caller may allow and bounds, so no text makes it go
+// An object is flat, except for one list of flat objects, which the caller may allow and bounds. So no text is read
 // deeper than two levels. Numbers stay text until Integer reads one, as plain digits: no fraction, no exponent, nothing
 // above the caller's bound; so no amount is ever rounded.
 //

@@ -32,7 +32,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	_, err := Parse([]byte(`{"secret":[1]}`), "", 0)
 	require.ErrorIs(t, err, ErrNested)
-	require.NotContains(t, err.Error(), "secret", "nothing of the text is repeated")
+	require.NotContains(t, err.Error(), "secret", "the error does not quote the text")
 	_, err = Parse([]byte(`{"l":[{"a":1},{"b":1,"b":2}]}`), "l", 2)
 	require.EqualError(t, err, "a name comes twice (byte 22)")
 }

@@ -48,7 +48,7 @@ func TestRunOfNothing(t *testing.T) {
 	require.NoError(t, Run(t.Context()))
 }
 
-// A part that ends before it is told to is a failure, whatever it says itself: the process would look as if it had done
+// A part that ends before it is stopped is a failure, even without an error: the process would seem to have finished
 // its work.
 func TestRunOfAPartThatEndsByItself(t *testing.T) {
 	t.Parallel()

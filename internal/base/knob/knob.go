@@ -8,7 +8,7 @@
 //   - knob: its name in the YAML file, as a flag, and in the environment. ",common" marks one that people set; the
 //     others are advanced. A field without this tag is for programs only. In a struct field, it is the prefix of the
 //     names inside.
-//   - default: as in YAML; a list with commas.
+//   - default: as in YAML; the items of a list are separated by commas.
 //   - want: the bounds of a number or a duration, both included, with the unit; or all choices of a text or of the
 //     items of a list.
 //   - form: the form of a text, or of an item of a list; the names are in forms.

@@ -53,7 +53,7 @@ func (k *Knob) item(text string) error {
 		return fmt.Errorf("%.40q does not exist: want %s%s", text, strings.Join(k.Choices, ", "), Hint(text, k.Choices))
 	}
 	if strings.ContainsAny(text, "\x00\r\n") {
-		return fmt.Errorf("%.40q: a line break or a zero byte can't be right", text)
+		return fmt.Errorf("%.40q: a line break or a zero byte is not allowed", text)
 	}
 	if k.Form == "" {
 		return nil
@@ -81,7 +81,7 @@ func (k *Knob) list(text string) (items []string, err error) {
 			return items, fmt.Errorf("%.80q: an item is empty", text)
 		}
 		if slices.Contains(items, item) {
-			return items, fmt.Errorf("%.40q stands twice", item)
+			return items, fmt.Errorf("%.40q appears twice", item)
 		}
 		if err := k.item(item); err != nil {
 			return items, err
@@ -97,7 +97,7 @@ func (k *Knob) duration(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%.40q is no duration: write 500ms, 30s, 10m or 24h", text)
+		return 0, fmt.Errorf("%.40q is not a duration: write 500ms, 30s, 10m or 24h", text)
 	}
 	if int64(d) < k.Low || int64(d) > k.High {
 		return d, fmt.Errorf("%s: want %s", text, k.Bounds())
@@ -108,7 +108,7 @@ func (k *Knob) duration(text string) (time.Duration, error) {
 func (k *Knob) integer(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, fmt.Errorf("%.40q is no integer: write plain digits", text)
+		return 0, fmt.Errorf("%.40q is not an integer: write plain digits", text)
 	}
 	if err != nil || n < k.Low || n > k.High {
 		return n, fmt.Errorf("%.40s: want %s", text, k.Bounds())
@@ -156,7 +156,7 @@ func Span(d time.Duration) string {
 	return s
 }
 
-// forms are what the tag form may name.
+// forms are the forms that the tag form may name.
 var forms = map[string]struct {
 	is   func(string) bool
 	want string
@@ -199,14 +199,14 @@ func isAddress(s string) bool {
 	return err == nil && errPort == nil && n != 0 && host != "" && !strings.ContainsAny(s, "/@ ")
 }
 
-// isURL also accepts an empty text: then there is no URL.
+// isURL also accepts an empty text, which means no URL.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
 	return s == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
 		u.RawQuery == "" && u.Fragment == ""
 }
 
-// Hint returns the candidate that is most similar to the word; "" if none is.
+// Hint returns the question whether the most similar candidate was meant; "" if no candidate is similar to the word.
 func Hint(word string, candidates []string) string {
 	best, at := "", max(2, len(word)/4)+1
 	for _, c := range candidates {

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// What a grab and a call pay for being measured.
+// BenchmarkGrabbed measures what the counters cost a grab.
 func BenchmarkGrabbed(b *testing.B) {
 	c, g := New("serve", "v1").Grabs(), &hongbao.Grab{}
 	b.RunParallel(func(pb *testing.PB) {
@@ -18,6 +18,7 @@ func BenchmarkGrabbed(b *testing.B) {
 	})
 }
 
+// BenchmarkCalled measures what the counters cost a call.
 func BenchmarkCalled(b *testing.B) {
 	c := New("serve", "v1").Grabs()
 	b.RunParallel(func(pb *testing.PB) {

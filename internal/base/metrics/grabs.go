@@ -59,7 +59,7 @@ func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error
 	observe(c.took, took, g.Trace)
 }
 
-// Called counts a call. Its campaign is then in Seen.
+// Called counts a call. Seen then lists its campaign.
 func (c *GrabCounts) Called(campaign string, grabs int, took time.Duration, err error) {
 	if err == nil {
 		c.ok.Inc()
@@ -83,7 +83,7 @@ const (
 	seenFor = time.Hour
 )
 
-// Seen returns the campaigns of the last calls, at most most of them, the latest ones.
+// Seen returns up to most campaigns of the last hour's calls, the latest first.
 func (c *GrabCounts) Seen(most int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// everything is a scrape of a process that has measured something of each kind.
+// everything returns a scrape of a process that has measured something of each kind.
 func everything(t *testing.T) string {
 	t.Helper()
 	s := New("serve", "v1")
@@ -61,7 +61,7 @@ func everything(t *testing.T) string {
 	return text
 }
 
-// A family comes once, with its samples behind its metadata: strict parsers refuse a scrape otherwise.
+// Each family appears once, with its samples after its metadata: strict parsers refuse a scrape otherwise.
 func TestFamiliesComeOnce(t *testing.T) {
 	t.Parallel()
 	text := everything(t)
@@ -72,13 +72,13 @@ func TestFamiliesComeOnce(t *testing.T) {
 			require.False(t, seen[family], "two families are named %s", family)
 			seen[family] = true
 		} else if !strings.HasPrefix(line, "#") {
-			require.True(t, strings.HasPrefix(line, family), "%s comes behind %s", line, family)
+			require.True(t, strings.HasPrefix(line, family), "%s comes after %s", line, family)
 		}
 	}
 	require.True(t, strings.HasSuffix(text, "# EOF\n"))
 }
 
-// The strict parser of prometheus_client takes each line. `pip install prometheus_client` brings it.
+// The strict parser of prometheus_client accepts each line. `pip install prometheus_client` installs it.
 func TestStrictParserTakesTheMetrics(t *testing.T) {
 	t.Parallel()
 	const program = `import sys

@@ -18,7 +18,7 @@ import (
 
 const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// scrape gives what a scrape answers, in OpenMetrics.
+// scrape returns the response to a scrape, in OpenMetrics.
 func scrape(t *testing.T, s *Set) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
@@ -43,7 +43,7 @@ func TestGrabsAreCounted(t *testing.T) {
 	c := s.Grabs()
 	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
 	c.Grabbed(&hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
-	c.Grabbed(&hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "away"), time.Second)
+	c.Grabbed(&hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "down"), time.Second)
 	c.Called("rain", 2, time.Millisecond, nil)
 	c.Called("snow", 1, time.Millisecond, errors.New("no answer"))
 	text := scrape(t, s)
@@ -71,7 +71,7 @@ func TestRequestsAreCounted(t *testing.T) {
 		`hongbao_http_requests_total{route="none",status="404"} 2.0`)
 }
 
-// stub is a handler that gives the errors.
+// stub is a handler that returns the errors.
 type stub []error
 
 func (s stub) Handle(context.Context, []hongbao.Grant) []error { return s }
@@ -80,7 +80,7 @@ func TestSinksAreMeasured(t *testing.T) {
 	t.Parallel()
 	s := New("work", "v1")
 	w := s.Sinks()
-	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "away"),
+	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
 	require.Equal(t, []error(errs), w.Handler("kafka", errs).Handle(t.Context(), make([]hongbao.Grant, 5)))
 	require.Nil(t, w.Handler("balance", stub(nil)).Handle(t.Context(), []hongbao.Grant{{Shard: 4}, {Shard: 4}, {Shard: 4}}))
@@ -117,7 +117,8 @@ func TestAlarmsAreCounted(t *testing.T) {
 		`hongbao_alarms_total{code="other"} 1.0`, `hongbao_alarms_total{code="redis_down"} 0.0`)
 }
 
-// However many scrape, the state is asked for once; a failure is remembered as long, and leaves nothing stale behind.
+// Concurrent scrapes ask for the state once. A failure is cached as long as a state, and no stale series remain after
+// it.
 func TestStateIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	s, asked := New("serve", "v1"), 0
@@ -149,7 +150,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		`hongbao_redis_append_only{server="r:1"} 1.0`, `hongbao_redis_noeviction{server="r:1"} 0.0`,
 		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,
 		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`)
-	fail, c.at = errors.New("Redis is away"), time.Now().Add(-2*time.Hour)
+	fail, c.at = errors.New("Redis is down"), time.Now().Add(-2*time.Hour)
 	text := scrape(t, s)
 	scrape(t, s)
 	require.Equal(t, 2, asked)
@@ -160,7 +161,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 	text = scrape(t, s)
 	has(t, text, `hongbao_state_up 0.0`, `hongbao_sink_lag_grants{shard="3",sink="kafka"} 7.0`,
 		`hongbao_sink_workers{sink="kafka"} 0.0`)
-	require.NotContains(t, text, `sink="balance"`, "no shard told of it")
+	require.NotContains(t, text, `sink="balance"`, "no shard reported it")
 }
 
 func TestStoresAreMeasured(t *testing.T) {
@@ -169,9 +170,9 @@ func TestStoresAreMeasured(t *testing.T) {
 	ledger, kafka := s.Ledger(), s.Kafka()
 	ledger("write", time.Second, false, nil)
 	ledger("write", time.Second, true, errors.New("lost"))
-	ledger("read", time.Second, false, hongbao.Errorf(hongbao.ClassTransient, "away"))
+	ledger("read", time.Second, false, hongbao.Errorf(hongbao.ClassTransient, "down"))
 	kafka("Produce", time.Second, nil)
-	kafka("Produce", time.Second, errors.New("away"))
+	kafka("Produce", time.Second, errors.New("down"))
 	s.Publisher(func() Published { return Published{Batches: 4} })
 	has(t, scrape(t, s), `hongbao_ledger_transaction_seconds_count{kind="write"} 2`,
 		`hongbao_ledger_errors_total{class="again",kind="write"} 1.0`,

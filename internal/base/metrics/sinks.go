@@ -83,9 +83,10 @@ var resultOf = map[hongbao.Class]string{
 	hongbao.ClassBroken: hongbao.ClassBroken.String(),
 }
 
-// measured is a handler that is measured. allResults are the results of an attempt.
+// allResults are the possible results of an attempt.
 var allResults = append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage")
 
+// measured measures the calls of a handler.
 type measured struct {
 	hongbao.Handler
 	seconds, sizes prometheus.Observer
@@ -112,7 +113,7 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		}
 	}
 	shard := strconv.Itoa(grants[0].Shard)
-	for _, r := range allResults { // also 0: a series begins before its first failure
+	for _, r := range allResults { // also those of 0: a series must begin before its first failure
 		m.results.WithLabelValues(shard, r).Add(float64(results[r]))
 	}
 	return errs

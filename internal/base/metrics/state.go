@@ -27,7 +27,7 @@ type SinkState struct {
 	Shards  []SinkShard
 }
 
-// SinkShard is the state of a sink on a shard. Parked counts the entries of each level.
+// SinkShard is the state of a sink on a shard. Parked counts the parked entries by level.
 type SinkShard struct {
 	Shard                      int
 	Lag, Pending, Dead, Claims int64

@@ -44,7 +44,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// The last try's error comes back, whatever ended the tries.
+// Do returns the last try's error, whatever ended the tries.
 func TestDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestDo(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		err = do(ctx, true, 0)
-		require.EqualError(t, err, fmt.Sprintf("try %d", tries), "not that of the context")
+		require.EqualError(t, err, fmt.Sprintf("try %d", tries), "not the error of the context")
 		require.Greater(t, tries, 2)
 		require.NoError(t, retry.Do(t.Context(), retry.Backoff(time.Second, time.Second, 0), func() (bool, error) {
 			tries++
@@ -100,7 +100,7 @@ func TestMayHelp(t *testing.T) {
 	} {
 		require.Equal(t, want, retry.MayHelp(hongbao.Errorf(class, "x")), class)
 	}
-	require.True(t, retry.MayHelp(io.EOF), "no class is Unknown")
+	require.True(t, retry.MayHelp(io.EOF), "an error without a class is Unknown")
 }
 
 func TestSame(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 	// ControlRate bounds the rate of a sink: its Value is grants per second, 0 for no bound, "" for the knob of each
 	// worker.
 	ControlRate ControlKind = "rate"
-	// ControlSinkCampaign pauses one campaign for one sink. Its Value is that of ControlSink.
+	// ControlSinkCampaign pauses one campaign for one sink. Its Value is 1 or 0, as for ControlSink.
 	ControlSinkCampaign ControlKind = "sink_campaign"
 )
 
@@ -36,7 +36,7 @@ type Control struct {
 	Rev int64
 }
 
-// Name returns the name in Redis of what the decision is about.
+// Name returns the name that Redis has for the thing that the decision is about.
 func (c *Control) Name() string { return string(c.Kind) + " " + c.Sink + " " + c.Campaign }
 
 // ParseControl reads a decision as lua/control.lua writes it.
@@ -45,12 +45,12 @@ func ParseControl(name, text string) (c Control, err error) {
 	head, words, _ := strings.Cut(text, "\n")
 	fields := strings.SplitN(head, " ", 4)
 	if len(about) != 3 || len(fields) != 4 {
-		return c, hongbao.Errorf(hongbao.ClassBroken, "decision %.80q in Redis is %.80q: somebody changed it by hand", name, text)
+		return c, hongbao.Errorf(hongbao.ClassBroken, "decision %.80q in Redis is %.80q: it was changed by hand", name, text)
 	}
 	var numbers [3]int64 // rev, at, and the length of by
 	for i := range numbers {
 		if numbers[i], err = strconv.ParseInt(fields[i], 10, 64); err != nil || numbers[i] < 0 {
-			return c, hongbao.Errorf(hongbao.ClassBroken, "decision %.80q in Redis: %.80q is no number", name, fields[i])
+			return c, hongbao.Errorf(hongbao.ClassBroken, "decision %.80q in Redis: %.80q is not a number", name, fields[i])
 		}
 	}
 	if numbers[2] > int64(len(words)) {
@@ -64,7 +64,7 @@ func ParseControl(name, text string) (c Control, err error) {
 	return c, nil
 }
 
-// String returns the name of what the decision is about, for a person.
+// String returns the name of the thing that the decision is about, for a person.
 func (c *Control) String() string {
 	switch c.Kind {
 	case ControlCampaign:

@@ -81,12 +81,13 @@ var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongba
 // Last returns the seq of its last event.
 func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 
-// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE returns them. It has one
-// field. The field's name is the version. Its value is a line "kind campaign seq epoch ms", ms since 1970, and then for
-// a grant a line for each: packet, amount, user, request id, traceparent, separated by one space, "-" for an empty one.
-// Version 3 has the currency after the time, where builds that look only for the seq skip it.
+// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE returns them. An entry has
+// one field, whose name is the version. The value's first line is "kind campaign seq epoch ms", with ms since 1970. An
+// entry of grants then has one line for each grant: packet, amount, user, request id and traceparent, separated by one
+// space, with "-" for an empty one. Version 3 has the currency after the time, where builds that look only for the seq
+// skip it.
 //
-// An invalid entry returns a Permanent error, one with a newer version a Broken one.
+// The error is Permanent for an invalid entry, and Broken for an entry with a newer version.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
 	e, err := parseEntry(shard, id, values)
 	if err != nil && !errors.Is(err, ErrNewerEntry) {
@@ -104,7 +105,7 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	}
 	version, err := parseNumber(values[0])
 	if err != nil {
-		return Entry{}, fmt.Errorf("its field's name is no version: %w", err)
+		return Entry{}, fmt.Errorf("its field's name is not a version: %w", err)
 	}
 	if version > EntryVersion {
 		return Entry{}, fmt.Errorf("%w: it has version %d, this build reads up to %d", ErrNewerEntry, version, EntryVersion)
@@ -121,7 +122,7 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	}
 	if !ok || len(words) != count {
 		return Entry{}, fmt.Errorf("its first line has %d words, want %d: kind, campaign, seq, epoch, time, the currency in "+
-			"version 3; and lines behind it", len(words), count)
+			"version 3; and more lines after it", len(words), count)
 	}
 	if version == 3 {
 		currency, words = words[5], words[:5]
@@ -190,7 +191,7 @@ func (e *Entry) parseGrants(lines, currency string) error {
 		return fmt.Errorf("it has %d grants, at most %d are allowed", n, MaxEntryGrants)
 	}
 	if e.Seq > int64(hongbao.MaxAmount)-int64(n) {
-		return errors.New("its seqs run above 2^53")
+		return errors.New("its seqs exceed 2^53")
 	}
 	if !currencyWord.MatchString(currency) {
 		return fmt.Errorf("currency %.20q: want three capital letters, or - for none", currency)

@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// values are the field and value of a good entry; change makes a bad one of it. It gets version, kind, campaign, seq,
-// epoch, time and grants.
+// values returns the field and value of a valid entry. change, if not nil, changes its parts first: version, kind,
+// campaign, seq, epoch, time and grants.
 func values(change func(v []string) []string) []string {
 	v := []string{"1", "grant", "rain", "7", "1", "1700000000123", "3 500 u1 r1 -\n4 0 u2 - tr"}
 	if change != nil {
@@ -48,7 +48,7 @@ func TestParseEntryGrants(t *testing.T) {
 	require.Equal(t, "5-8", e.Grants[1].EventID())
 }
 
-// Version 3 of a grant has the currency behind the time. Versions 1 and 3 are read side by side.
+// Version 3 of a grant has the currency after the time. ParseEntry reads both versions 1 and 3.
 func TestParseEntryCurrency(t *testing.T) {
 	t.Parallel()
 	read := func(version, end string) (stream.Entry, error) {
@@ -64,7 +64,7 @@ func TestParseEntryCurrency(t *testing.T) {
 		for i := range e.Grants {
 			e.Grants[i].Currency = ""
 		}
-		require.Equal(t, old, e, "the rest is that of version 1")
+		require.Equal(t, old, e, "all else is as in version 1")
 	}
 	for version, end := range map[string]string{"1": " CNY", "2": " CNY", "3": ""} {
 		_, err := read(version, end)
@@ -90,7 +90,7 @@ func TestParseEntryClose(t *testing.T) {
 	require.EqualValues(t, 1, e.Events())
 }
 
-// The begin of an epoch owns the seqs that it skips. Earlier builds wrote some that skip none.
+// The entry that begins an epoch owns the seqs that it skips. Earlier builds wrote such entries that skip none.
 func TestParseEntryEpoch(t *testing.T) {
 	t.Parallel()
 	for last, events := range map[int]int64{4: 0, 5: 1, 64: 60} {
@@ -104,7 +104,7 @@ func TestParseEntryEpoch(t *testing.T) {
 	require.ErrorContains(t, err, "below its own")
 }
 
-// lines is the text of n grants.
+// lines returns the text of n grants.
 func lines(n int) string { return strings.TrimSuffix(strings.Repeat("1 1 u - -\n", n), "\n") }
 
 func grants(g string) func([]string) []string { return set(6, g) }
@@ -113,7 +113,7 @@ func closing(g string) func([]string) []string {
 	return func(v []string) []string { v[1], v[6] = "close", g; return v }
 }
 
-// badEntries are changes that make an entry one that can't be read.
+// badEntries are changes that make an entry unreadable.
 var badEntries = map[string]func([]string) []string{
 	"a word too few":     func(v []string) []string { return append(v[:1], v[2:]...) },
 	"a word too many":    set(5, "1700000000123 1"),
@@ -188,7 +188,7 @@ func TestParseEntryRefuses(t *testing.T) {
 			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 			require.False(t, hongbao.IsOutage(err))
 			require.Contains(t, err.Error(), "entry 9-1 of shard 3")
-			require.Zero(t, e, "nothing of a bad entry is handed on")
+			require.Zero(t, e, "a bad entry returns no data")
 			require.NotContains(t, err.Error(), "\x1b", "an error's text is safe to log")
 			require.NotContains(t, strings.TrimSuffix(err.Error(), "\n"), "\n")
 		})
@@ -230,7 +230,7 @@ func TestParseEntryOfNoField(t *testing.T) {
 		require.Zero(t, e)
 	}
 	require.Equal(t, "rain", stream.CampaignOf(good))
-	require.Equal(t, "rain", stream.CampaignOf([]string{"9", "gift rain"}), "of what can't be read, too")
+	require.Equal(t, "rain", stream.CampaignOf([]string{"9", "gift rain"}), "also from an unreadable entry")
 	require.Empty(t, stream.CampaignOf([]string{"1", "grant {x} 7"}))
 	require.Empty(t, stream.CampaignOf(nil))
 }
@@ -239,7 +239,7 @@ func anyID() *rapid.Generator[string] {
 	return rapid.StringMatching(`[!-~]{1,128}`).Filter(func(s string) bool { return s != "-" })
 }
 
-// What the scripts write is what ParseEntry reads, word for word.
+// ParseEntry reads exactly the facts that GrantLine wrote.
 func TestGrantLineRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -262,8 +262,8 @@ func TestGrantLineRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParseEntry: no input panics, an entry is read or refused with a class, and what is read has one written form
-// only.
+// FuzzParseEntry checks that no input panics, and that an entry is read, or refused with a class. An entry that was
+// read has exactly one written form.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
 	f.Add(strings.Join(values(func(v []string) []string { v[1], v[6] = "close", "1 2 3 4"; return v }), "\x01"))
@@ -283,7 +283,7 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// written is the entry as a script writes it in a version.
+// written returns the entry as a script writes it in a version.
 func written(version string, e *stream.Entry) []string {
 	g := fmt.Sprintf("%d %d %d %d", e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount)
 	if e.Kind == stream.EntryGrant {

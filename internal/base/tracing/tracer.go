@@ -57,7 +57,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 		return zapcore.NewSamplerWithOptions(c, time.Minute, 1, 0)
 	}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // otherwise it writes to standard error
-		log.Warn("spans are lost, tracing goes on", zap.Error(err))
+		log.Warn("spans are lost, tracing continues", zap.Error(err))
 	}))
 	of, err := resource.New(ctx,
 		resource.WithAttributes(semconv.ServiceName(o.Service), semconv.ServiceVersion(o.Version),
@@ -104,7 +104,7 @@ func (t *Tracer) begins(ctx context.Context, traceparents []string) (context.Con
 // traceparent is the name of the header, and of the only field that travels: tracestate does not.
 const traceparent = "traceparent"
 
-// spanOf reads a traceparent.
+// spanOf reads a traceparent. An unreadable one returns an invalid context.
 func spanOf(text string) trace.SpanContext {
 	if text == "" || len(text) > maxTraceparent {
 		return trace.SpanContext{}

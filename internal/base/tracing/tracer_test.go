@@ -31,13 +31,13 @@ const (
 	grabPath = "/v1/campaigns/rain/grabs"
 )
 
-// bundle is a Tracer whose spans are at hand, and a server of grabs.
+// bundle is a Tracer whose spans a test can read, and a server of grabs.
 type bundle struct {
 	*Tracer
 	spans *tracetest.InMemoryExporter
 	mux   *http.ServeMux
 	http  http.Handler
-	grabs []hongbao.Grab // as they were decided
+	grabs []hongbao.Grab // that were decided
 }
 
 func setup(o Options) *bundle {
@@ -50,7 +50,7 @@ func setup(o Options) *bundle {
 		g := hongbao.Grab{Campaign: r.PathValue("id"), User: "a-user", RequestID: "a-request"}
 		_, err := b.Grab(r.Context(), &g, func(_ context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
 			b.grabs = append(b.grabs, *g)
-			if g.Campaign == "away" {
+			if g.Campaign == "down" {
 				return hongbao.Answer{}, hongbao.Outagef(hongbao.ClassUnknown, "no answer for a-user")
 			}
 			return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{{Shard: 2, Seq: 7, Packet: 3}}}, nil
@@ -73,7 +73,7 @@ func (b *bundle) send(method, path string, traceparents ...string) {
 	b.http.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// span gives the spans of a name.
+// span returns the spans with a name.
 func (b *bundle) span(name string) (found tracetest.SpanStubs) {
 	for _, s := range b.spans.GetSpans() {
 		if s.Name == name {
@@ -91,8 +91,8 @@ func attributes(s tracetest.SpanStub) map[string]string {
 	return out
 }
 
-// Who calls decides for himself, by one traceparent that can be read; else one request of so many is traced. The grant of
-// a request that is not traced carries nothing.
+// A caller decides whether its request is traced, by one readable traceparent. Otherwise one request in OneIn is
+// traced. The grab of an untraced request has no traceparent.
 func TestWhichGrabsAreTraced(t *testing.T) {
 	t.Parallel()
 	long := "cc" + sampling[2:] + "-"
@@ -128,7 +128,7 @@ func TestWhichGrabsAreTraced(t *testing.T) {
 			t.Parallel()
 			b := setup(Options{OneIn: c.oneIn})
 			b.send("POST", grabPath, c.parents...)
-			require.Len(t, b.grabs, 1, "it is decided in any case")
+			require.Len(t, b.grabs, 1, "each grab is decided, traced or not")
 			if !c.traced {
 				require.Empty(t, b.spans.GetSpans())
 				require.Empty(t, b.grabs[0].Trace)
@@ -144,13 +144,13 @@ func TestWhichGrabsAreTraced(t *testing.T) {
 			require.Equal(t, grab[0].SpanContext.TraceID(), of.TraceID())
 			require.Equal(t, grab[0].SpanContext.SpanID(), of.SpanID())
 			require.True(t, of.IsSampled())
-			require.NoError(t, b.grabs[0].Check(), "a producer takes it")
+			require.NoError(t, b.grabs[0].Check(), "a producer accepts the grab")
 			require.Len(t, b.grabs[0].Trace, 55, "however long the caller's was")
 		})
 	}
 }
 
-// No more than the bound are traced, whatever callers ask for; another second has as many again.
+// At most PerSecond requests are traced in a second, whatever callers ask for.
 func TestTracesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, parents := range [][]string{nil, {sampling}} {
@@ -170,7 +170,7 @@ func TestTracesAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever sends a sampled traceparent takes nothing from the traces that this process starts.
+// Callers that send a sampled traceparent do not use up the traces that this process starts.
 func TestStrangersTakeNoSample(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestStrangersTakeNoSample(t *testing.T) {
 	})
 }
 
-// About one of so many is traced.
+// About one request in OneIn is traced.
 func TestOneIn(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{OneIn: 10})
@@ -205,8 +205,8 @@ func TestOnlyGrabsAreTraced(t *testing.T) {
 	require.Equal(t, "404", attributes(b.span("POST")[0])["http.response.status_code"])
 }
 
-// One trace has the request, the grab, the call to Redis and each sink's call; a call has a span of its own with links to
-// the grabs that are traced. No span names the user.
+// One trace has the request, the grab, the call to Redis and each sink's call. A call also has its own span, with links
+// to the traced grabs. No span names the user.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{})
@@ -223,7 +223,7 @@ func TestOneTrace(t *testing.T) {
 		{Shard: 2, Seq: 8, Trace: "hardly a traceparent"}}
 	errs := h.Handle(t.Context(), grants)
 	require.Error(t, errs[1])
-	require.Equal(t, grants, seen, "the handler gets what came")
+	require.Equal(t, grants, seen, "the handler gets the grants unchanged")
 
 	grab := b.span("grab")[0]
 	require.Equal(t, map[string]string{"hongbao.campaign": "rain", "hongbao.outcome": "granted", "hongbao.event": "2-7",
@@ -237,7 +237,7 @@ func TestOneTrace(t *testing.T) {
 		require.Equal(t, whole[0].SpanContext.SpanID(), own[0].Links[0].SpanContext.SpanID())
 		require.NotEqual(t, traceID, whole[0].SpanContext.TraceID().String())
 		require.False(t, whole[0].Parent.IsValid())
-		require.Len(t, whole[0].Links, 1, "of those that are traced")
+		require.Len(t, whole[0].Links, 1, "only to the traced grab")
 		require.Equal(t, grab.SpanContext.SpanID(), whole[0].Links[0].SpanContext.SpanID())
 		require.Contains(t, attributes(whole[0]), size)
 		require.Equal(t, own[0].StartTime, whole[0].StartTime)
@@ -286,12 +286,12 @@ func TestSemanticConventions(t *testing.T) {
 	}
 }
 
-// What fails says so by its class.
+// The span of a failed call has the class of its error.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{})
-	b.send("POST", "/v1/campaigns/away/grabs", sampling)
-	b.Called("away", 1, []string{b.grabs[0].Trace}, time.Second, hongbao.Outagef(hongbao.ClassUnknown, "away"))
+	b.send("POST", "/v1/campaigns/down/grabs", sampling)
+	b.Called("down", 1, []string{b.grabs[0].Trace}, time.Second, hongbao.Outagef(hongbao.ClassUnknown, "Redis is down"))
 	for _, err := range []error{hongbao.Heldf("another has it"), errors.New("who knows")} {
 		b.Sink("kafka", "grants", hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return []error{err} })).
 			Handle(t.Context(), []hongbao.Grant{{Trace: sampling}})
@@ -307,7 +307,7 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, "outage", attributes(b.span("grab")[0])["error.type"])
 }
 
-// What is not traced pays nothing in memory.
+// Work that is not traced allocates no memory for tracing.
 func TestUntracedAllocatesNothing(t *testing.T) {
 	b := setup(Options{OneIn: 0})
 	do := func(context.Context, *hongbao.Grab) (hongbao.Answer, error) { return hongbao.Answer{}, nil }
@@ -325,7 +325,8 @@ func TestUntracedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A collector that takes connections and never answers costs spans only: no span waits, and the end comes in time.
+// A collector that accepts connections and never answers costs only spans: no request waits for it, and Close returns
+// in time.
 func TestCollectorThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -342,7 +343,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	require.ErrorIs(t, tr.Close(ctx), context.DeadlineExceeded)
 }
 
-// The collector gets what is left at the end, at the path of OTLP behind the endpoint's own.
+// Close sends the remaining spans to the collector. OTLP's path is appended to the endpoint's own path.
 func TestCloseSendsTheRest(t *testing.T) {
 	t.Parallel()
 	paths, sizes := make(chan string, 10), make(chan int, 10)

@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// learn is what a producer makes of the answer of a script: what it knows of the winners, and that the user need not go
-// on.
+// learn processes a script's answer as a producer does. It updates what the producer knows of the winners, and ends the
+// walk of a user who certainly lost.
 func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
 	asked time.Time) walk.Verdict {
 	said := winners.Said{Outcome: outcome, Asked: asked}
@@ -49,10 +49,10 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 	return verdict
 }
 
-// look fetches the filter of the winners. If there is none, it builds it first as a worker would.
+// look fetches the filter of the winners. If there is none, it first builds one, as a worker would.
 func (w *world) look(ctx context.Context, a *agent, revision string) error {
 	build := func() error {
-		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: nobody{}, Log: zap.NewNop(),
+		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: noLocks{}, Log: zap.NewNop(),
 			Every: time.Second})
 		if err != nil {
 			return err
@@ -75,12 +75,12 @@ func (w *world) look(ctx context.Context, a *agent, revision string) error {
 	return err
 }
 
-// nobody locks nothing: Build is called alone.
-type nobody struct{}
+// noLocks takes no lock: only one caller builds at a time.
+type noLocks struct{}
 
-func (nobody) Do(context.Context, string, func(context.Context) error) error { return nil }
+func (noLocks) Do(context.Context, string, func(context.Context) error) error { return nil }
 
-// misbuild builds a filter of whoever holds packets now, whatever is left.
+// misbuild builds a filter of the users who have packets now, even if packets are left.
 func (w *world) misbuild(ctx context.Context, revision string) error {
 	var users []string
 	for _, k := range w.places {
@@ -88,7 +88,7 @@ func (w *world) misbuild(ctx context.Context, revision string) error {
 	}
 	f, err := winners.New(revision, users)
 	if err != nil {
-		return store.ErrNotFinal // nobody holds any yet
+		return store.ErrNotFinal // no user has a packet yet
 	}
 	return f.Store(ctx, w.places[0], w.c.ID)
 }

@@ -18,7 +18,7 @@ type remembered struct {
 	empty    int64     // the newest generation of which nothing is left there
 }
 
-// NewMemory returns an empty Memory of so many places.
+// NewMemory returns an empty Memory for a number of places.
 func NewMemory(places int) *Memory {
 	return &Memory{newest: 1, places: make([]remembered, places)}
 }

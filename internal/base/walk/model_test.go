@@ -51,7 +51,7 @@ type world struct {
 	calm       bool // no place ends or goes back in time
 	producers  []*agent
 	tasks      []*task
-	told       map[string]int64 // packet of each request that got an answer
+	answered   map[string]int64 // packet of each request that got an answer
 	known      int              // how many users got sold_out without a call
 	requests   []*hongbao.Grab
 }
@@ -111,7 +111,7 @@ func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			tag, _, _ := strings.Cut(k.Keys.Meta(), "}")
 			if key := fmt.Sprint(cmd.Args()[at]); strings.HasPrefix(key, tag+"}") && f.silent[j] > 0 {
 				f.silent[j]--
-				return refuse(errAway)
+				return refuse(errDown)
 			}
 		}
 		f.changed = true
@@ -123,12 +123,12 @@ func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-var errAway = errors.New("the place is away")
+var errDown = errors.New("the place is down")
 
 func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	t.Helper()
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 1)), bug: bug, now: t0, generation: 1, told: map[string]int64{},
+		rng: rand.New(rand.NewPCG(seed, 1)), bug: bug, now: t0, generation: 1, answered: map[string]int64{},
 	}
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -184,7 +184,7 @@ func (w *world) start(owner *agent, run func(ctx context.Context, pause func() b
 
 // grab runs one grab of a producer, one Redis call per step.
 func (w *world) grab(a *agent, g *hongbao.Grab) {
-	began, before := w.now, w.told[g.User+" "+g.RequestID]
+	began, before := w.now, w.answered[g.User+" "+g.RequestID]
 	w.start(a, func(ctx context.Context, _ func() bool) func() error {
 		now := w.now
 		if w.bug == "an ended lease" {
@@ -244,12 +244,12 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 	call := &store.GrabCall{
 		Campaign: w.c.ID, MaxBacklog: 1e9, Terms: a.terms[ask.Place], Grabs: []*hongbao.Grab{g}, Generation: ask.Generation,
 	}
-	if held := k.Held(); len(held) > 0 && w.bug != "what is held elsewhere" {
+	if held := k.Held(); len(held) > 0 && w.bug != "packets on other places" {
 		call.Held = [][]time.Time{held}
 	}
 	answers, err := place.Grab(ctx, call, nil)
 	a.terms[ask.Place] = call.Terms
-	if err != nil && w.bug == "a silent place" && errors.Is(err, errAway) {
+	if err != nil && w.bug == "a silent place" && errors.Is(err, errDown) {
 		answers, err = []hongbao.Answer{{Outcome: hongbao.OutcomeSoldOut}}, nil
 	} else if err != nil {
 		return hongbao.Answer{}, walk.Undecided, err
@@ -270,18 +270,18 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 // judge returns an error if an answer was wrong. before is the packet of an earlier answer.
 func (w *world) judge(g *hongbao.Grab, a *hongbao.Answer, began time.Time, before int64) error {
 	at := g.User + " " + g.RequestID
-	told := w.told[at]
+	packet := w.answered[at]
 	switch {
-	case a.Outcome == hongbao.OutcomeGranted && told != 0 && told != a.Receipts[0].Packet:
-		return fmt.Errorf("%s was told packet %d, and then %d", at, told, a.Receipts[0].Packet)
+	case a.Outcome == hongbao.OutcomeGranted && packet != 0 && packet != a.Receipts[0].Packet:
+		return fmt.Errorf("%s got packet %d, and then packet %d", at, packet, a.Receipts[0].Packet)
 	case a.Outcome == hongbao.OutcomeGranted:
-		w.told[at] = a.Receipts[0].Packet
+		w.answered[at] = a.Receipts[0].Packet
 	case before != 0:
-		return fmt.Errorf("%s was told packet %d, and then %s", at, before, a.Outcome)
-	case a.Outcome == hongbao.OutcomeSoldOut && told != 0:
-		return fmt.Errorf("%s was told packet %d meanwhile, and is told sold_out", at, told)
+		return fmt.Errorf("%s got packet %d, and then %s", at, before, a.Outcome)
+	case a.Outcome == hongbao.OutcomeSoldOut && packet != 0:
+		return fmt.Errorf("%s got packet %d meanwhile, and now sold_out", at, packet)
 	case a.Outcome == hongbao.OutcomeSoldOut && w.nothing.Before(began):
-		return fmt.Errorf("%s is told sold_out while packets are left", at)
+		return fmt.Errorf("%s got sold_out while packets are left", at)
 	}
 	return nil
 }

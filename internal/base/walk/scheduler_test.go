@@ -125,7 +125,7 @@ func (w *world) misfortune() {
 }
 
 // rollBack takes a place back to a time before some of its grants. The next start finds the loss and
-// freezes the place; the bug lets it go on.
+// freezes the place; with the bug the place continues.
 func (w *world) rollBack(place *store.Shard) bool {
 	ctx, id := context.Background(), w.c.ID
 	receipts, stock := place.Keys.Receipts(id), place.Keys.Stock(id)
@@ -162,8 +162,8 @@ func (w *world) nextDay() {
 	}
 }
 
-// check reads everything in Redis. Each packet must be there once, no user above a limit, and no request with two
-// packets.
+// check reads everything in Redis. Each packet must exist once, no user may be above a limit, and no request may have
+// two packets.
 func (w *world) check() error {
 	if !w.changed {
 		return nil
@@ -226,7 +226,7 @@ type state struct {
 
 func (s *state) note(packet, where string) {
 	if s.packets[packet] != "" {
-		s.errs = append(s.errs, fmt.Errorf("packet %s stands twice, in %s and with %s", packet, s.packets[packet], where))
+		s.errs = append(s.errs, fmt.Errorf("packet %s exists twice, in %s and with %s", packet, s.packets[packet], where))
 	}
 	s.packets[packet] = where
 }
@@ -250,11 +250,11 @@ func (s *state) noteReceipts(from int64, user, text string) {
 func (s *state) judge(w *world) error {
 	for user, n := range s.count {
 		if n > w.c.UserHold() || w.day > 0 && s.today[user] > w.day {
-			s.errs = append(s.errs, fmt.Errorf("%s holds %d packets, %d of today", user, n, s.today[user]))
+			s.errs = append(s.errs, fmt.Errorf("%s has %d packets, %d of today", user, n, s.today[user]))
 		}
 	}
 	if w.bug != "an empty place filled" && len(s.packets) != s.loaded {
-		s.errs = append(s.errs, fmt.Errorf("%d packets of %d stand in Redis", len(s.packets), s.loaded))
+		s.errs = append(s.errs, fmt.Errorf("%d packets of %d are in Redis", len(s.packets), s.loaded))
 	}
 	return errors.Join(s.errs...)
 }
@@ -271,8 +271,8 @@ func TestModel(t *testing.T) {
 		require.NoError(t, w.run(), "seed %d", seed)
 		known += w.known
 	}
-	t.Logf("%d users were told sold_out without a call", known)
-	require.Greater(t, known, 100, "users who were told sold_out without a call")
+	t.Logf("%d users got sold_out without a call", known)
+	require.Greater(t, known, 100, "users who got sold_out without a call")
 }
 
 // modelOptions returns the options of a Redis of the test's own.
@@ -288,7 +288,7 @@ func TestModelCatches(t *testing.T) {
 	t.Parallel()
 	o := modelOptions(t)
 	for _, bug := range []string{
-		"a silent place", "what is held elsewhere", "an empty place filled", "packets before the announcement",
+		"a silent place", "packets on other places", "an empty place filled", "packets before the announcement",
 		"a remembered place's receipts", "receipts before a refusal", "an ended lease", "a rollback that fills",
 		"a filter before all is empty",
 	} {
@@ -299,7 +299,7 @@ func TestModelCatches(t *testing.T) {
 					return
 				}
 			}
-			t.Error("200 histories, and nobody noticed")
+			t.Error("no check failed in 200 histories")
 		})
 	}
 }

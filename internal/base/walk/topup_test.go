@@ -11,11 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// topUp is what adds packets: a generation, its first and last packet, and what each place had loaded before.
+// topUp adds packets. It has a generation, its first and last packet, and the number of packets that each place had
+// before.
 type topUp struct {
 	*world
 	generation, first, last int64
-	packets                 int64 // of the campaign then
+	packets                 int64 // of the campaign, with the new ones
 	loaded                  []int64
 	pause                   func() bool
 }
@@ -66,7 +67,7 @@ func (u *topUp) run(ctx context.Context, order []int) {
 	}
 }
 
-// insist repeats a call until it is answered. False: the task is to end, or the campaign has.
+// insist repeats a call until it succeeds. It returns false if the task must end, or the campaign has ended.
 func insist(call func() error) bool {
 	for {
 		err := call()
@@ -79,7 +80,7 @@ func insist(call func() error) bool {
 	}
 }
 
-// share are the packets of the generation that are dealt to place j.
+// share returns the packets of the generation that are dealt to place j.
 func (u *topUp) share(j int) (numbers []int64) {
 	for k := u.first + int64(j); k <= u.last; k += int64(len(u.places)) {
 		numbers = append(numbers, k)
@@ -115,7 +116,7 @@ func (u *topUp) deal(ctx context.Context, j int) bool {
 	})
 }
 
-// smuggle deals packets of a generation that nobody has announced.
+// smuggle deals packets of a generation that was not announced.
 func (u *topUp) smuggle(j int) {
 	ctx, k := context.Background(), u.places[j]
 	for _, n := range u.share(j) {

@@ -17,7 +17,7 @@ const (
 	Onward
 )
 
-// Walk is the way of one grab. Call Begin before use; the next grab reuses its memory.
+// Walk is the path of one grab. Call Begin before use; the next grab reuses its memory.
 type Walk struct {
 	course        *Course
 	user, request string
@@ -59,7 +59,7 @@ type Ask struct {
 	Receipts bool
 }
 
-// Ask returns the next question. What the producer remembers may make the user's receipts there enough; m may be nil.
+// Ask returns the next question. It asks only for receipts if m remembers the place as empty; m may be nil.
 func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 	if w.refusal != nil {
 		return Ask{Place: w.place(w.looked), Receipts: true}
@@ -92,8 +92,8 @@ func (w *Walk) place(at int) int {
 	return w.course.home(w.user) // no walk has continued without an order
 }
 
-// Decided processes the answer of the place's script; Emptied has updated m before that. The answer may be changed, and
-// is the grab's if the verdict is Told.
+// Decided processes the answer of the place's script; Emptied has updated m before that. Decided may change the answer,
+// which is the grab's if the verdict is Told.
 func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	w.script = false
 	switch a.Outcome {
@@ -132,10 +132,10 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 // begun reports whether the walk has left the user's first place.
 func (w *Walk) begun() bool { return w.at > 0 || w.generation > 1 }
 
-// hold notes what the user has on the present place.
+// hold notes the times of the user's packets on the present place.
 func (w *Walk) hold(receipts []hongbao.Receipt) {
 	if len(receipts) == 0 {
-		return // and had nothing at the earlier visit: receipts do not leave
+		return // an earlier visit found none either: receipts do not disappear
 	}
 	h := held{place: w.place(w.at), times: make([]time.Time, len(receipts))}
 	for i := range receipts {
@@ -201,8 +201,8 @@ func (w *Walk) next(a *hongbao.Answer) Verdict {
 	return Told
 }
 
-// Read processes the receipts of the user on the place, where Ask asked only for them. They are in an answer without an
-// outcome, which becomes the grab's if the verdict is Told.
+// Read processes the user's receipts on the place, if Ask asked only for them. a has the receipts and no outcome; it
+// becomes the grab's answer if the verdict is Told.
 func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided
@@ -226,6 +226,6 @@ func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 		a.Outcome, a.Receipts = hongbao.OutcomeAlreadyGranted, receipts
 		return Told
 	}
-	w.script = true // which knows whether the user has reached a limit
+	w.script = true // the script knows whether the user has reached a limit
 	return Onward
 }

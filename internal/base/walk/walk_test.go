@@ -47,7 +47,7 @@ func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 	return p.w.Decided(p.m, p.now, a)
 }
 
-// read gives the user these receipts at the place whose receipts the walk asks for.
+// read answers the walk's question for the user's receipts on a place with these receipts.
 func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.Verdict) {
 	p.t.Helper()
 	require.True(p.t, p.ask().Receipts, "it asks for packets")
@@ -86,7 +86,7 @@ func TestOrder(t *testing.T) {
 	}
 	require.Len(t, second, 8*7)
 	for way, n := range second {
-		require.InDelta(t, 8000/56, n, 60, "users who go from place %d to %d", way[0], way[1])
+		require.InDelta(t, 8000/56, n, 60, "users who continue from place %d to %d", way[0], way[1])
 	}
 }
 
@@ -154,7 +154,7 @@ func TestHeldGoesAlong(t *testing.T) {
 	more := outcome(hongbao.OutcomeSoldOut, receipt("a", 0), receipt("d", 3))
 	require.Equal(t, walk.Onward, p.decided(2, more))
 	require.Equal(t, []time.Time{t0, t0.Add(3)}, p.w.Held())
-	require.Empty(t, more.Receipts, "they are no part of an answer")
+	require.Empty(t, more.Receipts, "receipts are not part of a sold_out answer")
 }
 
 // A refusal is returned only after the receipts of all other places were read. A receipt of this request is the
@@ -194,7 +194,7 @@ func TestRefusalHidesNoReceipt(t *testing.T) {
 	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeEnded)))
 	require.True(t, p.ask().Receipts)
 	frozen := outcome(hongbao.OutcomeFrozen)
-	require.Equal(t, walk.Undecided, p.w.Read(p.m, p.now, frozen), "who may have lost them says nothing")
+	require.Equal(t, walk.Undecided, p.w.Read(p.m, p.now, frozen), "a place that may have lost receipts proves nothing")
 	a, v := p.read()
 	require.Equal(t, walk.Told, v)
 	require.Equal(t, hongbao.OutcomeEnded, a.Outcome)
@@ -258,7 +258,7 @@ func TestMemory(t *testing.T) {
 
 	next("u4")
 	_, v = p.read(receipt("r0", 0))
-	require.Equal(t, walk.Onward, v, "the script knows whether he has come to a limit")
+	require.Equal(t, walk.Onward, v, "the script knows whether the user has reached a limit")
 	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeSoldOut, receipt("r0", 0))))
 	require.Len(t, p.w.Held(), 1)
 
@@ -268,7 +268,7 @@ func TestMemory(t *testing.T) {
 	require.True(t, p.ask().Receipts)
 	p.now = t0.Add(2 * walk.Lease) // before it is answered
 	a = hongbao.Answer{Time: p.now}
-	require.Equal(t, walk.Onward, p.w.Read(p.m, p.now, &a), "nobody knows whether there is a newer generation")
+	require.Equal(t, walk.Onward, p.w.Read(p.m, p.now, &a), "there may be a newer generation")
 	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut)), "there is one")
 	require.Equal(t, int64(2), p.ask().Generation)
 }

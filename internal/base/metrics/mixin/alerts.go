@@ -72,7 +72,7 @@ func logged(t Times) (all []Alert) {
 		{"redis_restored", today, "Redis lost writes, and a worker restored what is known"},
 		{"campaign_paused", now, "A grant contradicts the ledger or the plan; its campaign was paused"},
 		{"sink_campaign_paused", now, "Too many grants of a campaign became dead letters; it is paused for a sink"},
-		{"forged_entry", now, "Somebody writes to the streams of Redis by hand"},
+		{"forged_entry", now, "An entry in a stream of Redis was written by hand"},
 		{"events_lost", today, "Entries were deleted before a sink had finished them"},
 		{"unreadable_entry", today, "An entry of the stream can't be read"},
 		{"handler_panicked", today, "The code of a sink has a bug"},
@@ -102,7 +102,7 @@ func happened(series string, window time.Duration) string {
 
 // states returns the rules for states that last until they are fixed.
 func states(t Times) []Alert {
-	stands := func(code, severity, summary string, lasts time.Duration) Alert {
+	lasting := func(code, severity, summary string, lasts time.Duration) Alert {
 		labels := `{sink="kafka",code="` + code + `"}`
 		return Alert{Code: code, Severity: severity, Summary: summary, For: lasts,
 			Expr:  "sum by (sink) (" + metrics.SinkShards.Name + `{code="` + code + `"}) > 0`,
@@ -111,10 +111,10 @@ func states(t Times) []Alert {
 	}
 	server, shard := map[string]string{"server": "r:1"}, map[string]string{"shard": "3"}
 	return []Alert{
-		stands("sink_broken", now, "A sink refuses to begin; a person has to look", t.Soon),
-		stands("shard_broken", now, "A sink has stopped on a shard; a person has to look", t.Soon),
-		stands("sink_down", now, "The ledger, the remote or Kafka can't be reached", t.Soon),
-		stands("sink_opening", today, "A worker can't open a sink", t.Old),
+		lasting("sink_broken", now, "A sink refuses to begin; a person must look", t.Soon),
+		lasting("shard_broken", now, "A sink has stopped on a shard; a person must look", t.Soon),
+		lasting("sink_down", now, "The ledger, the remote or Kafka is unreachable", t.Soon),
+		lasting("sink_opening", today, "A worker can't open a sink", t.Old),
 		{Code: "redis_down", Severity: now, Summary: "Redis does not answer", For: t.Soon,
 			Expr:  "min by (instance) (" + metrics.StateUp.Name + ") == 0",
 			Fires: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "0")},
@@ -127,7 +127,7 @@ func states(t Times) []Alert {
 			Expr:  "min by (server) (" + metrics.RedisPersists.Name + ") == 0",
 			Fires: [][2]string{steady(metrics.RedisPersists, `{server="r:1"}`, "0")},
 			Quiet: [][2]string{steady(metrics.RedisPersists, `{server="r:1"}`, "1")}, Labels: server},
-		{Code: "redis_evicts", Severity: now, Summary: "Redis may throw receipts away: maxmemory-policy is not noeviction",
+		{Code: "redis_evicts", Severity: now, Summary: "Redis may evict receipts: maxmemory-policy is not noeviction",
 			Expr:  "min by (server) (" + metrics.RedisKeeps.Name + ") == 0",
 			Fires: [][2]string{steady(metrics.RedisKeeps, `{server="r:1"}`, "0")},
 			Quiet: [][2]string{steady(metrics.RedisKeeps, `{server="r:1"}`, "1")}, Labels: server},
@@ -146,7 +146,7 @@ func states(t Times) []Alert {
 			Fires:  [][2]string{steady(metrics.DeadLetters, `{sink="kafka",shard="3"}`, "1")},
 			Quiet:  [][2]string{steady(metrics.DeadLetters, `{sink="kafka",shard="3"}`, "0")},
 			Labels: map[string]string{"sink": "kafka"}},
-		{Code: "sink_paused", Severity: today, Summary: "Somebody paused a sink, and its grants wait", For: t.Old,
+		{Code: "sink_paused", Severity: today, Summary: "A sink is paused, and its grants wait", For: t.Old,
 			Expr:  "max by (sink) (" + metrics.SinkPaused.Name + ") == 1",
 			Fires: [][2]string{steady(metrics.SinkPaused, `{sink="kafka"}`, "1")},
 			Quiet: [][2]string{steady(metrics.SinkPaused, `{sink="kafka"}`, "0")}, Labels: map[string]string{"sink": "kafka"}},
@@ -168,7 +168,7 @@ func service(t Times) []Alert {
 			Fires:  [][2]string{{metrics.WorkerLastStep.Name + `{sink="kafka",shard="3"}`, "0+60x22 1380x8"}},
 			Quiet:  [][2]string{{metrics.WorkerLastStep.Name + `{sink="kafka",shard="3"}`, "0+60x30"}},
 			Labels: map[string]string{"sink": "kafka", "shard": "3"}},
-		{Code: "no_worker", Severity: now, Summary: "Grants wait for a sink, and none of its workers lives", For: t.Soon,
+		{Code: "no_worker", Severity: now, Summary: "Grants wait for a sink, and none of its workers is alive", For: t.Soon,
 			Expr: "max by (sink) (" + metrics.LagGrants.Name + ") > 0 and on (sink) max by (sink) (" + metrics.Workers.Name +
 				") == 0",
 			Fires: [][2]string{steady(metrics.LagGrants, `{sink="kafka",shard="3"}`, "1"),
@@ -192,7 +192,7 @@ func service(t Times) []Alert {
 			Expr:  "min(" + metrics.AuditAgrees.Name + ") == 0",
 			Fires: [][2]string{steady(metrics.AuditAgrees, "", "0")},
 			Quiet: [][2]string{steady(metrics.AuditAgrees, "", "1")}, Labels: map[string]string{}},
-		{Code: "audit_old", Severity: today, Summary: "Nobody has audited for more than a day", For: t.Old,
+		{Code: "audit_old", Severity: today, Summary: "No complete audit for more than a day", For: t.Old,
 			Expr: fmt.Sprintf("time() - max(%[1]s) > %[2]g or max(%[3]s) == 1 unless on () max(%[1]s)", audited,
 				t.AuditOld.Seconds(), metrics.StateUp.Name),
 			Fires: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "1")},
