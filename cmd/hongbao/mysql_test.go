@@ -30,7 +30,7 @@ func TestLedgerOnMariaDB(t *testing.T) {
 	require.NoError(t, admin.Close())
 
 	d.set("LEDGER_DRIVER", "mysql", "LEDGER_DSN", server.DSN(name))
-	d.refused(1, []string{"campaign", "show", "rain"}, "MySQL refuses us, look at the DSN", "Access denied")
+	d.refused(1, []string{"campaign", "show", "rain"}, "MySQL refuses access, check the DSN", "Access denied")
 	d.set("LEDGER_DSN", strings.Replace(server.DSN(name), "@", ":"+password+"@", 1))
 	d.refused(1, []string{"campaign", "show", "rain"}, "innodb_doublewrite is OFF: a power loss could tear pages")
 	d.set("UNSAFE_ALLOW", "innodb_doublewrite") // testkit's is quick

@@ -53,7 +53,7 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 			told := d.ok(order(60, 6_000, 10_000, "more")...)
 			require.Contains(t, told, "generation 2: packets 101 to 160, 60.00 CNY; it is funded with 160.00 CNY")
 			require.Equal(t, told, d.ok(order(60, 6_000, 10_000, "more")...), "the same order again")
-			d.refused(1, order(61, 6_000, 10_000, "more"), "stands for another top-up")
+			d.refused(1, order(61, 6_000, 10_000, "more"), "belongs to another top-up")
 			require.Equal(t, 60, d.crowdOf("rain", 0, 400), "who has a packet gets none of the new ones")
 			require.Zero(t, d.crowdOf("rain", 0, 400))
 			last, got := d.start(order(40, 400, 16_000, "last")...), 0

@@ -90,7 +90,7 @@ var contradictions = map[string]struct {
 	"mysql, no database": {[]string{"--ledger.driver=mysql", "--ledger.dsn=u@tcp(h:3306)/"}, "the DSN names no database",
 		[]string{"--ledger.dsn=u@tcp(h:3306)/d"}},
 	"mysql, parameter": {[]string{"--ledger.driver=mysql", "--ledger.dsn=u@tcp(h:3306)/d?multiStatements=false"},
-		`the DSN's parameter "multiStatements" is not to be chosen: want only tls, `, []string{"--ledger.dsn=u@tcp(h:3306)/d?tls=true"}},
+		`the DSN's parameter "multiStatements" is not allowed: want only tls, `, []string{"--ledger.dsn=u@tcp(h:3306)/d?tls=true"}},
 	"no sinks": {[]string{"--deployment.sinks="},
 		"deployment.sinks: it is empty: name at least one of balance, kafka, or nobody is paid",
 		[]string{"--deployment.sinks=kafka"}},

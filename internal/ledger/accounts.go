@@ -9,7 +9,7 @@ import (
 // UserAccount is the id of a user's account in a currency. It exists from the first credit on.
 func UserAccount(user, currency string) string { return "user:" + currency + ":" + user }
 
-// PoolAccount is the id of the account that contains what a campaign was funded with and has not paid out yet.
+// PoolAccount is the id of the account with the money that a campaign was funded with and has not paid out yet.
 func PoolAccount(campaign string) string { return "pool:" + campaign }
 
 // SponsorAccount is the id of a sponsor's account in a currency. Its money comes from outside the ledger, so its

@@ -77,7 +77,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 		}
 		n, _, err := question[int64]{sql: `SELECT COUNT(*) FROM acknowledged`, row: number}.first(ctx, t)
 		if err == nil && n >= maxAcknowledged {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "%d differences are acknowledged already: mend their cause", n)
+			err = hongbao.Errorf(hongbao.ClassPermanent, "%d differences are acknowledged already: fix their cause", n)
 		}
 		return []stmt{{sql: `INSERT INTO acknowledged (difference, kind, place, campaign, packet, event, detail, decided_by, why,
 			until_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,

@@ -19,7 +19,7 @@ func testAcknowledge(t *testing.T, f *fixture) {
 	b.Packet = 8
 	require.NoError(t, f.ledger.Acknowledge(t.Context(), b))
 	a.Why, a.Until = "still known", until.Add(time.Hour)
-	require.NoError(t, f.ledger.Acknowledge(t.Context(), a), "it replaces the one before")
+	require.NoError(t, f.ledger.Acknowledge(t.Context(), a), "it replaces the earlier one")
 	list, err := f.ledger.Acknowledged(t.Context())
 	require.NoError(t, err)
 	require.ElementsMatch(t, []Acknowledgement{a, b}, list)
@@ -27,7 +27,7 @@ func testAcknowledge(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE acknowledged SET until_at = $1 WHERE packet = 7`, args: []any{time.Now().UnixMilli()}})
 	list, err = f.ledger.Acknowledged(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []Acknowledgement{b}, list, "the other one is over")
+	require.Equal(t, []Acknowledgement{b}, list, "the other one has expired")
 	for _, change := range []func(*Acknowledgement){
 		func(a *Acknowledgement) { a.Until = time.Now() },
 		func(a *Acknowledgement) { a.Until = time.Now().Add(367 * 24 * time.Hour) },

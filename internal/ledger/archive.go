@@ -106,7 +106,7 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 	case err != nil:
 		return false, err
 	case !sealed:
-		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` makes one once "+
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` creates one once "+
 			"it is refunded and has left Redis", ErrNotSealable)
 	case a.Grants != grants || int64(a.Amount) != amount:
 		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants with %d, the seal says %d with %d: "+

@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sealedRain returns the archive of a campaign of 10 packets, of which 4 are granted, refunded and sealed.
+// sealedRain returns the archive of a campaign of 10 packets. 4 packets are granted, and the campaign is refunded and
+// sealed.
 func sealedRain(t *testing.T, f *fixture) Archive {
 	t.Helper()
 	return sealed(t, f, "rain")
@@ -48,7 +49,7 @@ func testArchive(t *testing.T, f *fixture) {
 	other.SHA256 = "5f"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), other)))
 
-	// The process dies in the second chunk; the next process goes on.
+	// The process dies in the second chunk; the next process continues.
 	dies, cancel := context.WithCancel(t.Context())
 	inner, looks := f.ledger.store, 0
 	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
@@ -65,7 +66,7 @@ func testArchive(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Zero(t, now.Deleted)
 	_, err = f.ledger.UserGrants(t.Context(), "rain", grant("rain", 4).User)
-	require.ErrorIs(t, err, ErrArchived, "half of a user's grants would be no answer")
+	require.ErrorIs(t, err, ErrArchived, "half of a user's grants would be a wrong answer")
 	deleted, err = f.ledger.DeleteArchived(t.Context(), "rain", 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, deleted)
@@ -80,11 +81,11 @@ func testArchive(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE refund SET close_seq = 1 WHERE campaign = 'rain'`})
 	seq, err := f.ledger.HighestSeq(t.Context(), 3)
 	require.NoError(t, err)
-	require.EqualValues(t, 6, seq, "snow's")
+	require.EqualValues(t, 6, seq, "the last seq of snow")
 	f.tamper(t, stmt{sql: `DELETE FROM grants WHERE campaign = 'snow'`})
 	seq, err = f.ledger.HighestSeq(t.Context(), 3)
 	require.NoError(t, err)
-	require.EqualValues(t, 4, seq, "rain's, though its rows are gone")
+	require.EqualValues(t, 4, seq, "the last seq of rain, although its rows are gone")
 }
 
 func testArchiveRefused(t *testing.T, f *fixture) {
@@ -114,7 +115,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 
 	_, err = f.ledger.UserGrants(t.Context(), "rain", "u1")
 	_, _, packet := f.ledger.PacketGrant(t.Context(), "rain", 1)
-	each := f.ledger.EachGrant(t.Context(), "rain", func(hongbao.Grant) error { return errors.New("there is none") })
+	each := f.ledger.EachGrant(t.Context(), "rain", func(hongbao.Grant) error { return errors.New("a grant is left") })
 	for _, err := range []error{err, packet, each} {
 		require.ErrorIs(t, err, ErrArchived)
 		require.ErrorContains(t, err, "rain.csv")
@@ -129,7 +130,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Empty(t, list)
 
 	f.settles(t, grant("rain", 2))
-	require.Len(t, f.open(t), 1, "an event that comes once more is put aside")
+	require.Len(t, f.open(t), 1, "an event that comes again goes to quarantine")
 	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Pay: true, Decision: by("ann", "came late")},
 		f.Settler.config.Plan)
@@ -151,7 +152,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `DELETE FROM seal`})
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal an archive is a loss")
+	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal the grants of an archive are missing")
 }
 
 // Another process archives the campaign between two reads. The reader gets all rows, or an error that says where
@@ -196,7 +197,7 @@ func testArchiveAmongReaders(t *testing.T, f *fixture) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrArchived)
 		} else {
-			require.Equal(t, 1, n, "%s: fewer than there were", id)
+			require.Equal(t, 1, n, "%s: some rows are missing", id)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // benchBatch is how many grants one Handle gets.
 const benchBatch = 2_000
 
-// benchCampaign is one with as many packets as a campaign may have.
+// benchCampaign creates a campaign with as many packets as a campaign may have.
 func benchCampaign(b *testing.B, l *Ledger) {
 	c := testCampaign(b, "bench", 1)
 	c.Spec.Packets, c.Spec.Total = hongbao.MaxPackets, hongbao.MaxAmount
@@ -23,7 +23,7 @@ func benchCampaign(b *testing.B, l *Ledger) {
 	require.NoError(b, err)
 }
 
-// benchGrants is the n-th batch: packets in the order of a draw (not of their numbers), each for a user of its own.
+// benchGrants returns the n-th batch: packets in random order, each for a different user.
 func benchGrants(n int) []hongbao.Grant {
 	list := make([]hongbao.Grant, benchBatch)
 	for i := range list {
@@ -80,8 +80,8 @@ func BenchmarkRedeliveredPostgres(b *testing.B) {
 	reportGrants(b)
 }
 
-// BenchmarkBarePostgres is what there is to compare with: one statement a batch inserts the grants and adds up the
-// users' balances. It compares nothing, debits nothing and records no transfer.
+// BenchmarkBarePostgres is the baseline: one statement per batch inserts the grants and adds up the users' balances. It
+// compares nothing, debits nothing and records no transfer.
 func BenchmarkBarePostgres(b *testing.B) {
 	config := postgresConfig(b)
 	benchCampaign(b, open(b, config))

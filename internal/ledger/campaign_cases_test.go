@@ -101,7 +101,7 @@ func testCampaigns(t *testing.T, f *fixture) {
 		}
 		require.Equal(t, []string{"c1", "c2", "c3", "c4"}, ids, page)
 	}
-	for c, err := range f.ledger.EachCampaign(t.Context(), "") { // it can be left
+	for c, err := range f.ledger.EachCampaign(t.Context(), "") { // the loop can end early
 		require.NoError(t, err)
 		require.Equal(t, "c0", c.Spec.ID)
 		break
@@ -124,7 +124,7 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
 		stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`})
 	var group errgroup.Group
-	for range 6 { // all of them find nothing, one migrates
+	for range 6 { // all of them find no tables, and one migrates
 		group.Go(func() error {
 			_, err := Migrate(context.Background(), f.config)
 			return err
@@ -137,7 +137,7 @@ func testReopen(t *testing.T, f *fixture) {
 	newFixture(t, f.config).holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// An older build goes on with a newer schema until a step says that it can't.
+// An older build works with a newer schema until a step of the schema says that it can't.
 func testNewerSchema(t *testing.T, f *fixture) {
 	row := func(version, lowest int64) stmt {
 		return stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, '0099_future.sql', 'x', $2, 7)`,
@@ -161,8 +161,8 @@ func testNewerSchema(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// newerSchemaStopsWriting has a ledger that was open before the schema changed write in every way: its first statement
-// inserts, reads, or goes out with COMMIT, alone or within Together.
+// newerSchemaStopsWriting writes in every way to a ledger that was opened before the schema changed. The first
+// statement inserts, reads, or is sent with COMMIT, alone or within Together.
 func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	refused := func(err error) {
 		t.Helper()
@@ -173,13 +173,13 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	core, logs := observer.New(zap.ErrorLevel)
 	f.ledger.log.Store(zap.New(core))
 	for range 2 {
-		errs := f.Handle(t.Context(), []hongbao.Grant{grant("rain", 2), grant("rain", 3)}) // 3 belongs into quarantine
+		errs := f.Handle(t.Context(), []hongbao.Grant{grant("rain", 2), grant("rain", 3)}) // packet 3 would go to quarantine
 		require.Len(t, errs, 2)
 		refused(errs[0])
 		refused(errs[1])
 	}
 	alarms := logs.FilterField(zap.String("code", "newer_schema"))
-	require.Equal(t, 1, alarms.Len(), "once a minute")
+	require.Equal(t, 1, alarms.Len(), "the alarm comes once a minute")
 	require.Empty(t, f.open(t), "nothing went to quarantine")
 	refused(f.ledger.Disown(t.Context(), "snow", by("ann", "why")))
 	refused(f.ledger.EndSession(t.Context(), "hash"))
@@ -193,17 +193,17 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 		return err
 	}))
 	_, found, err := f.ledger.Campaign(t.Context(), "snow")
-	require.NoError(t, err, "it still reads")
+	require.NoError(t, err, "the ledger can still read")
 	require.False(t, found)
 }
 
-// What reads never makes tables: they would look like a ledger in which nobody was paid.
+// Open never creates tables: new tables would look like a ledger in which no user was paid.
 func testNotFounded(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "it has version 0, this build needs version 8")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
-	for range 2 { // the first one made nothing
+	for range 2 { // the first call created nothing
 		_, err = Open(t.Context(), f.config)
 		require.ErrorIs(t, err, ErrNotFounded)
 		require.ErrorContains(t, err, "`hongbao init`")
@@ -226,11 +226,11 @@ func testFailedMigration(t *testing.T, f *fixture) {
 		lowest: applied, script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
 	_, err = f.ledger.apply(t.Context(), steps)
 	require.Error(t, err)
-	if f.config.Driver == MySQL { // it is resumed instead, see TestMigrationKilledAnywhere
+	if f.config.Driver == MySQL { // MySQL resumes the migration instead, see TestMigrationKilledAnywhere
 		f.tamper(t, stmt{sql: `DROP TABLE half`},
 			stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
 	}
-	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // it is not there
+	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // the table does not exist
 	_, err = Open(t.Context(), f.config)
 	require.NoError(t, err)
 }

@@ -32,7 +32,7 @@ func testCancel(t *testing.T, f *fixture) {
 	require.NoError(t, f.ledger.BeginLoad(t.Context(), "snow"))
 	loading := f.stored(t, "snow").Loading
 	require.NotZero(t, loading)
-	require.NoError(t, f.ledger.BeginLoad(t.Context(), "snow"), "a load goes on")
+	require.NoError(t, f.ledger.BeginLoad(t.Context(), "snow"), "a load continues")
 	require.Equal(t, loading, f.stored(t, "snow").Loading)
 	for range 2 {
 		_, err = f.ledger.Cancel(t.Context(), "snow", []int{3})
@@ -41,7 +41,7 @@ func testCancel(t *testing.T, f *fixture) {
 	}
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("snow")))
 
-	f.create(t, "sleet", 10) // as an older build creates it
+	f.create(t, "sleet", 10) // as if an older build had created it
 	f.tamper(t, stmt{sql: `UPDATE campaign SET loading_at = 1 WHERE id = 'sleet'`})
 	_, err = f.ledger.Cancel(t.Context(), "sleet", []int{3})
 	require.ErrorIs(t, err, ErrLoadingBegun)
@@ -54,7 +54,7 @@ func testCancel(t *testing.T, f *fixture) {
 	require.ErrorIs(t, f.ledger.BeginLoad(t.Context(), "nothing"), ErrNoCampaign)
 }
 
-// testCancelAmongLoads has one of the two win, whoever comes first.
+// testCancelAmongLoads cancels and loads a campaign at once: exactly one of the two succeeds.
 func testCancelAmongLoads(t *testing.T, f *fixture) {
 	for i := range 8 {
 		id := fmt.Sprint("rain", i)

@@ -44,9 +44,9 @@ const minPostgres = 130_000
 
 func (s *postgresSettings) problems() []*SettingError {
 	var bad []*SettingError
-	add := func(is bool, setting, value, mend string) {
+	add := func(is bool, setting, value, fix string) {
 		if is {
-			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: mend})
+			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: fix})
 		}
 	}
 	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version),

@@ -28,7 +28,8 @@ func (l *Ledger) AddCodes(
 	}
 	for stored := int64(0); stored < known.packets; {
 		if stored, err = l.addCodes(ctx, campaign, known.packets, draw); err != nil {
-			return fmt.Errorf("store the codes of campaign %s after packet %d (do it again to go on): %w", campaign, stored, err)
+			return fmt.Errorf("store the codes of campaign %s after packet %d (run it again to continue): %w", campaign,
+				stored, err)
 		}
 		if progress != nil {
 			progress(stored)
@@ -47,7 +48,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		n := min(packets-stored, codeChunk)
 		codes, err := draw(stored, int(n))
 		if err == nil && int64(len(codes)) != n {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "%d codes were given for %d packets", len(codes), n)
+			err = hongbao.Errorf(hongbao.ClassPermanent, "got %d codes for %d packets", len(codes), n)
 		}
 		if err != nil {
 			return nil, err
@@ -70,8 +71,8 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 		return nil, nil
 	})
 	if errors.Is(err, errAgain) { // MySQL's own error text contains the code
-		err = hongbao.Outagef(hongbao.ClassTransient, "%w: each time a code was taken already, or another process was "+
-			"quicker", errAgain)
+		err = hongbao.Outagef(hongbao.ClassTransient, "%w: at each try a code was already taken, or another process was "+
+			"faster", errAgain)
 	}
 	return stored, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// codesFrom gives code A1 to packet 1, and so on.
+// codesFrom returns code A1 for packet 1, and so on.
 func codesFrom(after int64, n int) ([]string, error) {
 	codes := make([]string, n)
 	for i := range codes {
@@ -30,7 +30,7 @@ func (f *fixture) hasCodes(t *testing.T, campaign string, packets int64) {
 		require.NoError(t, err)
 		require.NotEmpty(t, codes, "after packet %d", after)
 		for _, code := range codes {
-			require.False(t, seen[code], "%s comes twice", code)
+			require.False(t, seen[code], "code %s appears twice", code)
 			seen[code] = true
 		}
 		after += int64(len(codes))
@@ -41,7 +41,8 @@ func (f *fixture) hasCodes(t *testing.T, campaign string, packets int64) {
 	require.Equal(t, packets, stored)
 }
 
-// Stopped after each chunk and called again, it goes on there; in the end a call changes nothing.
+// AddCodes that was stopped after a chunk continues there when it is called again. Once all codes are stored a call
+// changes nothing.
 func testCodes(t *testing.T, f *fixture) {
 	const packets = 2*codeChunk + 10
 	f.create(t, "rain", packets)
@@ -55,18 +56,18 @@ func testCodes(t *testing.T, f *fixture) {
 			return codesFrom(after, n)
 		}, nil)
 		require.ErrorIs(t, err, stop)
-		require.ErrorContains(t, err, "do it again to go on")
+		require.ErrorContains(t, err, "run it again to continue")
 		stored, err := f.ledger.CodesStored(t.Context(), "rain")
 		require.NoError(t, err)
 		require.Equal(t, stopAt, stored)
 	}
-	var told []int64
-	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", codesFrom, func(n int64) { told = append(told, n) }))
-	require.Equal(t, []int64{packets}, told)
+	var progress []int64
+	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", codesFrom, func(n int64) { progress = append(progress, n) }))
+	require.Equal(t, []int64{packets}, progress)
 	require.NoError(t, f.ledger.AddCodes(t.Context(), "rain", func(int64, int) ([]string, error) { return nil, stop },
 		nil))
 	require.NoError(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil),
-		"a code is unique in its campaign, not beyond")
+		"a code is unique only within its campaign")
 	f.hasCodes(t, "rain", packets)
 	codes, err := f.ledger.CodesOf(t.Context(), "rain", []int64{7, packets + 1, 1})
 	require.NoError(t, err)
@@ -124,7 +125,7 @@ func testCodesTogether(t *testing.T, f *fixture) {
 func testCodesInvalid(t *testing.T, f *fixture) {
 	f.create(t, "rain", 2)
 	for want, codes := range map[string][]string{
-		"1 codes were given for 2 packets": {"SECRET"},
+		"got 1 codes for 2 packets":        {"SECRET"},
 		"the code of packet 2: byte 6":     {"A", "SECRET "},
 		"the code of packet 1: it is empt": {"", "SECRET"},
 	} {
@@ -137,7 +138,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 		return []string{"SECRET",
 			"SECRET"}, nil
 	}, nil)
-	require.Error(t, err, "it is drawn again, but not permanently")
+	require.Error(t, err, "the codes are drawn again, but not without limit")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.NotContains(t, err.Error(), "SECRET")
 	require.ErrorIs(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil), ErrNoCampaign)
@@ -150,7 +151,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// Whoever reads grants gets their codes: replays, receipts of a campaign that has left Redis, the audit.
+// All readers of grants get the codes: replays, receipts of a campaign that has left Redis, the audit.
 func testGrantCodes(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
@@ -173,6 +174,6 @@ func testGrantCodes(t *testing.T, f *fixture) {
 			return nil
 		}))
 	require.Equal(t, []string{"", "", "", "A4", "A5", "A6"}, codes)
-	f.settles(t, want...) // a grant that brings its code is no other grant
+	f.settles(t, want...) // a grant with its code is the same grant
 	require.Empty(t, f.open(t))
 }

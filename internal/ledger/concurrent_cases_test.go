@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// tap is a store that tells a test when a transaction is about to run its last statements.
+// tap is a store that calls beforeCommit when a transaction is about to run its last statements.
 type tap struct {
 	store
 	beforeCommit func(ctx context.Context)
@@ -26,7 +26,7 @@ func (s *tap) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
 	})
 }
 
-// testOverlapping has many settlers, two processes' worth, settle overlapping batches in random order.
+// testOverlapping runs many settlers of two ledgers that settle overlapping batches in random order.
 func testOverlapping(t *testing.T, f *fixture) {
 	const packets, settlers = 400, 8
 	f.create(t, "rain", packets)
@@ -57,14 +57,14 @@ func testOverlapping(t *testing.T, f *fixture) {
 	require.Empty(t, f.open(t))
 }
 
-// testDeadlock has two transactions take the same two rows in opposite order: one loses, and is run again.
+// testDeadlock runs two transactions that lock the same two rows in opposite order: one loses, and runs again.
 func testDeadlock(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
 	move := func(id string) stmt {
 		return stmt{sql: `UPDATE campaign SET granted = granted + 1 WHERE id = $1`, args: []any{id}}
 	}
-	// SQLite lets no two of them begin.
+	// SQLite never runs two of them at once.
 	pause := map[Driver]string{PostgreSQL: `SELECT pg_sleep(0.001)`, MySQL: `DO SLEEP(0.001)`}[f.config.Driver]
 	var tries atomic.Int64
 	met := make(chan struct{}, 2)
@@ -89,7 +89,7 @@ func testDeadlock(t *testing.T, f *fixture) {
 	group.Go(func() error { return cross("snow", "rain") })
 	require.NoError(t, group.Wait())
 	if pause != "" {
-		require.Greater(t, tries.Load(), int64(2), "no deadlock was met")
+		require.Greater(t, tries.Load(), int64(2), "no deadlock happened")
 	}
 	for _, id := range []string{"rain", "snow"} {
 		c, _, err := f.ledger.Campaign(t.Context(), id)
@@ -98,7 +98,7 @@ func testDeadlock(t *testing.T, f *fixture) {
 	}
 }
 
-// testCancelled has the lease end at every step; a grant whose error is not Unknown is surely not paid.
+// testCancelled cancels the context right before COMMIT, and before the call: no grant is paid.
 func testCancelled(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -107,7 +107,7 @@ func testCancelled(t *testing.T, f *fixture) {
 	errs := f.Handle(ctx, grantsOf("rain", 1, 5))
 	require.Len(t, errs, 5)
 	require.ErrorIs(t, errs[0], context.Canceled)
-	require.False(t, hongbao.IsOutage(errs[0]), "the database is well")
+	require.False(t, hongbao.IsOutage(errs[0]), "the database is not down")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "COMMIT was not sent")
 	f.ledger.store = inner
 	f.holds(t, "rain", nil)

@@ -28,12 +28,12 @@ func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 // Config is how to reach the ledger's database. DSN and every knob must be set.
 type Config struct {
-	// Kind of database; mysql is MariaDB too. SQLite serves one machine; several machines need one of the others.
+	// Kind of database; mysql includes MariaDB. SQLite serves one machine; several machines need one of the others.
 	Driver Driver `knob:"ledger.driver,common" default:"sqlite" want:"postgres, mysql, sqlite"`
 	// DSN is a connection string of libpq (URL or key=value) for PostgreSQL, user@tcp(host:port)/database?tls=... for
 	// MySQL, the path of a file for SQLite. It may contain a password and is never logged.
 	DSN string
-	// Connections of one process. On SQLite they are readers, the one writer comes on top.
+	// Connections of one process. On SQLite these are readers, and there is one writer besides.
 	Conns int `knob:"ledger.conns" default:"10" want:"1 to 1000 connections"`
 	// One attempt to connect.
 	ConnectTimeout time.Duration `knob:"ledger.connect_timeout" default:"5s" want:"10ms to 1m"`
@@ -67,7 +67,7 @@ func (c *Config) Check() error {
 		bad("the DSN is empty: want a connection string of PostgreSQL or MySQL, or the path of an SQLite file")
 	}
 	if c.Driver == SQLite && (strings.HasPrefix(c.DSN, ":") || strings.HasPrefix(c.DSN, "file:")) {
-		bad("the DSN of SQLite is not a plain path: a ledger in memory forgets, and its options are not to be chosen")
+		bad("the DSN of SQLite is not a plain path: a ledger in memory loses its data, and the options of SQLite are fixed")
 	}
 	if c.Driver == MySQL && c.DSN != "" {
 		if err := CheckMySQLDSN(c.DSN); err != nil {

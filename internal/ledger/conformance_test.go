@@ -2,7 +2,7 @@ package ledger
 
 import "testing"
 
-// cases are what every database must do.
+// cases are the cases that every database must pass.
 var cases = map[string]func(*testing.T, *fixture){
 	"an unknown campaign waits":                   testUnknownCampaignWaits,
 	"grants of disowned campaigns are put aside":  testPutAside,
@@ -84,7 +84,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a campaign is archived":                      testArchive,
 	"an archive that is refused":                  testArchiveRefused,
 	"an archive stays audited":                    testArchiveStays,
-	"an archive among those who read":             testArchiveAmongReaders,
+	"an archive while others read":                testArchiveAmongReaders,
 	"every difference is found":                   testDifferences,
 	"a row deleted by hand stops the shard":       testDeletedByHand,
 	"opened again, and by many at once":           testReopen,
@@ -95,7 +95,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a grant that was settled after quarantine":   testSettledAfterQuarantine,
 	"a decision pays once from the reserve (F37)": testDecidePays,
 	"what may still be settled is not paid":       testDecideRefuses,
-	"nobody is paid a packet twice by decisions":  testDecidePaysOnce,
+	"no user is paid a packet twice by decisions": testDecidePaysOnce,
 	"no more is paid than was planned":            testDecidePaysNoMore,
 	"a grant that is void stays void":             testVoidStaysVoid,
 	"a hook that fails is called again":           testHookFails,
@@ -121,7 +121,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the refund waits for pending credits":        testRefundPending,
 	"a client's keys are its own":                 funded(testCreditClients),
 	"a client's credits are listed":               funded(testCreditList),
-	"nobody credits more than was funded":         testFundExhausted,
+	"no client credits more than was funded":      testFundExhausted,
 	"a repeat after the fund is exhausted":        testRepeatOfExhausted,
 	"a fund is filled once":                       testFundOnce,
 	"tokens of clients":                           testTokens,
@@ -133,7 +133,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a request sent by many at once":              testOnceTogether,
 	"sessions of the console":                     testSessions,
 	"the journal":                                 testJournal,
-	"the journal beside what it tells of":         testJournalTogether,
+	"the journal with the change it describes":    testJournalTogether,
 	"a shard is fenced":                           testFence,
 	"a shard is fenced by many at once":           testFenceTogether,
 	"a fence leaves grants out":                   testSettleFenced,
@@ -143,9 +143,9 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a credit behind a fence is forgotten":        testForgottenBehindAFence,
 	"a fence leaves closes out":                   testRefundFenced,
 	"what the ledger knows above a seq":           testLostEvents,
-	"a fence waits for those who settle":          testFenceWaits,
+	"a fence waits for settlers":                  testFenceWaits,
 	"fences and settlers at once":                 testFenceAmongSettlers,
-	"credits one by one, and the database away":   funded(testCreditAway),
+	"credits one by one, and the database down":   funded(testCreditDown),
 }
 
 // conformance runs each case on a new, empty database.

@@ -26,7 +26,7 @@ func (d Difference) String() string {
 
 // CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on one
 // snapshot. It names every difference, but at most 1,000 users. No difference means that no money was created, lost or
-// given to a wrong user. It reads every grant, transfer and account once, in pages: its memory does not grow with their
+// paid to a wrong user. It reads every grant, transfer and account once, in pages: its memory does not grow with their
 // number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
 //
 // Users are compared by sums over 2^18 groups of accounts. Only if a group differs is everything read once more, sealed

@@ -71,7 +71,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		case errors.Is(err, errOverdraw):
 			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account,
 				hongbao.MaxAmount)
-		case err != nil: // so it says of its own credit, but that is not true of those before it
+		case err != nil: // its class is that of one credit; credits before that may be booked
 			return hongbao.Outagef(hongbao.ClassUnknown, "book %d credits one by one, of which some may be booked: %w",
 				len(credits), err)
 		}

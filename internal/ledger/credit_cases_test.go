@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// funded gives the clients c1 and c2 more than they will need.
+// funded first funds the clients c1 and c2 with more than they need.
 func funded(run func(*testing.T, *fixture)) func(*testing.T, *fixture) {
 	return func(t *testing.T, f *fixture) {
 		for _, client := range []string{"c1", "c2"} {
@@ -34,7 +34,7 @@ func (f *fixture) fund(t *testing.T, client, currency string, amount hongbao.Amo
 	return fund
 }
 
-// testCredit is the n-th credit of client c1.
+// testCredit returns the n-th credit of client c1.
 func testCredit(n int) payment.Credit {
 	return payment.Credit{
 		Client: "c1",
@@ -70,7 +70,7 @@ func testCreditOnce(t *testing.T, f *fixture) {
 	again := f.credit(t, testCredit(1))[0]
 	require.NoError(t, again.Err)
 	require.True(t, again.Repeated)
-	require.Equal(t, first.Credit, again.Credit, "the first answer, word for word")
+	require.Equal(t, first.Credit, again.Credit, "exactly the first answer")
 	got, found, err := f.ledger.CreditByReference(t.Context(), "c1", "r0001")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -95,7 +95,7 @@ func testCreditReused(t *testing.T, f *fixture) {
 		require.ErrorIs(t, answers[i].Err, want)
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(answers[i].Err))
 	}
-	require.NoError(t, answers[4].Err, "its neighbours are booked")
+	require.NoError(t, answers[4].Err, "the other credits of the call are booked")
 	require.Equal(t, []payment.AccountBalance{{Currency: testCurrency, Balance: 101, Credits: 1}}, f.balances(t, "u1"))
 }
 
@@ -130,28 +130,28 @@ func testCreditTooMuch(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance)
 }
 
-// awayStore fails every write after the first ones, before anything of it is sent.
-type awayStore struct {
+// downStore fails every write after the first ones, before anything is sent.
+type downStore struct {
 	store
 	after int
 }
 
-func (s *awayStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
+func (s *downStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
 	if s.after--; s.after < 0 {
-		return hongbao.Outagef(hongbao.ClassTransient, "the database is away")
+		return hongbao.Outagef(hongbao.ClassTransient, "the database is down")
 	}
 	return s.store.write(ctx, fn)
 }
 
-// testCreditAway loses the database while credits that can't go together are booked one by one: some are booked, so
-// it must not be said that nothing was.
-func testCreditAway(t *testing.T, f *fixture) {
+// testCreditDown loses the database while credits that can't share a transaction are booked one by one. Some are
+// booked, so the error must not say that none is.
+func testCreditDown(t *testing.T, f *fixture) {
 	huge, small := testCredit(1), testCredit(4)
 	third := testCredit(2)
 	huge.Amount, small.Client, third.Client = hongbao.MaxAmount, "c2", "c2"
 	all := []payment.Credit{huge, small, third}
 	server := f.ledger.store
-	f.ledger.store = &awayStore{server, 2} // all of them together, and one alone
+	f.ledger.store = &downStore{server, 2} // the call with all credits, and that with the first one
 	_, err := f.ledger.Credit(t.Context(), all)
 	f.ledger.store = server
 	require.True(t, hongbao.IsOutage(err))
@@ -197,7 +197,7 @@ func testCreditTogether(t *testing.T, f *fixture) {
 		require.NoError(t, errs[w])
 		sum += fresh[w]
 	}
-	require.Equal(t, credits, sum, "each was booked by one of them")
+	require.Equal(t, credits, sum, "each credit was booked by exactly one worker")
 	f.credit(t)
 	require.EqualValues(t, 20, f.balances(t, "u0")[0].Credits)
 }

@@ -31,7 +31,7 @@ type Line struct {
 	// User and Packet are empty for the sponsor's lines.
 	User   string
 	Packet int64
-	// Granted is when the user grabbed it; only LineGrant has it.
+	// Granted is when the user grabbed the packet; only a LineGrant has it.
 	Granted time.Time
 }
 

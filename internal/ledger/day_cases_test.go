@@ -14,7 +14,7 @@ import (
 // noon is within the day that the tests ask for.
 var noon = time.UnixMilli(1_700_000_000_000).UTC()
 
-// day is what campaign rain moved in 24 hours around noon.
+// day returns what campaign rain moved in the 24 hours around noon.
 func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
 	t.Helper()
 	sums, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-12 * time.Hour), noon.Add(12 * time.Hour)},
@@ -27,7 +27,7 @@ func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
 	return lines, sums
 }
 
-// booked moves all transfers that were booked after the year 2024, which are those of now, to a time.
+// booked changes the time of all transfers that were booked since 2025, that is by this test just now.
 func (f *fixture) booked(t *testing.T, at time.Time) {
 	t.Helper()
 	f.tamper(t, stmt{sql: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`,
@@ -41,13 +41,13 @@ func kinds(lines []Line) (all []string) {
 	return all
 }
 
-// A day has what was booked in it, from its first millisecond on and not at the next day's first, in one order.
+// A day has the lines that were booked from its first millisecond on and before the next day's first, in a fixed order.
 func testDay(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
 	lines, sums := f.day(t)
 	require.Empty(t, lines)
-	require.Equal(t, DaySums{}, sums, "before all of it")
+	require.Equal(t, DaySums{}, sums, "nothing is booked in the day yet")
 
 	f.booked(t, noon.Add(-12*time.Hour)) // the funding, in the day's first millisecond
 	f.settles(t, append(grantsOf("rain", 3, 4), grantsOf("snow", 1, 2)...)...)
@@ -75,13 +75,13 @@ func testDay(t *testing.T, f *fixture) {
 	}, kinds(lines))
 	require.Equal(t, noon, lines[1].Booked)
 	require.Equal(t, grant("rain", 1).Time, lines[1].Granted)
-	require.Equal(t, lines[1].Transfer, lines[2].Transfer, "of one batch")
+	require.Equal(t, lines[1].Transfer, lines[2].Transfer, "both are of one batch")
 	require.NotEqual(t, lines[1].Transfer, lines[3].Transfer)
 	require.Equal(t, DaySums{Opening: -planned(7), Funded: fundedFor(10), Granted: fundedFor(5), Grants: 5,
 		Closing: fundedFor(10) - fundedFor(5) - planned(7), Paid: planned(1), Payments: 1}, sums)
 }
 
-// A campaign that is over has its refund, and its pool is empty behind it.
+// The day of the refund has a line for it, and the pool is empty afterwards.
 func testDayRefund(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -94,7 +94,7 @@ func testDayRefund(t *testing.T, f *fixture) {
 	require.Equal(t, DaySums{Opening: left, Refunded: left}, sums)
 }
 
-// More grants than a page has come each once, in their order.
+// If there are more grants than a page has, each comes once, in order.
 func testDayPages(t *testing.T, f *fixture) {
 	const packets = sumRows + 500
 	f.create(t, "rain", packets)
@@ -108,7 +108,7 @@ func testDayPages(t *testing.T, f *fixture) {
 	}
 }
 
-// Nothing is told as true that the ledger contradicts; an error of fn ends the reading.
+// Day returns an error if the lines contradict the ledger. An error of fn ends the reading.
 func testDayBroken(t *testing.T, f *fixture) {
 	read := func(fn func(*Line) error) error {
 		_, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-time.Hour), noon.Add(time.Hour)}, fn)
@@ -124,7 +124,7 @@ func testDayBroken(t *testing.T, f *fixture) {
 		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`,
 		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`,
 		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`,
-		`UPDATE grants SET batch = batch + $1 WHERE packet = 2`, // no transfer is for it
+		`UPDATE grants SET batch = batch + $1 WHERE packet = 2`, // it has no transfer then
 		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`,
 	} {
 		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})

@@ -33,8 +33,8 @@ func (s *circles) write(ctx context.Context, fn func(txn) ([]stmt, error)) error
 	return err
 }
 
-// crowds are batches that are settled at once, in rounds. Each function returns the batch of a settler in a round.
-// Any two batches of a round take the same locks, every second one in the opposite order.
+// crowds are batches that are settled at once, in rounds. Each function returns the batch of a settler in a round. All
+// batches of a round take the same locks; those of every second settler list them in the opposite order.
 var crowds = map[string]func(round, settler int) []hongbao.Grant{
 	"the same packets": func(round, settler int) []hongbao.Grant {
 		return turned(settler, grantsOf("rain", int64(round*40+1), int64(round*40+40)))
@@ -71,7 +71,7 @@ func turned(settler int, list []hongbao.Grant) []hongbao.Grant {
 }
 
 // testNoDeadlock settles batches that take the same locks at once. All transactions take them in one order, so the
-// database never has to break a deadlock (F36). testDeadlock checks that a deadlock is survived.
+// database never has to break a deadlock (F36). testDeadlock checks that a transaction survives a deadlock.
 func testNoDeadlock(t *testing.T, newConfig backend) {
 	for name, batch := range crowds {
 		t.Run(name, func(t *testing.T) {

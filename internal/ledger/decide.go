@@ -79,8 +79,8 @@ func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Qua
 		}
 		switch {
 		case !found:
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: there is no such grant; list those that wait",
-				ErrNotInQuarantine)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: no such grant; `hongbao quarantine list` "+
+				"lists the grants that wait", ErrNotInQuarantine)
 		case changed == 0 && q.Resolution == d.resolution() && q.ResolvedBy == d.By:
 			return nil, nil
 		case changed == 0:
@@ -146,14 +146,14 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	switch {
 	case paid && difference(g, &s.Grant) == "":
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: the ledger has settled this very grant since; decide that it is void", ErrNotPayable)
+			"%w: the ledger has settled this same grant since; decide that it is void", ErrNotPayable)
 	case paid && s.User == g.User:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"%w: its user was paid packet %d already, as event %s; decide that it is void",
 			ErrNotPayable, g.Packet, s.EventID())
 	case archived:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: who was paid packet %d stands in the file %s (SHA-256 %s), and the ledger can't tell any more; "+
+			"%w: the record of who was paid packet %d is in the file %s (SHA-256 %s), and no longer in the ledger; "+
 				"decide that it is void", ErrNotPayable, g.Packet, archive.File, archive.SHA256)
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// secondOf is a grant of a packet that the ledger has for somebody else.
+// secondOf returns a grant of a packet that the ledger has for another user.
 func secondOf(packet int64, user string) hongbao.Grant {
 	g := grant("rain", packet)
 	g.User, g.Seq = user, 1000+packet
@@ -51,10 +51,10 @@ func testDecidePays(t *testing.T, f *fixture) {
 		{ID: list[0].ID, Decision: by("ann", "no")},
 	} {
 		_, err := f.ledger.Decide(ctx, other, f.Settler.config.Plan)
-		require.ErrorIs(t, err, ErrDecided, "the first decision stands")
+		require.ErrorIs(t, err, ErrDecided, "the first decision stays")
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
-	f.settles(t, secondOf(1, "bea"), secondOf(3, "cyd")) // they come again: decided is decided
+	f.settles(t, secondOf(1, "bea"), secondOf(3, "cyd")) // they come again and stay decided
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", paid)
 
@@ -83,7 +83,7 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	list := f.open(t)
 	require.Len(t, list, 2)
-	pay := Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "mended")}
+	pay := Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "fixed")}
 	refused := func(d Resolution, want error) {
 		t.Helper()
 		_, err := f.ledger.Decide(ctx, d, f.Settler.config.Plan)
@@ -96,7 +96,7 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 	refused(pay, ErrNotPayable) // it can be settled now
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	refused(pay, ErrNotPayable) // it is settled
-	refused(Resolution{ID: 99, Decision: by("ann", "mended")}, ErrNotInQuarantine)
+	refused(Resolution{ID: 99, Decision: by("ann", "fixed")}, ErrNotInQuarantine)
 	for _, d := range []Resolution{
 		{ID: 0, Decision: by("ann", "x")}, {ID: 1, Decision: by("", "x")}, {ID: 1, Decision: by("a b", "x")},
 		{ID: 1, Decision: by("ann", "")}, {ID: 1, Decision: by("ann", strings.Repeat("x", 1_001))},
@@ -132,40 +132,40 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// testHookFails: what OnQuarantine could not do is not lost. The grant comes again, in the same batch as others that
-// are in quarantine already, until the hook has done its part or a person has decided; the row is written once.
+// testHookFails lets OnQuarantine fail. Its grant comes again, in the same batch as others that are already in
+// quarantine, until the hook succeeds or a person has decided. The row is written once.
 func testHookFails(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	bad := []hongbao.Grant{secondOf(1, "bea"), secondOf(2, "bea")}
-	f.hookFails = hongbao.Outagef(hongbao.ClassTransient, "redis is away")
+	f.hookFails = hongbao.Outagef(hongbao.ClassTransient, "Redis is down")
 	for round := 1; round <= 3; round++ {
 		errs := f.Handle(t.Context(), append(grantsOf("rain", 3, 3), bad...))
 		require.Len(t, errs, 3)
-		require.NoError(t, errs[0], "another grant is settled all the same")
+		require.NoError(t, errs[0], "another grant is settled anyway")
 		for _, err := range errs[1:] {
 			require.True(t, hongbao.IsOutage(err), "it comes again and takes no attempt: %v", err)
 			require.ErrorIs(t, err, f.hookFails)
 		}
-		require.Equal(t, round, f.hooked, "the first failure ends it, the rest comes again as well")
+		require.Equal(t, round, f.hooked, "the first failure ends the calls; the other grants come again too")
 		require.Len(t, f.open(t), 2)
 	}
 	f.hookFails = nil
 	f.settles(t, bad...)
-	require.Equal(t, 5, f.hooked, "for both of them")
+	require.Equal(t, 5, f.hooked, "called for both grants")
 	f.settles(t, bad...)
-	require.Equal(t, 7, f.hooked, "each time that one comes which nobody has decided")
+	require.Equal(t, 7, f.hooked, "called each time that an undecided grant comes")
 	for _, q := range f.open(t) {
 		_, err := f.ledger.Decide(t.Context(), Resolution{ID: q.ID, Decision: by("ann", "forged")}, nil)
 		require.NoError(t, err)
 	}
 	f.settles(t, bad...)
-	require.Equal(t, 7, f.hooked, "decided is decided")
+	require.Equal(t, 7, f.hooked, "not called for a decided grant")
 	f.holds(t, "rain", grantsOf("rain", 1, 3))
 }
 
-// testDecidePaysOnce: whoever was paid a packet is not paid it again, by another event, another row, or a row beside
-// this one.
+// testDecidePaysOnce checks that a user is paid a packet once: not again for another event, another row, or a
+// concurrent decision about a second row.
 func testDecidePaysOnce(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -200,7 +200,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 		}
 		refused(err)
 	}
-	require.Equal(t, 4, paid, "one of the two rows, by all who asked for it")
+	require.Equal(t, 4, paid, "all decisions about one of the two rows")
 	require.Equal(t, planned(2), f.balance(t, UserAccount("bea", testCurrency)))
 	require.Equal(t, planned(1), f.balance(t, UserAccount(again.User, testCurrency)))
 	require.Equal(t, -planned(2), f.balance(t, ReserveAccount(testCurrency)))
@@ -208,7 +208,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// testDecidePaysNoMore: a forged amount is not paid by a decision either.
+// testDecidePaysNoMore checks that even a decision does not pay more than the plan's amount.
 func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	more, less, none := grant("rain", 1), grant("rain", 2), grant("rain", 11)
@@ -227,11 +227,11 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	}
 	require.Equal(t, -less.Amount, f.balance(t, ReserveAccount(testCurrency)))
 	_, err := f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "x")}, nil)
-	require.ErrorIs(t, err, ErrNotPayable, "nobody knows the plan")
+	require.ErrorIs(t, err, ErrNotPayable, "the plan is unknown")
 }
 
-// testVoidStaysVoid: a grant that a person has decided about is not paid when it comes again, although it could be
-// settled now.
+// testVoidStaysVoid checks that a grant that a person has decided about is not paid when it comes again, although it
+// could be settled now.
 func testVoidStaysVoid(t *testing.T, f *fixture) {
 	f.disown(t, "rain")
 	f.settles(t, grantsOf("rain", 1, 3)...)

@@ -62,8 +62,8 @@ func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, er
 		if err := s(&id); err != nil {
 			return err
 		}
-		return hongbao.Errorf(hongbao.ClassBroken, "it has campaigns already (%s for one), but says of no deployment that "+
-			"they are its own: bring its table deployment back from a backup", id)
+		return hongbao.Errorf(hongbao.ClassBroken, "it already has campaigns, such as %s, but its table deployment is "+
+			"empty: restore that table from a backup", id)
 	})
 	stmts := make([]stmt, shards)
 	for i := range stmts {
@@ -78,14 +78,14 @@ func (d Deployment) Is(want Deployment) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "the ledger belongs to deployment %q with key prefix %q and %d shards, "+
-		"not to deployment %q with key prefix %q and %d shards: point ledger.dsn to the right database, or mend "+
+		"not to deployment %q with key prefix %q and %d shards: point ledger.dsn to the right database, or correct "+
 		"deployment.id, deployment.key_prefix and deployment.shards",
 		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
 }
 
 // Deployment returns the deployment of this ledger; ErrNotFounded if it has none.
 func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
-	return snapshot(ctx, l, "ask the ledger whose it is", readDeployment)
+	return snapshot(ctx, l, "read the deployment of the ledger", readDeployment)
 }
 
 func readDeployment(ctx context.Context, t txn) (Deployment, error) {
@@ -146,7 +146,7 @@ func (m *shardMove) run(ctx context.Context, t txn) (moved bool, err error) {
 	has, err := readShard(ctx, t, m.shard)
 	if err == nil && has != m.to {
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has it at epoch %d for server %q, not at epoch %d: "+
-			"somebody else has opened it",
+			"another process has opened it",
 			has.Epoch, has.Token, m.from)
 	}
 	return false, err
@@ -191,7 +191,7 @@ type Events struct {
 	// Campaigns are those with grants in the range: paid, in quarantine or pending.
 	Campaigns map[string]bool
 	// Gap is the first seq for which the ledger knows neither a grant nor a refunded close; 0 if there is none.
-	// Campaigns whose grants are all far behind the gap are left out.
+	// Campaigns whose grants are all far after the gap are left out.
 	Gap int64
 }
 

@@ -29,7 +29,7 @@ func testFound(t *testing.T, f *fixture) {
 	require.NotEmpty(t, first.Founding)
 	again, err := l.Found(ctx, want)
 	require.NoError(t, err)
-	require.Equal(t, first, again, "founding again gives what is there")
+	require.Equal(t, first, again, "founding again returns the existing deployment")
 	has, err := l.Deployment(ctx)
 	require.NoError(t, err)
 	require.Equal(t, first, has)
@@ -65,11 +65,11 @@ func testFoundTogether(t *testing.T, f *fixture) {
 	wg.Wait()
 	for i := range many {
 		require.NoError(t, errs[i])
-		require.Equal(t, has[0], has[i], "one founding for all of them")
+		require.Equal(t, has[0], has[i], "all get the same founding")
 	}
 }
 
-// A ledger with payments is not claimed by the first deployment that points to it.
+// Found refuses a ledger that has campaigns and no deployment.
 func testFoundInUse(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
@@ -100,8 +100,8 @@ func testShardState(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// The person who accepted a loss, and the reason, are kept beside the epoch in which the shard went on. A shard that
-// was opened meanwhile keeps no such record.
+// The ledger keeps who accepted a loss and why, with the epoch in which the shard continued. If another process has
+// opened the shard meanwhile, it keeps no such record.
 func testAcceptedLosses(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
@@ -118,7 +118,7 @@ func testAcceptedLosses(t *testing.T, f *fixture) {
 	late := word
 	late.By = "bob"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(l.AcceptLoss(ctx, 1, "run-3", late)),
-		"somebody else was first")
+		"another process was first")
 	for _, bad := range []AcceptedLoss{{Shard: 1, Epoch: 3, Decision: by("", "who?")},
 		{Shard: 1, Epoch: 3, Decision: by("ann", "")}} {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(l.AcceptLoss(ctx, 2, "run-3", bad)))
@@ -152,12 +152,12 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	require.Zero(t, highest(3))
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	require.Equal(t, int64(4), highest(3))
-	require.Zero(t, highest(2), "another shard's")
+	require.Zero(t, highest(2), "another shard has none")
 
 	aside := grant("rain", 5)
 	aside.Packet, aside.Seq = 11, 77 // not planned
 	f.settles(t, aside)
-	require.Equal(t, int64(77), highest(3), "what is in quarantine was an event too")
+	require.Equal(t, int64(77), highest(3), "a grant in quarantine counts")
 
 	closed := stream.Entry{ID: "1-0", Kind: stream.EntryClose, Campaign: "later", Shard: 3, Seq: 99,
 		Close: stream.Closing{
@@ -165,13 +165,13 @@ func testHighestSeq(t *testing.T, f *fixture) {
 		}}
 	_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 	require.NoError(t, err)
-	require.Equal(t, int64(99), highest(3), "so was the close of a refund")
+	require.Equal(t, int64(99), highest(3), "the close of a refund counts")
 
 	asked := grant("rain", 6)
 	asked.Seq = 120
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{asked})
 	require.NoError(t, err)
-	require.Equal(t, int64(120), highest(3), "a credit that was asked for may be booked")
+	require.Equal(t, int64(120), highest(3), "a pending credit counts")
 
 	for seqs, want := range map[stream.SeqRange]int64{{First: 1, Last: 1 << 40}: 120, {First: 100, Last: 119}: 0,
 		{First: 2, Last: 3}: 3, {First: 5, Last: 77}: 77, {First: 78, Last: 119}: 99, {First: 120, Last: 120}: 120} {
@@ -180,12 +180,12 @@ func testHighestSeq(t *testing.T, f *fixture) {
 		require.Equal(t, want, seq, "%v", seqs)
 		seq, err = f.ledger.HighestSeqIn(t.Context(), 2, seqs)
 		require.NoError(t, err)
-		require.Zero(t, seq, "another shard's")
+		require.Zero(t, seq, "another shard has none")
 	}
 }
 
-// Events that are paid, in quarantine, pending, or closes that were refunded are known. Events of another shard are
-// not.
+// The ledger knows events that are paid, in quarantine or pending, and the closes of refunds. Events of another shard
+// do not count.
 func testEventsIn(t *testing.T, f *fixture) {
 	known := func(shard int, first, last int64) (campaigns []string, gap int64) {
 		e, err := f.ledger.EventsIn(t.Context(), shard, stream.SeqRange{First: first, Last: last})

@@ -6,7 +6,7 @@
 // checks the schema and refuses a server that may forget what it has confirmed. Migrate brings the schema up to date. A
 // Settler is the hongbao.Handler in front of it.
 //
-// What it promises:
+// Its guarantees:
 //
 //   - A packet of a campaign is paid at most once, permanently: (campaign, packet) is the primary key of grants.
 //   - A batch is one transaction: the grants that the ledger did not have yet, one credit for each of them, one debit

@@ -26,11 +26,11 @@ type faulty struct {
 	// begun counts the other sessions in the database that have begun a transaction. On MariaDB it also counts idle
 	// ones, which the pool closes.
 	begun string
-	// packets are settled repeatedly until so many connections were killed.
+	// packets are settled repeatedly until the number of killed connections reaches kills.
 	packets, kills int64
 }
 
-// session is a connection of the test's own.
+// session is a connection that the test itself uses.
 type session struct {
 	execute func(statements ...string)
 	// killOthers ends every other connection to the database and returns their number.
@@ -75,7 +75,7 @@ func TestMariaDBFaults(t *testing.T) {
 	})
 }
 
-// faults are what every database server must survive.
+// faults runs the fault cases on a database server.
 func faults(t *testing.T, s *faulty) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T, *faulty){
@@ -123,7 +123,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testConnectionsKilledAtRandom has settlers repeat their batches while connections are killed all the time.
+// testConnectionsKilledAtRandom kills connections all the time while settlers repeat their batches.
 func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", s.packets)
@@ -179,7 +179,7 @@ func testCommitAnswerLost(t *testing.T, s *faulty) {
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 		require.True(t, hongbao.IsOutage(err))
 	}
-	f.holds(t, "rain", grantsOf("rain", 1, 12)) // it did happen
+	f.holds(t, "rain", grantsOf("rain", 1, 12)) // COMMIT did succeed
 	f.settles(t, grantsOf("rain", 4, 12)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 12))
 	require.Empty(t, f.open(t))
@@ -205,10 +205,10 @@ func testOutOfReach(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testLockTimeout lets another session lock the pool's row for too long.
+// testLockTimeout lets another session hold the lock of the pool's row for too long.
 func testLockTimeout(t *testing.T, s *faulty) {
 	config := s.config(t)
-	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // a second, in MariaDB's clock
+	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // MariaDB rounds it up to a second
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
 	holder := s.connect(t, config.DSN)
@@ -217,7 +217,7 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	require.Len(t, errs, 5)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.ErrorIs(t, errs[0], errAgain)
-	require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt from any grant")
+	require.True(t, hongbao.IsOutage(errs[0]), "an outage counts no attempt")
 	holder.execute("ROLLBACK")
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
@@ -238,7 +238,7 @@ func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 		lost, err := f.ledger.LostEvents(t.Context(), 3, 2)
 		require.NoError(t, err)
 		require.Equal(t, Lost{}, lost)
-		require.Positive(t, f.count(t, s.begun), "the fence has waited for it")
+		require.Positive(t, f.count(t, s.begun), "the fence has waited for the transaction")
 		testkit.Eventually(t, 20*time.Second, func() bool { return f.count(t, s.begun) == 0 }, "the server ends it")
 	}}
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))

@@ -12,7 +12,7 @@ import (
 // It is not settled, no remote is asked for it, and no refund is based on it.
 type Fence struct {
 	Shard int
-	// From is the epoch that the ledger has, Epoch the one in which the shard continues.
+	// From is the epoch that the ledger has; Epoch is the epoch in which the shard continues.
 	From, Epoch int64
 	// Floor is the last seq that Redis has.
 	Floor int64
@@ -36,8 +36,8 @@ type FenceRow struct {
 // nothing. A Conflict says that another process has the shard.
 func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 	if f.Shard < 0 || f.Epoch <= f.From || f.Floor < 0 {
-		return hongbao.Errorf(hongbao.ClassPermanent, "fence shard %d: epoch %d after %d and floor %d are no fence", f.Shard,
-			f.Epoch, f.From, f.Floor)
+		return hongbao.Errorf(hongbao.ClassPermanent, "fence shard %d: epoch %d after %d and floor %d are not a valid fence",
+			f.Shard, f.Epoch, f.From, f.Floor)
 	}
 	move := shardMove{shard: f.Shard, from: f.From, to: ShardState{Epoch: f.Epoch, Token: f.Token}}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -62,9 +62,9 @@ func (f *Fence) isThere(ctx context.Context, t txn) error {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassConflict, "somebody else has opened it in this epoch, without a fence")
+		return hongbao.Errorf(hongbao.ClassConflict, "another process has opened it in this epoch, without a fence")
 	case floor != f.Floor:
-		return hongbao.Errorf(hongbao.ClassConflict, "somebody else has fenced it above seq %d, not %d", floor, f.Floor)
+		return hongbao.Errorf(hongbao.ClassConflict, "another process has fenced it above seq %d, not %d", floor, f.Floor)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// opened is the deployment whose shard 3 is open in epoch 1, and a campaign.
+// opened founds a deployment whose shard 3 is open in epoch 1, and creates campaign rain.
 func (f *fixture) opened(t *testing.T, packets int64) {
 	t.Helper()
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 6})
@@ -34,7 +34,7 @@ func testFence(t *testing.T, f *fixture) {
 	require.Equal(t, ShardState{Epoch: 2, Token: "run-2"}, has)
 	require.NoError(t, l.SetShard(ctx, 3, 2, ShardState{Epoch: 3, Token: "run-3"}))
 	for says, conflict := range map[string]Fence{
-		"somebody else has opened it":             first,
+		"another process has opened it":           first,
 		"not at epoch 1: ":                        {Shard: 3, From: 1, Epoch: 3, Floor: 11, Token: "run-2"},
 		"opened it in this epoch, without a fenc": {Shard: 3, From: 2, Epoch: 3, Floor: 11, Token: "run-3"},
 	} {
@@ -70,7 +70,7 @@ func testFence(t *testing.T, f *fixture) {
 	require.Empty(t, rows)
 }
 
-// Of two recoverers one fences the shard, and the other one is told.
+// Three recoverers fence a shard at once, each with two calls. One of them succeeds, the others get a Conflict.
 func testFenceTogether(t *testing.T, f *fixture) {
 	f.opened(t, 1)
 	var won, lost atomic.Int64

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrFenced says that a fence has left an event out. Its error is an outage: the caller reads Redis again.
-var ErrFenced = errors.New("the shard goes on without this event")
+var ErrFenced = errors.New("the shard continues without this event")
 
 // event names an event, and the epoch in which Redis had it.
 type event struct {
@@ -21,7 +21,7 @@ type event struct {
 
 // leftOut returns the error for an event that the fence of a later epoch leaves out.
 func (e event) leftOut(later int64) error {
-	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read again what Redis has",
+	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read Redis again",
 		e.shard, e.seq, e.epoch, ErrFenced, later)
 }
 
@@ -32,7 +32,7 @@ func eventOf(ctx context.Context, g *hongbao.Grant) event {
 	return event{g.Shard, g.Seq, max(g.Epoch, epoch)}
 }
 
-// outlook is what a transaction has read of its events' shards.
+// outlook has what a transaction has read about the shards of its events.
 type outlook []shardOutlook
 
 type shardOutlook struct {

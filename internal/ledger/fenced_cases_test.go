@@ -63,7 +63,7 @@ func testSettleFenced(t *testing.T, f *fixture) {
 		f.holds(t, "rain", slices.Concat(old[:5], old[8:9]))
 	}
 	redealt := in(2, old[5:8]...)
-	redealt[0].User = "somebody"
+	redealt[0].User = "another"
 	f.settles(t, redealt...)
 	f.leavesOut(t, old, 6, 10) // 7 and 8 were restored: exactly the same grants
 	elsewhere := grantsOf("rain", 20, 21)
@@ -72,7 +72,7 @@ func testSettleFenced(t *testing.T, f *fixture) {
 	}
 	f.leavesOut(t, append(slices.Clone(elsewhere), old[9]), 10)
 
-	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay: Redis had it in epoch 2")
+	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay: Redis had the grant in epoch 2")
 
 	f.fence(t, 3, 12)
 	f.leavesOut(t, append(in(2, grantsOf("rain", 11, 13)...), grant("rain", 14)), 13, 14)
@@ -82,11 +82,11 @@ func testSettleFenced(t *testing.T, f *fixture) {
 		in(3, grantsOf("rain", 13, 14)...), elsewhere))
 }
 
-// Grants that a fence leaves out do not go to quarantine. Grants that are there stay handled, and are not paid
-// again.
+// Grants that a fence leaves out do not go to quarantine. Grants that are in quarantine count as handled, and are not
+// paid.
 func testQuarantineFenced(t *testing.T, f *fixture) {
 	f.opened(t, 100)
-	room := grant("rain", 9) // the funding does not cover it yet, and later would
+	room := grant("rain", 9) // the funding covers it only later
 	room.Amount = fundedFor(101)
 	f.forged[keyOf(&room)] = room.Amount
 	unplanned := grant("rain", 10)
@@ -102,7 +102,7 @@ func testQuarantineFenced(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, f.count(t, `SELECT COUNT(*) FROM grants`))
 }
 
-// If the funding does not cover a batch, grants that a fence leaves out do not keep the others from being settled.
+// If the funding does not cover a batch, grants that a fence leaves out do not block the others.
 func testOverdraftFenced(t *testing.T, f *fixture) {
 	f.opened(t, 100)
 	f.fence(t, 2, 50)
@@ -116,7 +116,7 @@ func testOverdraftFenced(t *testing.T, f *fixture) {
 	f.holds(t, "rain", slices.Concat(all[:20], all[21:50], all[60:70], all[71:]))
 }
 
-// No remote is asked for grants that a fence leaves out. Grants that a remote may have been asked for before go on.
+// No remote is asked for grants that a fence leaves out. Grants that a remote may have been asked for earlier continue.
 func testBeginFenced(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	ctx, s := t.Context(), f.Settler
@@ -128,7 +128,7 @@ func testBeginFenced(t *testing.T, f *fixture) {
 	requireFenced(t, err)
 	require.ErrorContains(t, err, "event 3-7 of epoch 1: ")
 	other := grant("rain", 6)
-	other.User = "somebody"
+	other.User = "another"
 	_, _, err = s.Begin(ctx, asking("w1", 2), []hongbao.Grant{other})
 	requireFenced(t, err)
 	require.Equal(t, []int64{2, 3, 4, 5, 6}, f.pending(t))
@@ -140,21 +140,21 @@ func testBeginFenced(t *testing.T, f *fixture) {
 		require.True(t, p.Taken)
 	}
 	redealt := in(2, grant("rain", 8))
-	redealt[0].User = "somebody"
+	redealt[0].User = "another"
 	_, _, err = s.Begin(ctx, asking("w1", 4), redealt)
 	require.NoError(t, err)
 
 	errs := s.Record(ctx, grantsOf("rain", 2, 8))
 	require.Len(t, errs, 7)
-	require.Equal(t, make([]error, 6), errs[:6], "they were pending")
+	require.Equal(t, make([]error, 6), errs[:6], "these grants were pending")
 	requireFenced(t, errs[6])
-	require.Equal(t, []int64{8}, f.pending(t), "the row of the one in epoch 2 stays")
+	require.Equal(t, []int64{8}, f.pending(t), "the row of the grant of epoch 2 stays")
 	require.Nil(t, s.Record(ctx, redealt))
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", append(append(grantsOf("rain", 1, 6), grant("rain", 7)), redealt...))
 }
 
-// One row of a fenced grant is forgotten while the grant is begun again: no worker begins it.
+// A worker forgets the row of a fenced grant while another worker begins the grant again: the second worker is refused.
 func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	if f.config.Driver == SQLite {
 		return // SQLite runs one transaction at a time
@@ -178,7 +178,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	require.Empty(t, f.pending(t))
 }
 
-// A close that a fence leaves out is no basis for a refund.
+// No refund is based on a close that a fence leaves out.
 func testRefundFenced(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.opened(t, 10)
@@ -200,7 +200,7 @@ func testRefundFenced(t *testing.T, f *fixture) {
 	again.Epoch = 2
 	r := f.refunds(t, again)
 	got, err := f.ledger.Refund(ctx, one(closed), 0)
-	require.NoError(t, err, "it is refunded, whatever is said about the close")
+	require.NoError(t, err, "a repeat returns the refund, whatever the close")
 	require.Equal(t, r, got)
 
 	d := f.deal(t, "hail", 10, 2, 3, 5)
@@ -214,8 +214,8 @@ func testRefundFenced(t *testing.T, f *fixture) {
 	f.conserved(t)
 }
 
-// A transaction that has looked at the shard for the last time makes a Fence wait until it ends. A transaction that
-// looks after a Fence begins again.
+// A transaction that has run the statements of unchanged makes a Fence wait until it ends. If a Fence has committed
+// before that, the transaction begins again.
 func testFenceWaits(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	items := itemsOf(grantsOf("rain", 1, 1))
@@ -240,14 +240,14 @@ func testFenceWaits(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, settle(func() {}, func() { require.Error(t, fenceWithin(200*time.Millisecond)) }))
 	if f.config.Driver == SQLite {
-		return // SQLite's transactions wait from their begin
+		return // SQLite runs one write transaction at a time
 	}
 	err := settle(func() { require.NoError(t, fenceWithin(10*time.Second)) }, func() { t.Error("the shard has moved") })
 	require.ErrorIs(t, err, errAgain)
 }
 
-// Settlers and grants of remotes race with fences. A fence that has returned sees every grant that is or may be
-// paid.
+// Settlers and remote credits race with fences. After a Fence has returned, every grant above its floor that an older
+// epoch has paid, or may pay, is visible.
 func testFenceAmongSettlers(t *testing.T, f *fixture) {
 	const rounds, packets, workers = 60, 24, 3
 	f.opened(t, rounds*packets)
@@ -289,7 +289,7 @@ func testFenceAmongSettlers(t *testing.T, f *fixture) {
 		}
 		var then Lost
 		group.Go(func() (err error) {
-			for range rand.IntN(8) { // somewhere in the middle
+			for range rand.IntN(8) { // fence at a random moment
 				if _, err := f.ledger.Shard(context.Background(), 3); err != nil {
 					return err
 				}

@@ -14,8 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// TestMariaDBFoundRows repeats what may come twice, behind a proxy that sets CLIENT_FOUND_ROWS, as ProxySQL can do on all
-// of its connections to the server: a row that was there counts as affected, also by an insert that leaves it alone.
+// TestMariaDBFoundRows runs the cases with repeats behind a proxy that sets CLIENT_FOUND_ROWS. ProxySQL can set it on
+// all of its connections to the server. Then an existing row counts as affected, even by an insert that does not change
+// it.
 func TestMariaDBFoundRows(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -26,7 +27,7 @@ func TestMariaDBFoundRows(t *testing.T) {
 		"a campaign is created once", "created by many at once",
 		"a ledger is founded once", "founded by many at once",
 		"a request is done once", "a request that is under way", "a request sent by many at once",
-		"nobody is paid a packet twice by decisions", "decided by many at once",
+		"no user is paid a packet twice by decisions", "decided by many at once",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,7 +93,7 @@ func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
 			return s(&has.Currency, &has.Amount)
 		})
 	if err == nil && found && has != *f {
-		err = hongbao.Errorf(hongbao.ClassConflict, "id %s stands for another funding, of %d minor units of %s: a new "+
+		err = hongbao.Errorf(hongbao.ClassConflict, "id %s belongs to another funding, of %d minor units of %s: a new "+
 			"funding needs a new id",
 			f.ID, has.Amount, has.Currency)
 	}

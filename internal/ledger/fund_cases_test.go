@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// testFundExhausted: credits are booked as far as the client's fund reaches, by many at once, and not beyond; filled,
-// it goes on.
+// testFundExhausted lets many workers book credits at once. They can book as much as the client's fund covers, and no
+// more until the fund is filled again.
 func testFundExhausted(t *testing.T, f *fixture) {
 	none := f.credit(t, testCredit(1))[0]
 	require.ErrorIs(t, none.Err, payment.ErrFundExhausted, "a client without a fund credits nothing")
@@ -49,7 +49,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 	}
 	wg.Wait()
 	require.Equal(t, []int{10, workers*4 - 10}, []int{booked, short})
-	f.credit(t) // it agrees with itself
+	f.credit(t) // checks that the ledger is consistent
 	funds, err := f.ledger.Funds(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []Fund{{Client: "c1", Currency: testCurrency, Funded: 1000, Credited: 1000, Credits: 10}}, funds)
@@ -59,7 +59,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 	large.Amount, small.Amount = 51, 50
 	answers := f.credit(t, large, small)
 	require.ErrorIs(t, answers[0].Err, payment.ErrFundExhausted)
-	require.NoError(t, answers[1].Err, "what is covered is booked")
+	require.NoError(t, answers[1].Err, "the credit that is covered is booked")
 	_, found, err := f.ledger.CreditByReference(t.Context(), "c1", large.Reference)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -119,8 +119,8 @@ func testTokens(t *testing.T, f *fixture) {
 	}
 }
 
-// testRepeatOfExhausted sends credits that were booked before together with what their fund does not cover. Each gets its
-// own answer, also behind the one that is too much.
+// testRepeatOfExhausted sends credits that were booked before together with credits that their fund does not cover.
+// Each gets its own answer, also after a credit that is too large.
 func testRepeatOfExhausted(t *testing.T, f *fixture) {
 	f.fund(t, "c1", testCurrency, 1000)
 	before := f.credit(t, testCredit(5))[0]
@@ -136,7 +136,7 @@ func testRepeatOfExhausted(t *testing.T, f *fixture) {
 		require.ErrorIs(t, answers[0].Err, payment.ErrFundExhausted)
 		require.ErrorIs(t, answers[1].Err, payment.ErrFundExhausted)
 		require.False(t, answers[1].Repeated)
-		require.NoError(t, answers[2].Err, "a smaller one is covered")
+		require.NoError(t, answers[2].Err, "the fund covers a smaller credit")
 		require.NoError(t, answers[3].Err, "it was booked before")
 		require.True(t, answers[3].Repeated)
 		require.Equal(t, before.Credit, answers[3].Credit)
@@ -144,7 +144,7 @@ func testRepeatOfExhausted(t *testing.T, f *fixture) {
 		require.ErrorIs(t, answers[5].Err, payment.ErrReferenceReused)
 	}
 
-	// Nothing is left: even the least credit is too much, and what was booked is still answered.
+	// The fund is empty: even the smallest credit is refused, and repeats still get their answers.
 	_, err := f.ledger.Credit(t.Context(), []payment.Credit{{Client: "c1", Key: "rest", Reference: "rest", Account: "u1",
 		Currency: testCurrency, Amount: 1000 - 105 - 107 - 103}})
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 	if err != nil {
 		return p, err
 	}
-	// One entry more than is wanted shows whether there is another page.
+	// One entry more than the limit shows whether there is another page.
 	p.Entries, err = question[access.Entry]{"read the journal",
 		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE ` + where +
 			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry}.all(ctx, l)
@@ -87,8 +87,8 @@ func journalWhere(q *access.JournalQuery) (string, []any, error) {
 		ms, id, ok := strings.Cut(q.After, "-")
 		at, err := strconv.ParseInt(ms, 10, 64)
 		if !ok || err != nil || id == "" {
-			return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: %.60q is not where a page begins; take the "+
-				"next of the page before", q.After)
+			return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: %.60q is not the start of a page; use "+
+				"the next of the previous page", q.After)
 		}
 		add("(at < ? OR at = ? AND id < ?)", at, at, id)
 	}
@@ -103,7 +103,7 @@ func scanEntry(s scan) (e access.Entry, err error) {
 	}
 	e.Time, e.Action, e.Outcome = time.UnixMilli(at).UTC(), access.Action(action), access.Outcome(outcome)
 	if err = json.Unmarshal([]byte(details), &e.Details); err != nil {
-		return e, hongbao.Errorf(hongbao.ClassBroken, "entry %s of the journal has no JSON in its details: %w", e.ID, err)
+		return e, hongbao.Errorf(hongbao.ClassBroken, "entry %s of the journal has details that are not JSON: %w", e.ID, err)
 	}
 	if len(e.Details) == 0 {
 		e.Details = nil

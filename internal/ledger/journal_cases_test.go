@@ -21,7 +21,7 @@ func testJournal(t *testing.T, f *fixture) {
 	var all []access.Entry
 	for i := range 25 {
 		e := access.NewEntry(access.As(ctx, access.Actor{Who: fmt.Sprintf("key:k%d", i%2), RequestID: "r1"}), access.PauseCampaign)
-		e.Time = begin.Add(time.Duration(i/3) * time.Second) // some at the same time
+		e.Time = begin.Add(time.Duration(i/3) * time.Second) // three entries at each time
 		e.Campaign, e.Sink = fmt.Sprintf("rain%d", i%3), "balance"
 		e.Details = map[string]any{"why": "it 🧧 \"rains\"\n", "n": float64(i)}
 		e.End(nil)
@@ -76,17 +76,17 @@ func testJournal(t *testing.T, f *fixture) {
 func testJournalTogether(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	apart := f.config.Driver != SQLite
-	try := func(fails error) (told bool, err error) {
+	try := func(fails error) (called bool, err error) {
 		err = l.Together(ctx, func(ctx context.Context) error {
 			if _, err := l.CreateCampaign(ctx, testCampaign(t, "rain", 3)); err != nil {
 				return err
 			}
 			require.NoError(t, AfterCommit(ctx, func(ctx context.Context) error {
-				told = true
-				require.True(t, f.exists(t, "rain"), "it is committed")
+				called = true
+				require.True(t, f.exists(t, "rain"), "the campaign is committed")
 				return l.Record(ctx) // this entry is outside the transaction
 			}))
-			require.False(t, told)
+			require.False(t, called)
 			if err := l.Record(ctx, access.NewEntry(ctx, access.CreateCampaign)); err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func testJournalTogether(t *testing.T, f *fixture) {
 			}
 			return fails
 		})
-		return told, err
+		return called, err
 	}
 	actions := func() (list []access.Action) {
 		p, err := l.Journal(ctx, access.JournalQuery{Limit: 100})
@@ -106,17 +106,17 @@ func testJournalTogether(t *testing.T, f *fixture) {
 		return list
 	}
 	no := errors.New("no")
-	told, err := try(no)
+	called, err := try(no)
 	require.ErrorIs(t, err, no)
-	require.False(t, told)
+	require.False(t, called)
 	require.False(t, f.exists(t, "rain"))
 	if apart {
 		require.Equal(t, []access.Action{access.LoadCampaign}, actions())
 	} else {
 		require.Empty(t, actions())
 	}
-	told, err = try(nil)
+	called, err = try(nil)
 	require.NoError(t, err)
-	require.True(t, told)
+	require.True(t, called)
 	require.Contains(t, actions(), access.CreateCampaign)
 }

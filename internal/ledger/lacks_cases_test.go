@@ -18,7 +18,7 @@ func testLacks(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		for _, g := range list {
 			packets = append(packets, g.Packet)
-			require.Equal(t, grant(g.Campaign, g.Packet), g, "each comes back as it was given")
+			require.Equal(t, grant(g.Campaign, g.Packet), g, "each grant is returned unchanged")
 		}
 		return packets
 	}

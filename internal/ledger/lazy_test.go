@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lazyLedger is one over a file of its own, and the number of times that it was opened.
+// lazyLedger returns a lazy ledger over its own file, and counts how often it was opened.
 func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
 	t.Helper()
 	cfg := Config{Driver: SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"), Conns: 4, ConnectTimeout: 5 * time.Second,
@@ -23,11 +23,11 @@ func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
 	l := Lazy(cfg, func(ctx context.Context) (*Ledger, error) {
 		opened.Add(1)
 		if fails.Load() {
-			return nil, errors.New("it is away")
+			return nil, errors.New("it is down")
 		}
 		o, err := Open(ctx, cfg)
 		if err == nil {
-			_, err = o.Controls(ctx) // as an App asks whose the ledger is
+			_, err = o.Controls(ctx) // as an App reads the deployment while it opens the ledger
 		}
 		return o, err
 	})
@@ -35,7 +35,7 @@ func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
 	return l, opened
 }
 
-// Calls that come at once open a lazy ledger once, and its first use may be within Together.
+// Concurrent calls open a lazy ledger once, and the first use may be within Together.
 func TestLazyOpensOnce(t *testing.T) {
 	t.Parallel()
 	l, opened := lazyLedger(t, &atomic.Bool{})
@@ -67,7 +67,7 @@ func TestLazyOpensWithinTogether(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A failure is remembered for a second, and is over after that.
+// A lazy ledger remembers a failure for a second, and then tries again.
 func TestLazyRemembersAFailure(t *testing.T) {
 	t.Parallel()
 	fails := &atomic.Bool{}
@@ -81,7 +81,7 @@ func TestLazyRemembersAFailure(t *testing.T) {
 	require.Eventually(t, func() bool { return l.Ready(t.Context()) == nil }, 20*time.Second, 50*time.Millisecond)
 }
 
-// A ledger that hangs while it is opened delays no end of a process, and its error is none of the process.
+// Close does not wait for a ledger that hangs while it is opened, and does not return its error.
 func TestLedgerThatHangsIsClosed(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
@@ -95,5 +95,5 @@ func TestLedgerThatHangsIsClosed(t *testing.T) {
 	<-began
 	require.NoError(t, l.Close())
 	require.Error(t, <-ready)
-	require.Error(t, l.Ready(t.Context()), "it is closed")
+	require.Error(t, l.Ready(t.Context()), "the ledger is closed")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Ledger is the database that says which users were paid. All methods are safe for concurrent use by many workers and
-// processes.
+// Ledger is the database that records which users were paid. All methods are safe for concurrent use by many workers
+// and processes.
 type Ledger struct {
 	config  Config
 	store   store

@@ -11,10 +11,10 @@ import (
 // AcceptedLoss is a person's decision that a shard continues although Redis has lost some of its data.
 type AcceptedLoss struct {
 	Shard int `json:"shard"`
-	// Epoch is the one in which the shard was to continue.
+	// Epoch is the epoch in which the shard was to continue.
 	Epoch int64 `json:"epoch"`
 	stream.Decision
-	// Lost is what was known of the loss.
+	// Lost describes what was known of the loss.
 	Lost string `json:"lost"`
 	// At is the time by the clock of the process that noted it.
 	At time.Time `json:"at"`

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Lost is what the ledger knows of a shard's events above a seq.
+// Lost has what the ledger knows of a shard's events above a seq.
 type Lost struct {
 	// Grants are paid, or pending: a remote may have booked them. Seqs rise. A seq comes twice, for different packets,
 	// if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.

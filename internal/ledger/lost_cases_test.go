@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The ledger gives all that it knows above a seq.
+// LostEvents returns everything that the ledger knows above a seq.
 func testLostEvents(t *testing.T, f *fixture) {
 	lost := func(shard int, above int64) Lost {
 		l, err := f.ledger.LostEvents(t.Context(), shard, above)

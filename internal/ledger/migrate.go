@@ -146,7 +146,7 @@ func (h *schema) check(steps []migration) error {
 		}
 		if i < len(steps) && (has.version != steps[i].version || has.sum != steps[i].sum) {
 			return hongbao.Errorf(hongbao.ClassBroken, "the schema's version %d (%s) is not this build's %s: "+
-				"the database belongs to another build, use the one that made it", has.version, has.name, steps[i].name)
+				"the database belongs to another build, use the one that created it", has.version, has.name, steps[i].name)
 		}
 	}
 	return nil
@@ -174,8 +174,8 @@ func (l *Ledger) checkSchema(ctx context.Context) (version int, err error) {
 	case err != nil:
 		return 0, fmt.Errorf("check the schema: %w", err)
 	case len(has.steps) == 0:
-		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; let ledger.dsn name the "+
-			"right one, `hongbao init` makes them", ErrNotFounded)
+		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; point ledger.dsn to the "+
+			"right one, or create them with `hongbao init`", ErrNotFounded)
 	case has.done < int64(len(steps)):
 		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: it has version %d, this build needs version %d: `hongbao init` "+
 			"brings it up to date", ErrOldSchema, has.done, len(steps))

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each database has the same steps, in its own words.
+// Each database has the same steps, in its own dialect.
 func TestMigrationsOfEachDatabase(t *testing.T) {
 	t.Parallel()
 	names := func(d dialect) (list []string) {
@@ -30,7 +30,8 @@ func TestMigrationsOfEachDatabase(t *testing.T) {
 	require.Equal(t, want, names(sqliteDialect))
 }
 
-// beforeFences is a database in which a settler finds table fence in schema later while it is not made.
+// beforeFences returns a database in which a settler finds table fence in schema "later" while the migrations have not
+// created it.
 func beforeFences(t *testing.T) Config {
 	config := postgresConfig(t)
 	u, err := url.Parse(config.DSN)
@@ -42,7 +43,8 @@ func beforeFences(t *testing.T) Config {
 	return config
 }
 
-// toVersion4 takes a ledger back to the tables before the archive, and to fence, which settlers of this build read.
+// toVersion4 takes a ledger back to the tables before the archive. It keeps table fence in schema "later", because
+// settlers of this build read it.
 func toVersion4(t *testing.T, f *fixture) {
 	t.Helper()
 	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`},
@@ -53,8 +55,8 @@ func toVersion4(t *testing.T, f *fixture) {
 		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
 }
 
-// The index of a table that workers write to is made while a transaction of theirs is open, and by many at once. What a
-// killed one has left is dropped.
+// The index of a table is created while workers write to the table, and by many migrations at once. The invalid index
+// of a killed migration is dropped.
 func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 	t.Parallel()
 	for _, left := range []string{"nothing", "an invalid index", "the index"} {
@@ -69,7 +71,7 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 				conn, err := pgx.Connect(t.Context(), f.config.DSN)
 				require.NoError(t, err)
 				_, err = conn.Exec(t.Context(), `CREATE UNIQUE INDEX CONCURRENTLY grants_by_campaign_user ON grants (campaign)`)
-				require.ErrorContains(t, err, "23505", "it fails, and leaves the index")
+				require.ErrorContains(t, err, "23505", "it fails, and leaves an invalid index")
 				require.NoError(t, conn.Close(t.Context()))
 			case "the index":
 				f.tamper(t, stmt{sql: `CREATE INDEX grants_by_campaign_user ON grants (campaign, user_id)`})
@@ -100,7 +102,7 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 	}
 }
 
-// While a migration waits for a transaction that has written to the table, others go on writing.
+// While a migration waits for a transaction that has written to the table, other transactions can write.
 func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, beforeFences(t))
@@ -126,13 +128,13 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	}, "the migration waits")
 	quick, cancel := context.WithTimeout(t.Context(), f.config.LockTimeout/2)
 	defer cancel()
-	require.Nil(t, f.Handle(quick, grantsOf("rain", 2, 5)), "it waits behind the migration")
+	require.Nil(t, f.Handle(quick, grantsOf("rain", 2, 5)), "the settler must not wait for the migration")
 	require.NoError(t, open.Commit(t.Context()))
 	require.NoError(t, group.Wait())
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// The step that makes the index keeps the sum that databases have of it.
+// The step that creates the index keeps the checksum that existing databases have.
 func TestReleasedSumsStay(t *testing.T) {
 	t.Parallel()
 	steps, err := loadMigrations(migrationFiles, postgresDialect.migrations)

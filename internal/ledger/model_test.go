@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// model is the ledger of one campaign, as plainly as it can be said.
+// model is the simplest possible ledger of one campaign.
 type model struct {
 	packets int64
 	paid    map[int64]hongbao.Grant
@@ -39,7 +39,7 @@ func (m *model) settle(campaign string, batch []hongbao.Grant) {
 		}
 		rest = append(rest, g)
 	}
-	for _, g := range rest { // set aside after the others are paid, with what the ledger has by then
+	for _, g := range rest { // quarantined after the others are paid, next to what the ledger has by then
 		reason := why[g]
 		if has, paid := m.paid[g.Packet]; paid && g.Campaign == campaign {
 			reason = DifferentSeq
@@ -94,7 +94,7 @@ func testModel(t *testing.T, f *fixture) {
 					f.tops(rt, o)
 				}
 				m.packets += add
-				o.ID, o.Generation = "late", generation+1 // it expects what was there before
+				o.ID, o.Generation = "late", generation+1 // it expects the earlier total
 				_, err := f.ledger.TopUp(context.Background(), o)
 				require.ErrorIs(rt, err, ErrFundedOtherwise)
 			}
@@ -121,7 +121,7 @@ func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
 	aside := make(map[hongbao.Grant]Reason)
 	for _, q := range list {
 		if q.Grant.Campaign == campaign || q.Grant.Campaign == other {
-			q.Grant.Currency = "" // the ledger's; a grant came without
+			q.Grant.Currency = "" // the ledger added it; a grant comes without
 			aside[q.Grant] = q.Reason
 		}
 	}

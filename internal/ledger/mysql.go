@@ -44,7 +44,7 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 
 func (m *mysqlStore) close() error { return m.db.Close() }
 
-// Each transaction states its isolation: no setting of the server and no pooler in between can change it.
+// Each transaction states its isolation: no setting of the server or of a connection pooler can change it.
 const (
 	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
 	mysqlRead  = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"

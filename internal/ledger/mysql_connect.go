@@ -39,7 +39,7 @@ func CheckMySQLDSN(dsn string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		if !slices.Contains(mysqlParams, name) {
-			return fmt.Errorf("the DSN's parameter %.40q is not to be chosen: want only %s", name, strings.Join(mysqlParams,
+			return fmt.Errorf("the DSN's parameter %.40q is not allowed: want only %s", name, strings.Join(mysqlParams,
 				", "))
 		}
 	}
@@ -129,7 +129,7 @@ type mysqlConn interface {
 func mysqlConnOf(conn any) (mysqlConn, error) {
 	c, ok := conn.(mysqlConn)
 	if !ok {
-		return nil, fmt.Errorf("%T is no connection of go-sql-driver/mysql", conn)
+		return nil, fmt.Errorf("%T is not a connection of go-sql-driver/mysql", conn)
 	}
 	return c, nil
 }

@@ -36,10 +36,10 @@ func mysqlError(err error, sent bool) error {
 	case 1048, 1264, 1265, 1292, 1366, 1406, 1690, 3140, 3141, 3156, 3665, 3666, 3667, 4038, 4174, 4175, 4176:
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w", err)
 	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1227, 1305, 1370, 1698: // rights, database, schema, syntax
-		return hongbao.Outagef(class, "MySQL refuses us, look at the DSN, the user's rights and the schema: %w", err)
+		return hongbao.Outagef(class, "MySQL refuses access, check the DSN, the user's rights and the schema: %w", err)
 	}
 	if mysqlReadOnly(err) {
-		return hongbao.Outagef(class, "MySQL is no primary, or does not take writes any more: %w", err)
+		return hongbao.Outagef(class, "MySQL is not a primary, or no longer accepts writes: %w", err)
 	}
 	return hongbao.Outagef(class, "MySQL: %w", err) // shutdown, killed, interrupted, disk, memory, connections
 }

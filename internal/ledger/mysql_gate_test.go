@@ -30,35 +30,35 @@ func TestMySQLErrorClasses(t *testing.T) {
 		outage bool
 		mark   error
 	}{
-		"lost before COMMIT":         {mysql.ErrInvalidConn, false, hongbao.ClassTransient, true, nil},
-		"lost after COMMIT":          {mysql.ErrInvalidConn, true, hongbao.ClassUnknown, true, nil},
-		"reset after COMMIT":         {io.ErrUnexpectedEOF, true, hongbao.ClassUnknown, true, nil},
-		"timeout after COMMIT":       {context.DeadlineExceeded, true, hongbao.ClassUnknown, true, nil},
-		"COMMIT did not leave":       {driver.ErrBadConn, true, hongbao.ClassTransient, true, nil},
-		"shutdown before":            {answer(1053), false, hongbao.ClassTransient, true, nil},
-		"shutdown after":             {answer(1053), true, hongbao.ClassUnknown, true, nil},
-		"killed":                     {answer(1927), true, hongbao.ClassUnknown, true, nil},
-		"interrupted":                {answer(1317), true, hongbao.ClassUnknown, true, nil},
-		"statement timeout":          {answer(1969), false, hongbao.ClassTransient, true, nil},
-		"error during COMMIT":        {answer(1180), true, hongbao.ClassUnknown, true, nil},
-		"too many connections":       {answer(1040), false, hongbao.ClassTransient, true, nil},
-		"disk full":                  {answer(1021), false, hongbao.ClassTransient, true, nil},
-		"table full":                 {answer(1114), false, hongbao.ClassTransient, true, nil},
-		"read-only":                  {answer(1290), false, hongbao.ClassTransient, true, nil},
-		"read-only transaction":      {answer(1792), false, hongbao.ClassTransient, true, nil},
-		"no such table":              {answer(1146), false, hongbao.ClassTransient, true, nil},
-		"wrong password":             {answer(1045), false, hongbao.ClassTransient, true, nil},
-		"deadlock":                   {answer(1213), true, hongbao.ClassTransient, true, errAgain},
-		"lock timeout":               {answer(1205), true, hongbao.ClassTransient, true, errAgain},
-		"a batch id drawn twice":     {answer(1062), true, hongbao.ClassTransient, true, errAgain},
-		"check on MySQL":             {answer(3819), true, hongbao.ClassPermanent, false, errOverdraw},
-		"check on MariaDB":           {answer(4025), true, hongbao.ClassPermanent, false, errOverdraw},
-		"out of range":               {answer(1264), true, hongbao.ClassPermanent, false, nil},
-		"overflow":                   {answer(1690), true, hongbao.ClassPermanent, false, nil},
-		"too long":                   {answer(1406), false, hongbao.ClassPermanent, false, nil},
-		"too long to be sent":        {driver.ErrSkip, true, hongbao.ClassPermanent, false, nil},
-		"row deleted by hand":        {answer(1452), true, hongbao.ClassBroken, false, nil},
-		"something nobody has named": {answer(65000), false, hongbao.ClassTransient, true, nil},
+		"lost before COMMIT":     {mysql.ErrInvalidConn, false, hongbao.ClassTransient, true, nil},
+		"lost after COMMIT":      {mysql.ErrInvalidConn, true, hongbao.ClassUnknown, true, nil},
+		"reset after COMMIT":     {io.ErrUnexpectedEOF, true, hongbao.ClassUnknown, true, nil},
+		"timeout after COMMIT":   {context.DeadlineExceeded, true, hongbao.ClassUnknown, true, nil},
+		"COMMIT did not leave":   {driver.ErrBadConn, true, hongbao.ClassTransient, true, nil},
+		"shutdown before":        {answer(1053), false, hongbao.ClassTransient, true, nil},
+		"shutdown after":         {answer(1053), true, hongbao.ClassUnknown, true, nil},
+		"killed":                 {answer(1927), true, hongbao.ClassUnknown, true, nil},
+		"interrupted":            {answer(1317), true, hongbao.ClassUnknown, true, nil},
+		"statement timeout":      {answer(1969), false, hongbao.ClassTransient, true, nil},
+		"error during COMMIT":    {answer(1180), true, hongbao.ClassUnknown, true, nil},
+		"too many connections":   {answer(1040), false, hongbao.ClassTransient, true, nil},
+		"disk full":              {answer(1021), false, hongbao.ClassTransient, true, nil},
+		"table full":             {answer(1114), false, hongbao.ClassTransient, true, nil},
+		"read-only":              {answer(1290), false, hongbao.ClassTransient, true, nil},
+		"read-only transaction":  {answer(1792), false, hongbao.ClassTransient, true, nil},
+		"no such table":          {answer(1146), false, hongbao.ClassTransient, true, nil},
+		"wrong password":         {answer(1045), false, hongbao.ClassTransient, true, nil},
+		"deadlock":               {answer(1213), true, hongbao.ClassTransient, true, errAgain},
+		"lock timeout":           {answer(1205), true, hongbao.ClassTransient, true, errAgain},
+		"a batch id drawn twice": {answer(1062), true, hongbao.ClassTransient, true, errAgain},
+		"check on MySQL":         {answer(3819), true, hongbao.ClassPermanent, false, errOverdraw},
+		"check on MariaDB":       {answer(4025), true, hongbao.ClassPermanent, false, errOverdraw},
+		"out of range":           {answer(1264), true, hongbao.ClassPermanent, false, nil},
+		"overflow":               {answer(1690), true, hongbao.ClassPermanent, false, nil},
+		"too long":               {answer(1406), false, hongbao.ClassPermanent, false, nil},
+		"too long to be sent":    {driver.ErrSkip, true, hongbao.ClassPermanent, false, nil},
+		"row deleted by hand":    {answer(1452), true, hongbao.ClassBroken, false, nil},
+		"an unknown code":        {answer(65000), false, hongbao.ClassTransient, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,10 +89,10 @@ func TestMySQLDSN(t *testing.T) {
 		"hongbao:hunter2@tcp(h:3306": "is not a connection string of " +
 			"go-sql-driver/mysql",
 		"hongbao:hunter2@tcp(h:3306)/":                                         "names no database",
-		"hongbao:hunter2@tcp(h:3306)/db?multiStatements=false":                 `parameter "multiStatements" is not to be chosen`,
-		"hongbao:hunter2@tcp(h:3306)/db?tls=true&clientFoundRows=true":         `parameter "clientFoundRows" is not to be chosen`,
-		"hongbao:hunter2@tcp(h:3306)/db?innodb_flush_log_at_trx_commit=0":      `"innodb_flush_log_at_trx_commit" is not to be chosen`,
-		"hongbao:hunter2@tcp(h:3306)/db?sql_mode=%27%27&allowAllFiles=true":    `parameter "allowAllFiles" is not to be chosen`,
+		"hongbao:hunter2@tcp(h:3306)/db?multiStatements=false":                 `parameter "multiStatements" is not allowed`,
+		"hongbao:hunter2@tcp(h:3306)/db?tls=true&clientFoundRows=true":         `parameter "clientFoundRows" is not allowed`,
+		"hongbao:hunter2@tcp(h:3306)/db?innodb_flush_log_at_trx_commit=0":      `"innodb_flush_log_at_trx_commit" is not allowed`,
+		"hongbao:hunter2@tcp(h:3306)/db?sql_mode=%27%27&allowAllFiles=true":    `parameter "allowAllFiles" is not allowed`,
 		"hongbao:hunter2@tcp(h:3306)/db?tls=no-such-config&serverPubKey=nope%": "is not a connection string",
 	} {
 		config := testConfig(MySQL, dsn)
@@ -127,7 +127,7 @@ func TestMySQLConfig(t *testing.T) {
 	require.Equal(t, "20", c.Params["wait_timeout"])
 }
 
-// TestMariaDBSession reads back what the server says of our connections.
+// TestMariaDBSession reads back the settings of a connection from the server.
 func TestMariaDBSession(t *testing.T) {
 	t.Parallel()
 	l := open(t, mariadbConfig(t))
@@ -160,7 +160,7 @@ func TestMariaDBSession(t *testing.T) {
 	}
 }
 
-// TestMariaDBIsolation says what a transaction sees of others, whatever the session was set to.
+// TestMariaDBIsolation checks what a transaction sees of others: a write reads committed rows, a read has one snapshot.
 func TestMariaDBIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
@@ -229,14 +229,14 @@ func TestMySQLSettings(t *testing.T) {
 	s["log_bin"], s["sync_binlog"], s["binlog_format"] = "OFF", "0", "STATEMENT"
 	s["version"], s["innodb_flush_log_at_trx_commit"] = "10.11.19-MariaDB", "3"
 	delete(s, "super_read_only")
-	require.Empty(t, s.problems(), "no binary log, no matter how it is written")
+	require.Empty(t, s.problems(), "without a binary log its settings do not matter")
 	s["read_only"], s["innodb_flush_log_at_trx_commit"] = "ON", "2"
 	err := refuse(s.problems(), UnsafeSettings())
 	require.ErrorContains(t, err, "read_only is ON")
 	require.NotContains(t, err.Error(), "innodb_flush_log_at_trx_commit")
 }
 
-// TestMariaDBRefused has a real server with settings that lose money (F39, B48), at the start and later on.
+// TestMariaDBRefused gives a real server settings that lose money (F39, B48), at the start and later.
 func TestMariaDBRefused(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{Settings: map[string]string{"log_bin": "binlog",
@@ -247,7 +247,7 @@ func TestMariaDBRefused(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 100)
 	root := config
-	root.DSN = server.AdminDSN(name) // may write to a replica, and must not
+	root.DSN = server.AdminDSN(name) // this user could write even to a read-only server
 	for _, c := range []struct{ setting, bad, good string }{
 		{"innodb_flush_log_at_trx_commit", "2", "1"},
 		{"sync_binlog", "0", "1"},
@@ -275,18 +275,18 @@ func TestMariaDBRefused(t *testing.T) {
 				return errs[0]
 			}
 			return nil
-		}, "a worker that runs is refused too")
+		}, "a running worker is refused, too")
 		execute(t, admin, fmt.Sprintf("SET GLOBAL %s = %s", c.setting, c.good))
 	}
 	testkit.Eventually(t, 30*time.Second, func() bool { return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil },
-		"the server is well again")
+		"the server is safe again")
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 	execute(t, admin, "SET GLOBAL innodb_flush_log_at_trx_commit = 2", "SET GLOBAL sync_binlog = 0")
 	config.UnsafeAllow = []string{"innodb_flush_log_at_trx_commit", "sync_binlog"}
 	open(t, config)
 }
 
-// TestMariaDBReadOnlyServer has the server turn read-only under a connection that stays: an outage, and nothing is
+// TestMariaDBReadOnlyServer makes the server read-only while a connection stays open: that is an outage, and nothing is
 // lost.
 func TestMariaDBReadOnlyServer(t *testing.T) {
 	t.Parallel()
@@ -306,14 +306,14 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	require.True(t, mysqlReadOnly(errs[0]), "%v", errs[0])
 	errs = f.Handle(t.Context(), grantsOf("rain", 1, 5))
 	var refused *SettingError
-	require.ErrorAs(t, errs[0], &refused, "the connection was thrown away, the next one is gated")
+	require.ErrorAs(t, errs[0], &refused, "the connection was discarded, and the next one is checked")
 	execute(t, admin, "SET GLOBAL read_only = OFF")
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestMigrationKilledAnywhere loses the connection at each message of the migration, after the server has done what it
-// said: whoever comes next finishes it.
+// TestMigrationKilledAnywhere loses the connection after each message of the migration, when the server has executed
+// it. The next process finishes the migration.
 func TestMigrationKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	steps, err := loadMigrations(migrationFiles, mysqlDialect.migrations)
@@ -322,13 +322,13 @@ func TestMigrationKilledAnywhere(t *testing.T) {
 	messages := countMessages(proxy, 0)
 	_, err = Migrate(t.Context(), config)
 	require.NoError(t, err)
-	require.Greater(t, messages.Load(), int64(20), "there are more statements than that")
+	require.Greater(t, messages.Load(), int64(20), "the migration has more messages")
 	for at := int64(1); at <= messages.Load(); at++ {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			t.Parallel()
 			proxy, config := mariadbBehindProxy(t)
 			countMessages(proxy, at)
-			_, _ = Migrate(t.Context(), config) // no error if what was lost was the end
+			_, _ = Migrate(t.Context(), config) // no error if only the last answer was lost
 			require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
 			f := newFixture(t, config)
 			f.create(t, "rain", 3)
@@ -343,15 +343,16 @@ func TestMigrationKilledAnywhere(t *testing.T) {
 	}
 }
 
-// countMessages counts what clients send, and swallows the answer to the at-th message.
+// countMessages counts the messages that clients send, and swallows the answer to the at-th one.
 func countMessages(proxy *proxy.Proxy, at int64) *atomic.Int64 {
 	var seen atomic.Int64
-	goodbye := []byte{1, 0, 0, 0, 1} // has no answer
+	goodbye := []byte{1, 0, 0, 0, 1} // it has no answer
 	proxy.SwallowAnswers(1, func(request []byte) bool { return !bytes.Equal(request, goodbye) && seen.Add(1) == at })
 	return &seen
 }
 
-// TestMigrationMeetsStrangers does not take another one's table for its own, however often it is tried.
+// TestMigrationMeetsStrangers checks that a migration never mistakes another program's table for its own, however often
+// it is repeated.
 func TestMigrationMeetsStrangers(t *testing.T) {
 	t.Parallel()
 	config := mariadbConfig(t)

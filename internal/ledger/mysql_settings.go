@@ -44,9 +44,9 @@ func (s mysqlSettings) tooOld() bool {
 
 func (s mysqlSettings) problems() []*SettingError {
 	var bad []*SettingError
-	want := func(is bool, setting, mend string) {
+	want := func(is bool, setting, fix string) {
 		if value, ok := s[setting]; ok && !is {
-			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: mend})
+			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: fix})
 		}
 	}
 	want(!s.tooOld(), "version", "upgrade the server to MySQL 8.0.16 or MariaDB 10.6, or newer: older ones do not "+
@@ -70,7 +70,7 @@ func (s mysqlSettings) problems() []*SettingError {
 	}
 	mode := strings.Split(s["sql_mode"], ",")
 	want(slices.Contains(mode, "STRICT_ALL_TABLES") && slices.Contains(mode, "PIPES_AS_CONCAT"), "sql_mode",
-		"it is set on each connection, and was lost: let the proxy in between pass SET on")
+		"it is set on each connection, and was lost: let the proxy pass SET on")
 	packet, err := strconv.ParseInt(s["max_allowed_packet"], 10, 64)
 	want(err == nil && packet >= minPacket, "max_allowed_packet",
 		fmt.Sprintf("a full batch would not fit; SET GLOBAL max_allowed_packet = %d, and in my.cnf", minPacket))

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// mariadb opens one connection for the test's own use.
+// mariadb opens one connection that the test itself uses.
 func mariadb(t *testing.T, dsn string) *sql.Conn {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn)
@@ -38,7 +38,7 @@ func execute(t *testing.T, conn *sql.Conn, statements ...string) {
 	}
 }
 
-// killOtherMariaDB ends every other connection to the database, and tells how many there were.
+// killOtherMariaDB ends every other connection to the database, and returns their number.
 func killOtherMariaDB(ctx context.Context, conn *sql.Conn) (int64, error) {
 	ids, err := otherMariaDB(ctx, conn)
 	if err != nil {
@@ -47,7 +47,7 @@ func killOtherMariaDB(ctx context.Context, conn *sql.Conn) (int64, error) {
 	for _, id := range ids {
 		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL HARD CONNECTION %d", id))
 		var gone *mysql.MySQLError
-		if errors.As(err, &gone) && gone.Number == 1094 { // it has ended since
+		if errors.As(err, &gone) && gone.Number == 1094 { // it has ended meanwhile
 			continue
 		}
 		if err != nil {
@@ -74,7 +74,7 @@ func otherMariaDB(ctx context.Context, conn *sql.Conn) (ids []int64, err error) 
 	return ids, rows.Err()
 }
 
-// mariadbBehindProxy is a database that is reached through a proxy.
+// mariadbBehindProxy returns a proxy in front of a database, and the configuration that uses it.
 func mariadbBehindProxy(t *testing.T) (*proxy.Proxy, Config) {
 	t.Helper()
 	dsn, err := mysql.ParseDSN(testkit.MariaDB(t))
@@ -88,7 +88,7 @@ func mariadbBehindProxy(t *testing.T) (*proxy.Proxy, Config) {
 func TestMariaDBFewStatements(t *testing.T) {
 	t.Parallel()
 	config := mariadbConfig(t)
-	config.Conns = 1 // the session's own count
+	config.Conns = 1 // the count is one of the session
 	f := newFixture(t, config)
 	f.create(t, "rain", 2_000)
 	asked := func() (n int64) {
@@ -140,7 +140,7 @@ func TestMySQLLongTransaction(t *testing.T) {
 	require.Equal(t, 5, n)
 }
 
-// TestMariaDBServerKilled kills the server while batches are settled: none that was confirmed is lost, none is paid
+// TestMariaDBServerKilled kills the server while batches are settled: no confirmed grant is lost, and no grant is paid
 // twice.
 func TestMariaDBServerKilled(t *testing.T) {
 	t.Parallel()
@@ -168,11 +168,12 @@ func TestMariaDBServerKilled(t *testing.T) {
 	})
 	for range kills {
 		more := confirmed.Load() + 100
-		testkit.Eventually(t, 20*time.Second, func() bool { return confirmed.Load() >= min(more, packets) }, "it goes on")
+		testkit.Eventually(t, 20*time.Second, func() bool { return confirmed.Load() >= min(more, packets) },
+			"settling continues")
 		require.NoError(t, server.Restart())
 	}
 	require.NoError(t, group.Wait())
-	require.Positive(t, failed.Load(), "no batch met a dead server")
+	require.Positive(t, failed.Load(), "no batch failed while the server was down")
 	f.holds(t, "rain", grantsOf("rain", 1, packets))
 	require.Empty(t, f.open(t))
 }

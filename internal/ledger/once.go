@@ -58,7 +58,8 @@ func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Con
 			args: []any{r.Caller, r.Key, claim}}}, nil
 	})
 	if released != nil { // it ends by itself
-		err = fmt.Errorf("%w (and a repeat is told for %s that it is under way: %w)", err, onceClaim, released)
+		err = fmt.Errorf("%w (for %s a repeat is refused because the request counts as under way: %w)", err, onceClaim,
+			released)
 	}
 	return nil, false, err
 }
@@ -115,7 +116,7 @@ func (l *Ledger) takeClaim(ctx context.Context, t txn, r *access.Request, holder
 // keepAnswer stores the result in the same transaction as the effect.
 func (l *Ledger) keepAnswer(ctx context.Context, r *access.Request, claim string, answer []byte) error {
 	if len(answer) == 0 {
-		return errors.New("keep the answer to a request: it is empty, so a repeat would not find it")
+		return errors.New("keep the answer to a request: it is empty, so a repeat could not find it")
 	}
 	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		var changed int64
@@ -123,7 +124,7 @@ func (l *Ledger) keepAnswer(ctx context.Context, r *access.Request, claim string
 			WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
 			args: []any{r.Caller, r.Key, claim, string(answer)}, changed: &changed})
 		if err == nil && changed == 0 { // this call took longer than a claim lasts
-			err = hongbao.Errorf(hongbao.ClassTransient, "nothing was done here: %w", access.ErrUnderWay)
+			err = hongbao.Errorf(hongbao.ClassTransient, "this call changed nothing: %w", access.ErrUnderWay)
 		}
 		return nil, err
 	})

@@ -65,7 +65,7 @@ func testOnce(t *testing.T, f *fixture) {
 	_, do = f.creation(t, "snow")
 	_, again, err = l.Once(ctx, other, do)
 	require.NoError(t, err)
-	require.False(t, again, "another caller's keys are others")
+	require.False(t, again, "keys are separate for each caller")
 	for _, key := range []string{"", "a b", "ä", strings.Repeat("k", 256), "a\n"} {
 		bad := r
 		bad.Key = key
@@ -83,11 +83,11 @@ func testOnce(t *testing.T, f *fixture) {
 	var left int64
 	left, _, err = question[int64]{"count", `SELECT COUNT(*) FROM idempotency`, nil, number}.one(ctx, l)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, left, "the others were swept")
+	require.EqualValues(t, 1, left, "the expired rows were deleted")
 }
 
-// testOnceFails checks that a request that fails is rolled back whole, whatever it does with the error, and that its
-// key is free again.
+// testOnceFails checks that a request that fails is rolled back completely, whatever it does with the error, and that
+// its key is free again.
 func testOnceFails(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	r, do := f.creation(t, "rain")
@@ -98,7 +98,7 @@ func testOnceFails(t *testing.T, f *fixture) {
 		}
 		_, found, err := l.Campaign(ctx, "rain")
 		require.NoError(t, err)
-		require.True(t, found, "it sees what it has written")
+		require.True(t, found, "the request sees its own writes")
 		return nil, late
 	})
 	require.ErrorIs(t, err, late)
@@ -111,17 +111,17 @@ func testOnceFails(t *testing.T, f *fixture) {
 		})
 	})
 	require.False(t, f.exists(t, "rain"))
-	r.Key = "b" // the first key is not free
+	r.Key = "b" // a panic leaves the first key claimed
 	_, _, err = l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
 		_, err := do(ctx)
 		return nil, err
 	})
 	require.ErrorContains(t, err, "empty")
-	require.False(t, f.exists(t, "rain"), "without an answer nothing happens")
+	require.False(t, f.exists(t, "rain"), "without an answer nothing is committed")
 
 	calls := 0
 	answer, again, err := l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
-		if calls++; calls == 1 { // a part fails, and the request goes on: the whole request is tried again
+		if calls++; calls == 1 { // a part fails, and the request continues: the whole request runs again
 			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 			require.NoError(t, err)
 			require.Error(t, l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, errors.New("no") }))
@@ -149,20 +149,20 @@ func testOnceUnderWay(t *testing.T, f *fixture) {
 		f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceClaim.Milliseconds() + 1}})
 		answer, again, err := l.Once(t.Context(), r, do)
 		require.NoError(t, err)
-		require.False(t, again, "a process that has died")
+		require.False(t, again, "the claim is taken over as that of a dead process")
 		require.NotEmpty(t, answer)
-		return snow(ctx) // the request was only slow
+		return snow(ctx) // the first request was not dead but slow
 	})
 	require.ErrorIs(t, err, access.ErrUnderWay)
 	require.True(t, f.exists(t, "rain"))
-	require.False(t, f.exists(t, "snow"), "the first one's effect is rolled back")
+	require.False(t, f.exists(t, "snow"), "the effect of the slow request is rolled back")
 	answer, again, err := l.Once(ctx, r, never)
 	require.NoError(t, err)
 	require.True(t, again)
 	require.Equal(t, created("rain"), answer)
 }
 
-// testOnceTogether sends one request from many places at once, until each has its answer.
+// testOnceTogether sends one request from many goroutines at once, until each has its answer.
 func testOnceTogether(t *testing.T, f *fixture) {
 	const many = 8
 	r, do := f.creation(t, "rain")

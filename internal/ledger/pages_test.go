@@ -62,7 +62,7 @@ func (t watchedTxn) query(ctx context.Context, sql string, args []any, row func(
 	return err
 }
 
-// many makes a campaign with n grants of 1, each to another user, as n/100 batches would. It uses four statements.
+// many creates a campaign with n grants of 1, each to another user, as n/100 batches would. It uses five statements.
 func many(t *testing.T, f *fixture, id string, n int64) {
 	t.Helper()
 	c := testCampaign(t, id, 1)
@@ -82,8 +82,8 @@ func many(t *testing.T, f *fixture, id string, n int64) {
 		stmt{sql: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, args: []any{id, n, n}})
 }
 
-// The sums over the ledger are read in pages: no query is open-ended, and each has the time limit to itself. The
-// memory in use at the end does not depend on the number of grants.
+// The sums over the ledger are read in pages: each query has a limit of rows and its own time limit. The memory in use
+// does not depend on the number of grants.
 func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the heap
 	f := newFixture(t, sqliteConfig(t))
 	weigh := func() (queries int, bytes uint64) {
@@ -91,7 +91,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 		inner := f.ledger.store
 		f.ledger.store = &watched{store: inner, query: func(ctx context.Context, sql string, rows int) {
 			queries++
-			require.Contains(t, sql, "LIMIT", "a query without an end")
+			require.Contains(t, sql, "LIMIT", "a query without a limit")
 			require.LessOrEqual(t, rows, sumRows)
 			until, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -126,8 +126,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	}, differences)
 }
 
-// manyCredits books n credits of 1. It books them to accounts with ten credits each, and to one account with as many
-// as all others.
+// manyCredits books n credits of 1 to accounts with ten credits each, and n more to one account.
 func manyCredits(t *testing.T, f *fixture, n int64) {
 	t.Helper()
 	f.fund(t, "c1", testCurrency, hongbao.Amount(2*n))
@@ -203,7 +202,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	require.True(t, writing)
 }
 
-// Many conflicts at once are written in sets.
+// Many conflicts at once are written to quarantine in sets.
 func TestConflictsAreWrittenInSets(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
@@ -228,18 +227,18 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	require.Len(t, f.reported, n)
 	require.Equal(t, n, f.hooked)
 	f.settles(t, storm...)
-	require.Len(t, f.reported, n, "nothing is new")
+	require.Len(t, f.reported, n, "no grant is new")
 	require.Equal(t, 2*n, f.hooked)
 	f.ledger.store = inner
 	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
 	require.NoError(t, err)
 	for i := range waiting {
-		waiting[i].Grant.Currency = "" // the ledger's currency; a grant has none
+		waiting[i].Grant.Currency = "" // the ledger added it; a grant comes without
 	}
 	require.True(t, reflect.DeepEqual(f.reported, waiting), "a diff of so many would take minutes")
 }
 
-// The migrations have their own time limit: a step that takes longer than a transaction may is no failure.
+// The migrations have their own time limit: a step may take longer than a transaction.
 func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -266,7 +265,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			done, err := l.apply(t.Context(), steps)
 			require.NoError(t, err)
 			require.Equal(t, "slow", done[len(done)-1])
-			require.Greater(t, time.Since(begun), config.Timeout, "it was not slow")
+			require.Greater(t, time.Since(begun), config.Timeout, "the step was not slow")
 		})
 	}
 }

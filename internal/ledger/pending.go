@@ -14,11 +14,15 @@ import (
 // Table pending has the credits that may have been asked for at a remote balance system: a row is written before the
 // first request, and deleted with the transaction that records the grant, or when certainly nothing was booked.
 
-// Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. held is what the
-// ledger has of the grants' packets, in grants or as the very same grant in quarantine: do not ask for these. before is
-// what was already noted, and taken over now where Taken says so: it may be booked. The other grants were noted now,
-// and certainly nothing was asked for. No packet may come twice. If a fence leaves out a grant that is in neither, all
-// are refused with ErrFenced. After an error nothing has changed, unless its class is Unknown.
+// Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. No packet may come
+// twice.
+//
+// held are the grants that the ledger has for these packets, in table grants, or in quarantine if the grant is the
+// same: do not ask for these credits. before are the credits that were noted earlier, and that may be booked; Begin has
+// taken over those with Taken. All other grants are noted now, and certainly no credit was asked for.
+//
+// If a fence leaves out a grant that is neither held nor noted, all are refused with ErrFenced. After an error nothing
+// has changed, unless its class is Unknown.
 func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
@@ -28,7 +32,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongb
 	b := &beginning{Ledger: s.config.Ledger, call: call, items: itemsOf(grants)}
 	err = b.write(ctx, b.run)
 	if errors.Is(err, errOverdraw) {
-		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded in between: %w", err)
+		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("note in the ledger that %d credits are about to be asked for: %w", len(grants), err)
@@ -57,7 +61,7 @@ type beginning struct {
 }
 
 // run is the transaction. It inserts the items that are not behind a fence, then reads the existing rows, and then the
-// grants. In this order it sees what other workers record or forget in between.
+// grants. In this order it sees what other workers record or forget meanwhile.
 func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.held, b.before = nil, nil
 	seen := outlookOf(ctx, b.items)

@@ -30,8 +30,8 @@ func (f *fixture) pending(t *testing.T) (packets []int64) {
 	return packets
 }
 
-// The first worker that begins the credits owns them until its time is over. Then another worker takes them over,
-// with the first time.
+// The first worker that begins the credits owns them until OwnedFor is over. Then another worker takes them over; their
+// age still counts from the first begin.
 func testPending(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx := t.Context()
@@ -56,21 +56,21 @@ func testPending(t *testing.T, f *fixture) {
 	require.Equal(t, []int64{1, 2, 3, 4}, f.pending(t), "another call's rows stay")
 	_, before, err = f.Settler.Begin(ctx, asking("w1", 3), grantsOf("rain", 1, 1))
 	require.NoError(t, err)
-	require.True(t, before[0].Taken, "its owner may go on at once")
+	require.True(t, before[0].Taken, "the owner may continue at once")
 	require.EqualValues(t, 1, before[0].Batch)
 	f.tamper(t, stmt{sql: `UPDATE pending SET since = since - 7200000`},
 		stmt{sql: `UPDATE pending SET asked_at = asked_at - 7200000 WHERE packet > $1`, args: []any{int64(1)}})
 	altered := grant("rain", 3)
-	altered.User = "somebody"
+	altered.User = "another"
 	_, before, err = f.Settler.Begin(ctx, asking("w2", 4), append(grantsOf("rain", 1, 2), altered))
 	require.NoError(t, err)
 	require.Len(t, before, 3)
 	for _, p := range before {
 		require.Equal(t, p.Grant.Packet == 2, p.Taken, "the owner of packet 1 has begun again, and packet 3 is another grant")
-		require.GreaterOrEqual(t, p.Age, 2*time.Hour, "it counts from the first request")
+		require.GreaterOrEqual(t, p.Age, 2*time.Hour, "the age counts from the first begin")
 	}
 	require.NoError(t, f.Settler.Forget(ctx, 1, grantsOf("rain", 2, 3)))
-	require.Equal(t, []int64{1, 2, 4}, f.pending(t), "packet 2 is not the first owner's any more")
+	require.Equal(t, []int64{1, 2, 4}, f.pending(t), "packet 2 no longer belongs to the first owner")
 	require.Nil(t, f.Settler.Record(ctx, grantsOf("rain", 1, 2)))
 	require.Equal(t, []int64{4}, f.pending(t))
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
@@ -78,7 +78,7 @@ func testPending(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Len(t, held, 2)
 	require.Len(t, before, 1)
-	require.Equal(t, []int64{3, 4, 5}, f.pending(t), "what is recorded is not pending")
+	require.Equal(t, []int64{3, 4, 5}, f.pending(t), "a recorded grant is not pending")
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	_, _, err = f.Settler.Begin(over, asking("w1", 6), grantsOf("rain", 6, 6))
@@ -102,7 +102,7 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.Len(t, list, 2)
 	require.GreaterOrEqual(t, list[0].Age, 2*time.Hour)
 	require.Less(t, list[0].Idle, time.Hour)
-	require.Less(t, list[1].Age, time.Hour, "one that was granted tomorrow counts from now")
+	require.Less(t, list[1].Age, time.Hour, "the age of a grant from the future counts from now")
 	none, err := f.Settler.Pending(t.Context(), time.Hour, hongbao.Grant{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -112,12 +112,11 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, next[0].Grant.Packet)
 }
 
-// A quarantine result is recorded for exactly that grant, and for no other grant of its packet. The grant is then
-// not pending.
+// A grant in quarantine is held, but another grant of its packet is not. A held grant is not pending.
 func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
-	other.User = "somebody"
+	other.User = "another"
 	f.settles(t, paid, other)
 	f.disown(t, "nowhere")
 	f.settles(t, grantsOf("nowhere", 1, 3)...)
@@ -125,7 +124,7 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	_, err := f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[1].ID, Decision: by("ann", "not paid")}, nil)
 	require.NoError(t, err)
 	altered := grant("nowhere", 2)
-	altered.User = "somebody"
+	altered.User = "another"
 	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), []hongbao.Grant{other, grant("rain", 4),
 		grant("nowhere", 1), altered, grant("nowhere", 3)})
 	require.NoError(t, err)
@@ -137,13 +136,12 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	require.ElementsMatch(t, want, got)
 	require.Equal(t, []int64{2, 4}, f.pending(t))
 	require.Nil(t, f.Settler.Record(t.Context(), []hongbao.Grant{altered, grant("rain", 4)}),
-		"the ledger does not know the one's campaign")
+		"the ledger does not have campaign nowhere")
 	require.Empty(t, f.pending(t))
 	require.Len(t, f.open(t), 4)
 }
 
-// Many workers begin the same grants at once and forget them again. Exactly one at a time gets the answer that
-// nothing was requested.
+// Many workers begin the same grants at once and forget them again. At most one worker at a time may ask for a grant.
 func testPendingTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	var inside [7]atomic.Int64 // by packet
@@ -165,7 +163,7 @@ func testPendingTogether(t *testing.T, f *fixture) {
 				for _, g := range fresh {
 					begun.Add(1)
 					if n := inside[g.Packet].Add(1); n != 1 {
-						t.Errorf("%d were told to go on with packet %d at once", n, g.Packet)
+						t.Errorf("%d workers may ask for packet %d at once", n, g.Packet)
 					}
 				}
 				for _, g := range fresh {

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// One row of another worker stops the insert, and while the next one is waited for, both are forgotten: all of them
-// are noted all the same.
+// The rows of another worker make the insert fail or wait. All of them are forgotten while Begin waits: it notes all
+// its grants anyway.
 func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -38,7 +38,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 		var waits int
 		require.NoError(t, tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted`).Scan(&waits))
 		return waits > 0
-	}, "the second one waits for packet 5, behind packet 4")
+	}, "the second worker waits for packet 5, after packet 4")
 	_, err = tx.Exec(t.Context(), `DELETE FROM pending`)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(t.Context()))
@@ -80,8 +80,8 @@ func (t *betweenTxn) query(ctx context.Context, sql string, args []any, row func
 	return t.txn.query(ctx, sql, args, row)
 }
 
-// Another worker records a grant, or forgets it, between any two statements of a Begin: a grant that is recorded is
-// never begun, and one that is begun is noted.
+// Another worker records or forgets a grant between any two statements of a Begin. A recorded grant is never begun, and
+// a grant that is begun has a row.
 func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -107,11 +107,11 @@ func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 		f.ledger.store = store
 		require.NoError(t, err)
 		if len(held)+len(before) == len(list) {
-			continue // nothing is begun
+			continue // no grant is begun
 		}
-		require.Contains(t, f.pending(t), list[0].Packet, "%d: it is begun, so it must be noted", n)
+		require.Contains(t, f.pending(t), list[0].Packet, "%d: the grant is begun, so it must have a row", n)
 		require.NoError(t, f.ledger.EachGrant(t.Context(), "rain", func(g hongbao.Grant) error {
-			require.NotEqual(t, list[0].Packet, g.Packet, "%d: it is begun, and recorded", n)
+			require.NotEqual(t, list[0].Packet, g.Packet, "%d: the grant is begun, although it is recorded", n)
 			return nil
 		}))
 	}

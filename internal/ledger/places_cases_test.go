@@ -15,12 +15,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// dealt is a campaign of which packet k lives on shard on[(k-1) % len(on)].
+// dealt is a campaign whose packet k is on shard on[(k-1) % len(on)].
 type dealt struct {
 	id      string
 	packets int64
 	on      []int
-	seqs    map[int]int64 // by shard, the last
+	seqs    map[int]int64 // the last seq, by shard
 	grants  []hongbao.Grant
 }
 
@@ -32,7 +32,7 @@ func (f *fixture) deal(t testing.TB, id string, packets int64, on ...int) *dealt
 	return &dealt{id: id, packets: packets, on: on, seqs: map[int]int64{}}
 }
 
-// grant grants packets, each on its shard.
+// grant returns grants of packets, each on its shard.
 func (d *dealt) grant(packets ...int64) []hongbao.Grant {
 	var list []hongbao.Grant
 	for _, p := range packets {
@@ -46,7 +46,7 @@ func (d *dealt) grant(packets ...int64) []hongbao.Grant {
 	return list
 }
 
-// closes closes each place.
+// closes returns the close of each place.
 func (d *dealt) closes() []stream.Entry {
 	list := make([]stream.Entry, len(d.on))
 	for j, shard := range d.on {
@@ -64,22 +64,22 @@ func (d *dealt) closes() []stream.Entry {
 	return list
 }
 
-// testRefundPlaces: a campaign on three shards is refunded on the ground of three closes.
+// testRefundPlaces refunds a campaign on three shards, based on three closes.
 func testRefundPlaces(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	first, last := d.grant(1, 2, 3, 4), d.grant(6)
 	closes := d.closes()
 	f.settles(t, first...)
 	_, err := f.ledger.Refund(t.Context(), closes, 0)
-	require.ErrorIs(t, err, payment.ErrSettling, "the last grant of one shard is not there")
+	require.ErrorIs(t, err, payment.ErrSettling, "the last grant of one shard is not settled")
 	f.settles(t, last...)
 	for says, wrong := range map[string][]stream.Entry{
-		"no close was given":                   nil,
-		"the campaign is on 3 shards":          closes[:2],
-		"there are 4 closes":                   append(slices.Clone(closes), closes[0]),
-		"the close tells of 11 packets":        {closes[0], closes[0], closes[2]},
-		"event 5-3 is no close of it":          {closes[0], closes[1], {Shard: 5, Seq: 3, Campaign: "snow", Kind: "close"}},
-		"can't have counted: they stand behin": {closes[1], closes[0], closes[2]},
+		"got 0 closes":                          nil,
+		"the campaign is on 3 shards":           closes[:2],
+		"there are 4 closes":                    append(slices.Clone(closes), closes[0]),
+		"the close counts 11 packets":           {closes[0], closes[0], closes[2]},
+		"event 5-3 is not a close of it":        {closes[0], closes[1], {Shard: 5, Seq: 3, Campaign: "snow", Kind: "close"}},
+		"can't have counted: they come after i": {closes[1], closes[0], closes[2]},
 	} {
 		_, err = f.ledger.Refund(t.Context(), wrong, 0)
 		require.ErrorContains(t, err, says)
@@ -123,7 +123,7 @@ func (f *fixture) conserved(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// testRefundPlacesDies has the refund die before each of its statements: there are all closes, or none.
+// testRefundPlacesDies lets the refund die before each of its statements: all closes are stored, or none.
 func testRefundPlacesDies(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	f.settles(t, d.grant(1, 2, 3, 4)...)
@@ -144,7 +144,8 @@ func testRefundPlacesDies(t *testing.T, f *fixture) {
 	f.conserved(t)
 }
 
-// testRefundLostPlaces: Redis has lost one of three places. The closes of the others bound what was granted there.
+// testRefundLostPlaces refunds a campaign of which Redis has lost one of three places. The closes of the other places
+// limit which grants are accepted there.
 func testRefundLostPlaces(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	f.settles(t, d.grant(1, 2, 3, 4)...)
@@ -170,8 +171,8 @@ func testRefundLostPlaces(t *testing.T, f *fixture) {
 
 var endings atomic.Int64
 
-// testRefundModel draws ends of campaigns on one to five shards, and what somebody has written besides: only that which
-// the closes can have counted is refunded.
+// testRefundModel draws ends of campaigns on one to five shards, and adds an error. A campaign is refunded only if the
+// closes can have counted exactly its grants.
 func testRefundModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		shards := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6}).Draw(rt, "shards")
@@ -195,7 +196,7 @@ func testRefundModel(t *testing.T, f *fixture) {
 		case 0:
 			grants[at].Seq = closes[place].Seq + rapid.Int64Range(0, 2).Draw(rt, "behind")
 		case 1:
-			grants[at].Shard, grants[at].Seq = shards[places], 1 // no place of the campaign
+			grants[at].Shard, grants[at].Seq = shards[places], 1 // not a place of the campaign
 		case 2:
 			grants[at].Shard = d.on[(place+1)%places] // the packet was not dealt there
 			refunded = places == 1

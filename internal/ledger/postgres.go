@@ -49,7 +49,7 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 	p := &postgres{}
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return p.gate(ctx, conn, config) }
 	if p.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
-		return nil, fmt.Errorf("make the connection pool: %w", err)
+		return nil, fmt.Errorf("create the connection pool: %w", err)
 	}
 	if err := p.check(ctx, config); err != nil {
 		p.pool.Close()
@@ -71,7 +71,7 @@ func poolConfig(config *Config) (*pgxpool.Config, error) {
 	return pc, nil
 }
 
-// renewTLS reads the DSN's certificates and key again, which may have changed since the last connection was made.
+// renewTLS reads the DSN's certificates and key again, which may have changed since the last connection was opened.
 func renewTLS(cc *pgx.ConnConfig, dsn string) error {
 	now, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *postgres) check(ctx context.Context, config *Config) error {
 	return refuse(s.problems(), config.UnsafeAllow)
 }
 
-// gate checks every connection that is made after the first check: after a failover it may lead to a server that
+// gate checks every connection that is opened after the first check: after a failover it may lead to a server that
 // forgets what it has confirmed. A server that takes no writes reports that by itself.
 func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	if !p.opened.Load() {
@@ -352,7 +352,7 @@ func postgresError(err error, sent bool) error {
 	case "08", "53", "57", "58", "XX": // connection, resources, operator, system, internal
 		return hongbao.Outagef(class, "PostgreSQL: %w", err)
 	case "28", "3D", "42": // authorization, database, schema: the configuration is wrong for all grants
-		return hongbao.Outagef(class, "PostgreSQL refuses us, look at the DSN, the user's rights and the schema: %w", err)
+		return hongbao.Outagef(class, "PostgreSQL refuses access, check the DSN, the user's rights and the schema: %w", err)
 	}
 	return hongbao.Outagef(class, "PostgreSQL: %w", err)
 }

@@ -41,7 +41,7 @@ func (p *postgres) index(ctx context.Context, index string) error {
 		}
 	}
 	if err != nil {
-		return postgresError(fmt.Errorf("make index %s: %w", name, err), false)
+		return postgresError(fmt.Errorf("create index %s: %w", name, err), false)
 	}
 	return nil
 }

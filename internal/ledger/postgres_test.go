@@ -53,7 +53,7 @@ func isCommit(request []byte) bool {
 	return bytes.Contains(request, []byte(name)) && !bytes.Contains(request, []byte("commit\x00"))
 }
 
-// TestPostgresRefused runs a real server with settings that lose money (F39).
+// TestPostgresRefused uses a real server with settings that lose money (F39).
 func TestPostgresRefused(t *testing.T) {
 	t.Parallel()
 	with := func(option string) string {
@@ -85,7 +85,7 @@ func TestPostgresRefused(t *testing.T) {
 	open(t, config)
 }
 
-// TestReadOnlyServer turns the server read-only, as a failover may: that is an outage, and nothing is lost.
+// TestReadOnlyServer makes the server read-only, as a failover may do: that is an outage, and nothing is lost.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -116,7 +116,7 @@ func TestReadOnlyServer(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestPostgresGatesEachConnection makes the server unsafe under way, as after a failover to one with other settings.
+// TestPostgresGatesEachConnection makes a running server unsafe, as a failover to a server with other settings does.
 // The ledger refuses new connections and settles nothing there.
 func TestPostgresGatesEachConnection(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 
 	steps, err = Migrate(t.Context(), config)
-	require.NoError(t, err, "nothing is missing, so nothing is made")
+	require.NoError(t, err, "nothing is missing, so nothing is created")
 	require.Empty(t, steps)
 	f := newFixture(t, config)
 	_, err = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
@@ -202,7 +202,7 @@ func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
-	f.settles(t, grant("rain", 1)) // the campaign is known from then on
+	f.settles(t, grant("rain", 1)) // the settler then knows the campaign
 	trips, again := watchTrips(f, func() { f.settles(t, grantsOf("rain", 2, 9)...) })
 	require.Equal(t, []int{2, 1, 5}, trips)
 	require.Zero(t, again)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A certificate that was renewed is shown to PostgreSQL by the next connection, without a new start.
+// The next connection to PostgreSQL uses a renewed certificate, without a restart.
 func TestPostgresReadsItsCertificatesAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

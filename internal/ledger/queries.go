@@ -23,7 +23,8 @@ type dialect struct {
 	// copies says that the first try asks once whether a person has decided about grants of a batch's campaigns. It
 	// then assumes that all undecided grants are new, and copies them (see insertGrants).
 	copies bool
-	// byRow says that insertGrants and creditUsers have one row of ? each, and get their columns by stmt.rows.
+	// byRow says that insertGrants and creditUsers have one row of ? each, and that stmt.rows says how often to repeat
+	// it.
 	byRow bool
 	// share makes a SELECT lock its rows until the transaction ends. It is empty where only one transaction writes.
 	share string
@@ -40,8 +41,8 @@ type dialect struct {
 type queries struct {
 	// hasSchema counts the table hongbao_schema.
 	hasSchema string
-	// refuseNewer is formatted with this build's version. It fails, or on SQLite returns a row, if a step of the schema says
-	// that builds of this version can't work with it.
+	// refuseNewer is formatted with this build's version. It fails, or on SQLite returns a row, if a step of the schema
+	// says that builds of this version can't work with it.
 	refuseNewer string
 	// insertGrants takes the packed columns of grants but batch, then batch.
 	insertGrants string
@@ -111,7 +112,7 @@ func loadQueries(files ...string) queries {
 			name, sql, _ := strings.Cut(block, "\n")
 			field := fields[name]
 			if field == nil || *field != "" {
-				panic(fmt.Sprintf("sql/%s.sql: statement %s is unknown or stands twice", file, name))
+				panic(fmt.Sprintf("sql/%s.sql: statement %s is unknown or appears twice", file, name))
 			}
 			*field = withoutComments(sql)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// pageRows is how many grants are read at once: a long iteration holds no connection and no snapshot between pages.
+// pageRows is how many grants are read at once: a long iteration keeps no connection and no snapshot between pages.
 const pageRows = 2_000
 
 // selectGrants reads what scanGrantCode reads. The code is empty if the campaign has none.
@@ -55,7 +55,7 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqR
 	}, begin, fn)
 }
 
-// eachGrant queries the page behind the last grant, again and again.
+// eachGrant queries the page after the last grant, until there is none.
 func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) question[hongbao.Grant],
 	last hongbao.Grant, fn func(hongbao.Grant) error) error {
 	for {
@@ -214,7 +214,7 @@ func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	}, fn)
 }
 
-// eachTotals calls page for the campaigns after an id, again and again.
+// eachTotals calls page for the campaigns after an id, until there are none.
 func eachTotals(page func(after string) ([]Totals, error), fn func(*Totals) error) error {
 	for after := ""; ; {
 		list, err := page(after)

@@ -30,7 +30,7 @@ func testBySeq(t *testing.T, f *fixture) {
 	f.create(t, "rain", packets)
 	all := grantsOf("rain", 1, packets)
 	for i := range all {
-		all[i].Seq = packets - int64(i) // the last packet was given first
+		all[i].Seq = packets - int64(i) // the last packet was granted first
 	}
 	all[9].Seq = all[10].Seq // Redis went back in time: two packets under one seq
 	f.settles(t, all...)
@@ -39,7 +39,7 @@ func testBySeq(t *testing.T, f *fixture) {
 	require.Empty(t, f.bySeq(t, 2, 1, packets))
 	require.Empty(t, f.bySeq(t, 3, packets+1, packets+100))
 	got := f.bySeq(t, 3, 1, packets)
-	require.Len(t, got, packets, "across pages, each once")
+	require.Len(t, got, packets, "each grant once, across pages")
 	require.EqualValues(t, packets, got[0])
 	require.EqualValues(t, 1, got[packets-1])
 }
@@ -108,7 +108,7 @@ func testResolve(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[1].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
-	f.settles(t, grantsOf("nowhere", 1, 3)...) // comes again: decided is decided
+	f.settles(t, grantsOf("nowhere", 1, 3)...) // the decided grant comes again and stays decided
 	require.Equal(t, []Quarantined{list[0], list[2]}, f.open(t))
 	rest, err := f.ledger.Quarantine(t.Context(), list[0].ID, 1)
 	require.NoError(t, err)
@@ -170,14 +170,14 @@ func testRecorded(t *testing.T, f *fixture) {
 	f.settles(t, all...)
 	ask := append(grantsOf("rain", 3, 6), grantsOf("snow", 1, 3)...)
 	for i := range ask {
-		ask[i].User, ask[i].Seq, ask[i].Shard = "somebody", 77, 1
+		ask[i].User, ask[i].Seq, ask[i].Shard = "another", 77, 1
 	}
 	got, before, err := f.Settler.Begin(t.Context(), asking("w1", 1), ask)
 	require.NoError(t, err)
 	require.Empty(t, before)
 	var ids []string
 	for i := range got {
-		require.NotEqual(t, "somebody", got[i].User)
+		require.NotEqual(t, "another", got[i].User)
 		ids = append(ids, fmt.Sprint(got[i].Campaign, got[i].Packet))
 	}
 	require.ElementsMatch(t, []string{"rain3", "rain4", "snow3"}, ids)
@@ -230,7 +230,7 @@ func testSeal(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
 		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, pages = check()
-	require.Equal(t, 3, pages, "what differs is read once more, rain too")
+	require.Equal(t, 3, pages, "after a difference everything is read again, also rain")
 	require.Equal(t, "account "+UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
 	f.tamper(t, stmt{sql: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
 	list, _ = check()

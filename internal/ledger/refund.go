@@ -15,16 +15,16 @@ import (
 // ErrNoCampaign says that the ledger does not have a campaign.
 var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 
-// ErrNotRefunded says that a campaign's money did not go back yet.
+// ErrNotRefunded says that a campaign is not refunded yet.
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
-// Refund posts the campaign's refund in one transaction. What was funded and not granted goes from the pool to the
-// sponsor, and nothing can be granted after it. closes are the campaign's close entries, one for each of its places in
-// their order. missing is how many of their grants the ledger will never have, by a person's decision. They were
-// decided in quarantine or as dead letters, and their money goes back too. Refund returns payment.ErrSettling while the
-// ledger has fewer grants than that. It returns a Conflict if the ledger's grants can't become what the closes say, or
-// if some are missing and others still wait in quarantine. A close that a fence leaves out is refused with ErrFenced. A
-// repeat returns the existing refund and moves nothing, whoever made it.
+// Refund posts the campaign's refund in one transaction. The money that was funded and not granted goes from the pool
+// to the sponsor, and nothing can be granted after it. closes are the campaign's close entries, one for each of its
+// places in their order. missing is how many of their grants the ledger will never have, by a person's decision. They
+// were decided in quarantine or as dead letters, and their money goes back too. Refund returns payment.ErrSettling
+// while the ledger has fewer grants than that. It returns a Conflict if the ledger's grants can't become what the
+// closes say, or if some are missing and others still wait in quarantine. A close that a fence leaves out is refused
+// with ErrFenced. A repeat returns the existing refund and moves nothing, no matter which call made it.
 func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
 	e, err := endOf(closes, missing)
 	if err != nil {
@@ -43,24 +43,24 @@ func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int6
 type end struct {
 	campaign string
 	closes   []payment.Close // of each place
-	told     stream.Closing  // their sum
+	sum      stream.Closing  // of all closes
 	missing  int64
 }
 
 func endOf(closes []stream.Entry, missing int64) (*end, error) {
 	if len(closes) == 0 || missing < 0 {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund: no close was given, or %d missing grants are no number",
-			missing)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund: got %d closes and %d missing grants: want one close for "+
+			"each place, and 0 or more missing grants", len(closes), missing)
 	}
 	e := &end{campaign: closes[0].Campaign, missing: missing}
 	for i := range closes {
 		c := &closes[i]
 		if c.Kind != stream.EntryClose || c.Seq < 1 || c.Campaign != e.campaign {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s: event %d-%d is no close of it",
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s: event %d-%d is not a close of it",
 				e.campaign, c.Shard, c.Seq)
 		}
 		e.closes = append(e.closes, payment.Close{Shard: c.Shard, Seq: c.Seq, Epoch: c.Epoch})
-		e.told = e.told.Plus(c.Close)
+		e.sum = e.sum.Plus(c.Close)
 	}
 	return e, nil
 }
@@ -153,7 +153,7 @@ func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
 		n.has, found, err = campaignByID(e.campaign).first(ctx, t)
-		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+e.missing < e.told.Granted ||
+		if err != nil || !found || n.has.State == StateRefunded || n.has.Grants+e.missing < e.sum.Granted ||
 			n.has.Spec.Places() != len(e.closes) {
 			return err
 		}
@@ -183,31 +183,31 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 	if err != nil {
 		return payment.Refund{}, err
 	}
-	held, want, id := c.Held(), e.told, c.Spec.ID
+	held, want, id := c.Held(), e.sum, c.Spec.ID
 	waits, disagrees := nothingPending(ctx, t, id), c.agrees(n, pool)
 	switch {
 	case len(e.closes) != c.Spec.Places():
 		err = hongbao.Errorf(hongbao.ClassPermanent, "there are %d closes (%s), the campaign is on %d shards",
 			len(e.closes), e.name(), c.Spec.Places())
 	case want.Granted+want.Left != c.Packets || want.GrantedAmount+want.LeftAmount != c.Funded:
-		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d packets with amount %d, the ledger has funded %d "+
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close counts %d packets with amount %d, the ledger has funded %d "+
 			"with %d: run `hongbao audit --campaign %s`", want.Granted+want.Left, want.GrantedAmount+want.LeftAmount,
 			c.Packets, c.Funded, id)
 	case n.late > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) that the close, "+
-			"event %s, can't have counted: they stand behind it or are of another shard. Somebody wrote to Redis or to the "+
-			"ledger: run `hongbao audit --campaign %s`", n.late, n.onePack, e.name(), id)
+			"event %s, can't have counted: they come after it or are of another shard. Redis or the ledger was changed by "+
+			"hand: run `hongbao audit --campaign %s`", n.late, n.onePack, e.name(), id)
 	case waits != nil:
 		err = waits
 	case held.Granted+e.missing < want.Granted:
-		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger holds %d of %d grants", payment.ErrSettling,
+		err = hongbao.Errorf(hongbao.ClassTransient, "%w: the ledger has %d of %d grants", payment.ErrSettling,
 			held.Granted, want.Granted)
 	case disagrees != nil:
 		err = disagrees
 	case held.Granted+e.missing > want.Granted || held.GrantedAmount > want.GrantedAmount ||
 		e.missing == 0 && held != want:
-		err = hongbao.Errorf(hongbao.ClassConflict, "the close tells of %d grants with amount %d, the ledger has %d with "+
-			"%d, and %d are said to be missing: run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount,
+		err = hongbao.Errorf(hongbao.ClassConflict, "the close counts %d grants with amount %d, the ledger has %d with "+
+			"%d, and %d were declared missing: run `hongbao audit --campaign %s`", want.Granted, want.GrantedAmount,
 			held.Granted, held.GrantedAmount, e.missing, id)
 	case e.missing > 0 && waiting > 0:
 		err = hongbao.Errorf(hongbao.ClassConflict, "%d grants are missing, and %d wait in quarantine: decide these first",
@@ -222,9 +222,9 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 	if err != nil || pending == 0 {
 		return err
 	}
-	return hongbao.Errorf(hongbao.ClassTransient, "%w: %d credits may be booked at the remote and are not recorded (of "+
-		"packets %v and so on): the workers find out about them; for those that only the remote's owners can tell about "+
-		"see `hongbao dead confirm --help`",
+	return hongbao.Errorf(hongbao.ClassTransient, "%w: %d credits may be booked at the remote and are not recorded "+
+		"(packets %v and so on): the workers resolve them; for those that only the remote's owners can resolve see "+
+		"`hongbao dead confirm --help`",
 		payment.ErrSettling, pending, packets)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// closeOf is the close entry of a campaign of which the first packets were granted.
+// closeOf returns the close entry of a campaign whose first packets were granted.
 func closeOf(campaign string, packets, granted int64) stream.Entry {
 	return stream.Entry{
 		ID: "1700000060000-0", Shard: 3, Kind: stream.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
@@ -25,10 +25,10 @@ func closeOf(campaign string, packets, granted int64) stream.Entry {
 	}
 }
 
-// one are the closes of a campaign on one shard.
+// one returns the closes of a campaign on one shard.
 func one(closed stream.Entry) []stream.Entry { return []stream.Entry{closed} }
 
-// refunds has the campaign refunded.
+// refunds refunds the campaign.
 func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	t.Helper()
 	r, err := f.ledger.Refund(t.Context(), one(closed), 0)
@@ -37,7 +37,7 @@ func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	return r
 }
 
-// refundedOnce tells that the campaign has one refund, that the sponsor has his money, and that nothing is left.
+// refundedOnce checks that the campaign has one refund, that the sponsor has the money, and that nothing is left.
 func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	t.Helper()
 	c, _, err := f.ledger.Campaign(t.Context(), closed.Campaign)
@@ -65,7 +65,7 @@ func testAfterRefund(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	closed := closeOf("rain", 10, 4)
 	f.refunds(t, closed)
-	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there, 5 and 6 come too late
+	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are settled, 5 and 6 come too late
 	f.refundedOnce(t, closed)
 	list := f.open(t)
 	require.Len(t, list, 2)
@@ -91,7 +91,7 @@ func testCouponAfterRefund(t *testing.T, f *fixture) {
 	require.EqualValues(t, 3, f.refunds(t, closed).Packets)
 	f.settles(t, coupons...)
 	f.holds(t, "coupon", coupons[:2])
-	require.Len(t, f.open(t), 3, "no money guards a packet without a value")
+	require.Len(t, f.open(t), 3, "a packet without a value needs its own guard")
 }
 
 func testRefundWaits(t *testing.T, f *fixture) {
@@ -128,7 +128,7 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 		alter func(*stream.Entry)
 		class hongbao.Class
 	}{
-		"fewer grants than the ledger holds": {func(e *stream.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.ClassConflict},
+		"fewer grants than the ledger has": {func(e *stream.Entry) { *e = closeOf("rain", 10, 3) }, hongbao.ClassConflict},
 		"another amount": {func(e *stream.Entry) { e.Close.GrantedAmount++; e.Close.LeftAmount-- },
 			hongbao.ClassConflict},
 		"more packets than funded": {func(e *stream.Entry) { e.Close.Left++ }, hongbao.ClassConflict},
@@ -147,8 +147,8 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
-// testRefundBehindTheClose: one grant has not come, and in its place the ledger has settled one of the same amount
-// that the close can't have counted. Number and sum are right, and still nothing is refunded.
+// testRefundBehindTheClose settles a grant that the close can't have counted, instead of one of the same amount that it
+// has counted. Number and sum are right, but nothing is refunded.
 func testRefundBehindTheClose(t *testing.T, f *fixture) {
 	for id, forge := range map[string]func(*hongbao.Grant){
 		"late":      func(g *hongbao.Grant) { g.Seq = 6 },
@@ -172,7 +172,7 @@ func testRefundBehindTheClose(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
-// testRefundMissing refunds what grants would have cost that a person has decided not to pay.
+// testRefundMissing also refunds the money of grants that a person has decided not to pay.
 func testRefundMissing(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 3)...)
@@ -180,8 +180,8 @@ func testRefundMissing(t *testing.T, f *fixture) {
 	forged.Amount++
 	f.settles(t, forged)
 	closed := closeOf("rain", 10, 4)
-	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 are said to be missing",
-		-1: "no number"} {
+	for missing, says := range map[int64]string{0: "settling", 1: "1 wait in quarantine", 2: "2 were declared missing",
+		-1: "and -1 missing grants"} {
 		_, err := f.ledger.Refund(t.Context(), one(closed), missing)
 		require.ErrorContains(t, err, says)
 	}
@@ -236,7 +236,7 @@ func testRefundTogether(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, group.Wait())
 	for _, r := range got {
-		require.Equal(t, got[0], r, "the same answer for all")
+		require.Equal(t, got[0], r, "all callers get the same refund")
 	}
 	f.refundedOnce(t, closed)
 }
@@ -278,12 +278,12 @@ func (t *dyingTxn) run(ctx context.Context, stmts ...stmt) error {
 	return t.txn.run(ctx, stmts...)
 }
 
-// looks is how many runs of a transaction look at so many shards.
+// looks returns how many statements of a transaction read or check the given number of shards.
 func (f *fixture) looks(shards int) int {
 	return map[Driver]int{PostgreSQL: 1 + shards, MySQL: shards}[f.config.Driver]
 }
 
-// testRefundDies has the refund die before each of its statements, and then after its COMMIT with the answer lost.
+// testRefundDies lets the refund die before each of its statements, and at last after COMMIT, with the answer lost.
 func testRefundDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -294,25 +294,26 @@ func testRefundDies(t *testing.T, f *fixture) {
 		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 		f.ledger.store = inner
 		if err == nil {
-			break // the caller never learns of this one
+			break // the caller never gets this answer
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 		f.holds(t, "rain", grantsOf("rain", 1, 4))
 		deaths++
 	}
-	require.Equal(t, 6+f.looks(1), deaths, "the lock and five statements, and the looks at the shard")
+	require.Equal(t, 6+f.looks(1), deaths, "the lock, five statements, and those that look at the shard")
 	f.refunds(t, closed)
 	f.refundedOnce(t, closed)
 }
 
-// testRefundAmongSettlers has settlers bring the last grants while refunds are tried: one succeeds, when all are there.
+// testRefundAmongSettlers tries refunds while settlers settle the last grants: a refund succeeds only after all of
+// them.
 func testRefundAmongSettlers(t *testing.T, f *fixture) {
 	const packets, granted = 300, 200
 	f.create(t, "rain", packets)
 	closed := closeOf("rain", packets, granted)
 	var group, settlers errgroup.Group
-	// one for each grant that is there: refunders that spin would starve the settlers
+	// one try for each settled grant: without a pause the refunds would starve the settlers
 	settled := make(chan struct{}, granted)
 	for w := range int64(4) {
 		settlers.Go(func() error {

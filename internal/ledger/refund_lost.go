@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// LostRefund is a person's decision about a campaign of which Redis has lost data, so that no close can say what is
-// left.
+// LostRefund is a person's decision to refund a campaign of which Redis has lost data. No close can say what is left of
+// it.
 type LostRefund struct {
 	Campaign string
 	// Closes are what is known of the close of each of the campaign's places, in their order. Seq is 0 where Redis has
@@ -24,7 +24,7 @@ type LostRefund struct {
 // RefundLost is Refund without a close, for a campaign of which Redis has lost data. Everything that the ledger has not
 // granted goes from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the
 // campaign wait in quarantine, and if the amount is not exactly what is left. A repeat returns the existing refund and
-// moves nothing, whoever made it.
+// moves nothing, no matter which call made it.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
 	if err := o.Decision.Check(); err != nil {
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",
@@ -52,7 +52,7 @@ func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, 
 		case err != nil:
 		case n.late > 0:
 			err = hongbao.Errorf(hongbao.ClassConflict, "the ledger has paid %d grants (packet %d for one) of another shard, "+
-				"or behind a close (%s): run `hongbao audit --campaign %s`", n.late, n.onePack, e.name(), o.Campaign)
+				"or after a close (%s): run `hongbao audit --campaign %s`", n.late, n.onePack, e.name(), o.Campaign)
 		case waiting > 0:
 			err = hongbao.Errorf(hongbao.ClassConflict, "%d of its grants wait in quarantine: decide these first, "+
 				"`hongbao quarantine list` shows them", waiting)

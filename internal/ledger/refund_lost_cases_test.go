@@ -11,14 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// lostOf returns a person's decision about campaign rain of 10 packets, of which so many were granted.
+// lostOf returns a person's decision about campaign rain, of whose 10 packets the given number were granted.
 func lostOf(granted int64) LostRefund {
 	return LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}}, Amount: fundedFor(10) - fundedFor(granted),
 		Decision: by("ann", "no file is left")}
 }
 
-// testRefundLost: Redis has lost the campaign, so the ledger alone decides the refund. It refunds the exact sum
-// once, and records who decided it and why.
+// testRefundLost refunds a campaign that Redis has lost, so the ledger alone decides. It refunds the exact sum once,
+// and records who decided it and why.
 func testRefundLost(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -70,22 +70,22 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Equal(t, []any{true, []payment.Close{{Shard: 3}}, "ann", "no file is left"}, []any{totals.Closed, totals.Closes,
 		totals.By, totals.Why})
 
-	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are there; 5 and 6 come too late, though no user has the packets
+	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are settled; 5 and 6 come too late
 	list := f.open(t)
 	require.Len(t, list, 2)
 	require.Equal(t, AfterRefund, list[0].Reason)
 	again := lostOf(4)
-	again.By, again.Why = "bob", "I was not told"
+	again.By, again.Why = "bob", "I did not know"
 	second, err := f.ledger.RefundLost(t.Context(), again)
 	require.NoError(t, err)
-	require.Equal(t, r, second, "the first word stands")
+	require.Equal(t, r, second, "the first decision stays")
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 	differences, err := f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, differences)
 }
 
-// testRefundLostTogether refunds ten times at once, from two processes.
+// testRefundLostTogether refunds ten times at once, through two ledgers.
 func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -100,7 +100,7 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 	}
 	require.NoError(t, group.Wait())
 	for _, r := range got {
-		require.Equal(t, got[0], r, "the same answer for all")
+		require.Equal(t, got[0], r, "all callers get the same refund")
 	}
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 }
@@ -115,7 +115,7 @@ func testRefundLostDies(t *testing.T, f *fixture) {
 		_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
 		f.ledger.store = inner
 		if err == nil {
-			break // the caller never learns of this one
+			break // the caller never gets this answer
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))

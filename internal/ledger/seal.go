@@ -147,7 +147,7 @@ func (n *numbers) err(campaign string) error {
 	if !n.bad {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: somebody wrote to the database by "+
+	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: the database was changed by "+
 		"hand; delete the row to have its grants read again", campaign)
 }
 

@@ -63,7 +63,7 @@ type settling struct {
 	leftOut []item // by a fence; the ledger does not know them
 }
 
-// post makes the ledger agree with the items in one transaction, and returns those that contradict it. It sorts items,
+// post settles the items in one transaction, and returns those that contradict the ledger. It sorts items,
 // so every worker locks in the same order: packets, users, pools, campaigns, their transfers. Workers then wait for
 // each other but never deadlock.
 func (s *settling) post(ctx context.Context) (differ []item, err error) {
@@ -196,7 +196,7 @@ func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, d
 	return fresh, differ, nil
 }
 
-// posting is what a batch moves for one campaign.
+// posting is the money and the number of grants that a batch moves for one campaign.
 type posting struct {
 	amount hongbao.Amount
 	grants int64

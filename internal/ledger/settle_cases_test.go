@@ -52,7 +52,7 @@ func testManyCampaigns(t *testing.T, f *fixture) {
 		require.Zero(t, f.balance(t, PoolAccount(id)), "every packet was granted")
 	}
 	user := grant("usd", 7).User
-	require.Equal(t, planned(7), f.balance(t, UserAccount(user, "USD")), "a user has one account a currency")
+	require.Equal(t, planned(7), f.balance(t, UserAccount(user, "USD")), "a user has one account per currency")
 	require.Equal(t, 2*planned(7), f.balance(t, UserAccount(user, testCurrency)))
 }
 
@@ -71,7 +71,7 @@ func testCoupons(t *testing.T, f *fixture) {
 	f.holds(t, "coupon", coupons)
 	_, found, err := f.ledger.Balance(t.Context(), UserAccount(coupons[0].User, ""))
 	require.NoError(t, err)
-	require.False(t, found, "nothing to credit, no account")
+	require.False(t, found, "without a credit there is no account")
 	thief := coupons[2]
 	thief.User = "thief"
 	f.settles(t, thief)
@@ -79,7 +79,7 @@ func testCoupons(t *testing.T, f *fixture) {
 }
 
 func testLongBatch(t *testing.T, f *fixture) {
-	const packets = MaxBatch + pageRows + 42 // not a multiple of what a statement takes
+	const packets = MaxBatch + pageRows + 42 // not a multiple of the rows of one statement
 	f.create(t, "rain", packets)
 	all := grantsOf("rain", 1, packets)
 	f.settles(t, all[:3]...)
@@ -96,7 +96,7 @@ func testAltered(t *testing.T, f *fixture) {
 	altered[1].Amount += 1
 	altered[2].Shard = 4
 	altered[3].Seq = 99
-	for range 3 { // the same again changes nothing
+	for range 3 { // a repeat changes nothing
 		f.settles(t, append(slices.Clone(altered), grant("rain", 5))...)
 	}
 	list := f.open(t)
@@ -104,7 +104,7 @@ func testAltered(t *testing.T, f *fixture) {
 	slices.SortFunc(list, func(a, b Quarantined) int { return int(a.Grant.Packet - b.Grant.Packet) })
 	for i, want := range []Reason{DifferentUser, DifferentAmount, DifferentShard, DifferentSeq} {
 		require.Equal(t, want, list[i].Reason)
-		altered[i].Currency = "CNY" // the campaign's
+		altered[i].Currency = "CNY" // of the campaign
 		require.Equal(t, altered[i], list[i].Grant)
 		has := grant("rain", int64(i)+1)
 		has.EntryID = ""
@@ -116,7 +116,7 @@ func testAltered(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 	require.Zero(t, f.balance(t, UserAccount("thief", testCurrency)))
 
-	again := grant("rain", 1) // Redis got it back after a loss: another epoch, the same fact
+	again := grant("rain", 1) // restored to Redis after a loss: another epoch, the same facts
 	again.Epoch, again.RequestID = 2, ""
 	f.settles(t, again)
 	require.Len(t, f.open(t), 4)
@@ -242,7 +242,7 @@ func testOverdraft(t *testing.T, f *fixture) {
 	f.create(t, "rain", 100)
 	f.create(t, "snow", 10)
 	all := append(grantsOf("rain", 1, 100), grantsOf("snow", 1, 10)...)
-	for _, i := range []int{40, 90} { // no room for either
+	for _, i := range []int{40, 90} { // the funding covers neither
 		all[i].Amount = fundedFor(100)
 		f.forged[keyOf(&all[i])] = all[i].Amount
 	}
@@ -261,7 +261,7 @@ func testOverdraft(t *testing.T, f *fixture) {
 }
 
 func testOverflow(t *testing.T, f *fixture) {
-	const packets = 2_100 // times MaxAmount is above 2^63
+	const packets = 2_100 // 2,100 times MaxAmount is above 2^63
 	f.create(t, "rain", packets)
 	all := grantsOf("rain", 1, packets)
 	for i := range all[:len(all)-1] {
@@ -284,7 +284,7 @@ func testBalanceOverflow(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.Amount(1<<63-1), f.balance(t, rich))
 	require.Equal(t, fundedFor(10), f.balance(t, PoolAccount("rain")))
 
-	errs = f.Handle(t.Context(), grantsOf("rain", 1, 7)) // it costs no other grant of the batch
+	errs = f.Handle(t.Context(), grantsOf("rain", 1, 7)) // the other grants of the batch are settled
 	require.Len(t, errs, 7)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	for _, err := range errs[1:] {
@@ -299,12 +299,12 @@ func testSettledAfterQuarantine(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 3)...)
 	require.Len(t, f.open(t), 3)
 	f.create(t, "rain", 3)
-	f.settles(t, grantsOf("rain", 1, 3)...) // replayed once the campaign is there
+	f.settles(t, grantsOf("rain", 1, 3)...) // replayed after the campaign was created
 	f.holds(t, "rain", grantsOf("rain", 1, 3))
-	require.Len(t, f.open(t), 3, "a person closes the case")
+	require.Len(t, f.open(t), 3, "only a person closes the case")
 }
 
-// testGuards meets the database's own guards, past all of this package's.
+// testGuards bypasses the checks of this package: the database's own constraints refuse the changes.
 func testGuards(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -325,8 +325,8 @@ func testGuards(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// A ledger that lacks a campaign says nothing about its grants (issue 8, point 3): they wait without an attempt and
-// the others go on, until the campaign is there or a person has disowned it.
+// Grants of a campaign that the ledger lacks (issue 8, point 3) wait, and no attempt is counted, until the campaign is
+// created or a person has disowned it. Other grants are settled.
 func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	both := append(grantsOf("lost", 1, 3), grantsOf("rain", 1, 3)...)
@@ -335,12 +335,12 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 		require.Len(t, errs, 6)
 		for i, err := range errs {
 			if i >= 3 {
-				require.NoError(t, err, "the others go on")
+				require.NoError(t, err, "the other grants are settled")
 				continue
 			}
 			require.True(t, hongbao.IsHeld(err), "%v", err)
 			require.ErrorIs(t, err, ErrNoCampaign)
-			require.NotSame(t, errs[(i+1)%3], err, "or the consumer takes it for the failure of the batch")
+			require.NotSame(t, errs[(i+1)%3], err, "a shared error would count as a failure of the batch")
 		}
 	}
 	require.Empty(t, f.open(t))
@@ -350,7 +350,7 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.settles(t, both...)
 	f.holds(t, "lost", grantsOf("lost", 1, 3))
 	err := f.ledger.Disown(t.Context(), "lost", by("ann", "gone"))
-	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "the ledger has it")
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "the ledger has the campaign")
 	for _, who := range []string{"", "a b"} {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(f.ledger.Disown(t.Context(), "never", by(who, "gone"))))
 	}
@@ -363,7 +363,7 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	require.Equal(t, NoCampaign, list[0].Reason)
 }
 
-// testPutAside has the settler take only what a person has disowned: a remote pays the rest.
+// testPutAside checks that PutAside takes only grants of disowned campaigns: a remote pays the others.
 func testPutAside(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	f.disown(t, "never")

@@ -130,7 +130,7 @@ func (s *Settler) checkPlans(
 		if errs[i] = malformed(it.grant); errs[i] != nil {
 			continue
 		}
-		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
+		if errs[i] = outage; outage != nil { // another question would cost another timeout
 			continue
 		}
 		k, reason, err := s.lookUp(ctx, it.grant, known, missing)
@@ -162,7 +162,7 @@ func malformed(g *hongbao.Grant) error {
 		err = hongbao.CheckID(g.RequestID)
 	}
 	if err == nil && (g.Shard < 0 || g.Shard >= 1<<31 || g.Seq < 0) {
-		err = fmt.Errorf("shard %d and seq %d are no position", g.Shard, g.Seq)
+		err = fmt.Errorf("shard %d and seq %d are not a position", g.Shard, g.Seq)
 	}
 	if err == nil {
 		return nil
@@ -199,8 +199,8 @@ func (s *Settler) lookUp(
 	}
 	s.alarm(g.Campaign)
 	// Each grant gets its own error: the batch has no failure in common.
-	return k, "", hongbao.Heldf("grant %s waits: %w, so nobody can tell what it is worth. Let ledger.dsn name the right "+
-		"ledger, or bring back the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
+	return k, "", hongbao.Heldf("grant %s waits: %w, so its worth is unknown. Point ledger.dsn to the right "+
+		"ledger, or restore the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
 		"grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
 }
 

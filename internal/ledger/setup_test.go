@@ -66,7 +66,7 @@ func open(t testing.TB, c Config) *Ledger {
 	return l
 }
 
-// planFunc is a PlanSource.
+// planFunc is a function as a PlanSource.
 type planFunc func(campaign string, packet int64) (hongbao.Amount, bool, error)
 
 func (f planFunc) Amount(_ context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
@@ -83,7 +83,7 @@ type fixture struct {
 	reported  []Quarantined
 	hooked    int // number of calls of OnQuarantine
 	hookFails error
-	// forged are packets for which the plan returns a false amount, so that the guards behind it are reached.
+	// forged are packets for which the plan returns a false amount, so that later checks are reached.
 	forged map[packetKey]hongbao.Amount
 }
 
@@ -181,7 +181,7 @@ func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: 
 
 // disown records a person's decision that the ledger will never have a campaign.
 func (f *fixture) disown(t require.TestingT, campaign string) {
-	require.NoError(t, f.ledger.Disown(context.Background(), campaign, by("ann", "it will never be there")))
+	require.NoError(t, f.ledger.Disown(context.Background(), campaign, by("ann", "it will never exist")))
 }
 
 // holds checks that the ledger is consistent and has exactly the given grants of the campaign.

@@ -61,8 +61,8 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 		return nil, fmt.Errorf("find the file %s: %w", config.DSN, err)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; let ledger.dsn name the right one, "+
-			"`hongbao init` makes a new one",
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; point ledger.dsn to the right one, "+
+			"or create a new one with `hongbao init`",
 			ErrNotFounded, path)
 	}
 	mode := "rw"
@@ -271,7 +271,7 @@ func (t *sqliteTxn) rollback(ctx context.Context) {
 	}
 }
 
-// sqliteError classifies an error at the file. sent says that it is the result of a COMMIT.
+// sqliteError classifies an error of SQLite. sent says that it is the result of a COMMIT.
 func sqliteError(err error, sent bool) error {
 	class := hongbao.ClassTransient
 	if sent {

@@ -31,11 +31,11 @@ func TestSQLiteSettings(t *testing.T) {
 	}
 }
 
-// TestSQLiteRefused makes settings that lose money on a real connection (F39).
+// TestSQLiteRefused sets settings that lose money on a real connection (F39).
 func TestSQLiteRefused(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))
-	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // the journal's mode can't be changed beside another connection
+	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // another connection would block a change of the journal's mode
 	conn, err := l.store.(*sqliteStore).writer.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -52,7 +52,7 @@ func TestSQLiteRefused(t *testing.T) {
 	}
 }
 
-// TestSQLiteBusy lets a connection, as of another process, keep the write lock.
+// TestSQLiteBusy lets another connection hold the write lock, as another process would.
 func TestSQLiteBusy(t *testing.T) {
 	t.Parallel()
 	config := sqliteConfig(t)
@@ -65,7 +65,7 @@ func TestSQLiteBusy(t *testing.T) {
 		require.Len(t, errs, 5)
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.True(t, hongbao.IsOutage(errs[0]))
-		f.holds(t, "rain", nil) // readers go on
+		f.holds(t, "rain", nil) // readers do not wait
 		return nil, nil
 	})
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestSQLiteFull keeps the file from growing: an outage, and nothing is half written.
+// TestSQLiteFull stops the file from growing: that is an outage, and no batch is written in part.
 func TestSQLiteFull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))

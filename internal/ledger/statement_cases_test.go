@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// testStatementFollowed follows an account's statement while eight writers credit it: what the follower has read is
-// what was booked.
+// testStatementFollowed follows an account's statement while eight writers credit it: the follower reads every booked
+// credit.
 func testStatementFollowed(t *testing.T, f *fixture) {
 	const writers, each = 8, 60
 	var wg sync.WaitGroup
@@ -87,17 +87,17 @@ func testStatement(t *testing.T, f *fixture) {
 	require.Equal(t, []string{"r0002", "r0005", "r0008", "r0011", "r0014", "r0017", "r0020", "r0023", "r0026", "r0029"},
 		got)
 	require.EqualValues(t, 10, page.After)
-	f.credit(t, testCredit(32)) // its key is used: refused, and no line
+	f.credit(t, testCredit(32)) // its key is used, so it is refused and has no line
 	fourth := testCredit(35)
 	f.credit(t, fourth, testCredit(38))
 	list, err := f.ledger.Statement(t.Context(), page)
 	require.NoError(t, err)
-	require.Len(t, list, 2, "the last line's number is where it goes on")
+	require.Len(t, list, 2, "the statement continues after the last line's number")
 	require.Equal(t, []any{int64(11), "r0035", int64(12), "r0038"}, []any{list[0].Number, list[0].Reference,
 		list[1].Number, list[1].Reference})
 }
 
-// testCreditClients: two clients use the same key and the same reference, and neither meets the other's.
+// testCreditClients lets two clients use the same key and the same reference: their credits are separate.
 func testCreditClients(t *testing.T, f *fixture) {
 	ours, theirs := testCredit(1), testCredit(1)
 	theirs.Client, theirs.Amount = "c2", 7

@@ -12,7 +12,7 @@ type stmt struct {
 	changed *int64
 	// row, if not nil, is called for each row that the statement returns. Only statements for PostgreSQL set it.
 	row func(scan) error
-	// rows, if not 0, says that args are the columns of so many rows, each []string, []int32 or []int64. A dialect with
+	// rows, if not 0, says that args are the columns of this many rows, each []string, []int32 or []int64. A dialect with
 	// copies copies them into table grants: sql names the columns, and it runs alone. A dialect with byRow repeats
 	// sql's row.
 	rows int

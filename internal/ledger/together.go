@@ -79,19 +79,20 @@ func AfterCommit(ctx context.Context, fn func(context.Context) error) error {
 	return nil
 }
 
-// run always ends the transaction, also when fn panics.
+// run runs fn, and always ends the transaction, also when fn panics.
 func (t *together) run(ctx context.Context, fn func(context.Context) error) (err error) {
 	err = errGivenUp
 	defer func() { err = t.end(err) }()
 	return fn(ctx)
 }
 
-// begin begins the transaction, if it has not begun. The caller has the lock.
+// begin begins the transaction, if it has not begun. The caller holds t.mu.
 func (t *together) begin(ctx context.Context) error {
-	if err := t.goneOn(); err != nil || t.txn != nil {
+	if err := t.lostPart(); err != nil || t.txn != nil {
 		return err
 	}
-	// The transaction stays open over many calls, while the store has it within one call: a coroutine keeps it open.
+	// The transaction stays open over many calls, but the store runs it within one call: a coroutine keeps that call
+	// open.
 	var cancel context.CancelFunc
 	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
 	var err error
@@ -124,9 +125,9 @@ func (t *together) begin(ctx context.Context) error {
 	return nil
 }
 
-// goneOn returns an error if a part of the transaction has failed and fn continues. The part is lost, and its failure
+// lostPart returns an error if a part of the transaction has failed and fn continues. The part is lost, and its failure
 // may have been a race that fn can handle: all of it must be tried again.
-func (t *together) goneOn() error {
+func (t *together) lostPart() error {
 	if t.failed == nil {
 		return nil
 	}
@@ -139,7 +140,7 @@ func (t *together) end(err error) error {
 	defer t.mu.Unlock()
 	switch {
 	case err == nil && t.failed != nil:
-		err = t.goneOn()
+		err = t.lostPart()
 	case t.failed == nil:
 		t.failed = err
 	}
@@ -175,7 +176,7 @@ func (t *together) read(ctx context.Context, fn func(context.Context, txn) error
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.goneOn(); err != nil {
+	if err := t.lostPart(); err != nil {
 		return true, err
 	}
 	if t.txn == nil {

@@ -15,7 +15,7 @@ import (
 // ErrNoTopUp is Permanent.
 var (
 	ErrFundedOtherwise = errors.New("the campaign is funded with another total")
-	ErrOrderUsed       = errors.New("the order's id stands for another top-up")
+	ErrOrderUsed       = errors.New("the order's id belongs to another top-up")
 	ErrTopUpOpen       = errors.New("a top-up of the campaign is not dealt yet")
 	ErrNoTopUp         = errors.New("nothing can be added to the campaign")
 )
@@ -134,8 +134,8 @@ func (o *TopUp) same(has *StoredTopUp) error {
 	if o.Packets == has.Packets && o.Total == has.Total && o.Expect == has.Expect && string(mine) == string(its) {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q has added %d packets with %d to %d; a new top-up "+
-		"needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q added %d packets with %d to a total of %d; a new "+
+		"top-up needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
 }
 
 // Allowed returns an error that says why an order can't be carried out in the state of a campaign and its top-ups.
@@ -162,7 +162,7 @@ func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it would have %d packets with %d, and at most %d with %d are "+
 			"allowed", ErrNoTopUp, c.Packets+o.Packets, c.Funded+o.Total, hongbao.MaxPackets, hongbao.MaxAmount)
 	case o.Generation != next:
-		return hongbao.Errorf(hongbao.ClassTransient, "its next generation is %d, not %d: another top-up came between; run "+
+		return hongbao.Errorf(hongbao.ClassTransient, "its next generation is %d, not %d: another top-up was faster; run "+
 			"it again", next, o.Generation)
 	}
 	return nil

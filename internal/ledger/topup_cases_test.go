@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// added orders n packets more for a campaign of test packets that has so many.
+// added returns an order for n more packets of a test campaign that has the given number.
 func added(campaign string, generation int, has, n int64) TopUp {
 	o := TopUp{
 		Campaign: campaign, ID: fmt.Sprintf("order-%d", generation), Expect: fundedFor(has), Generation: generation,
@@ -25,7 +25,7 @@ func added(campaign string, generation int, has, n int64) TopUp {
 	return o
 }
 
-// tops carries out an order and has its packets dealt.
+// tops carries out an order, and notes that its packets are dealt.
 func (f *fixture) tops(t require.TestingT, o TopUp) StoredTopUp {
 	stored, err := f.ledger.TopUp(context.Background(), o)
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	again.Hash, again.Why = "another draw", "the answer was lost"
 	repeated, err := f.ledger.TopUp(t.Context(), again)
 	require.NoError(t, err)
-	require.Equal(t, first, repeated, "the draw of the first")
+	require.Equal(t, first, repeated, "a repeat returns the first draw")
 	require.Equal(t, c, f.stored(t, "rain"), "funded once")
 
 	open, err := f.ledger.OpenTopUps(t.Context())
@@ -100,7 +100,7 @@ func (f *fixture) unfinished(t *testing.T, topUps, credits int64) {
 	require.Equal(t, [2]int64{topUps, credits}, [2]int64{n, c})
 }
 
-// What is refused changes nothing.
+// A refused order changes nothing.
 func testTopUpRefused(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.tops(t, added("rain", 2, 10, 5))
@@ -134,7 +134,7 @@ func testTopUpRefused(t *testing.T, f *fixture) {
 			"a close has begun", hongbao.ClassPermanent},
 		"refunded": {func(o *TopUp) { o.Campaign, o.Generation, o.Expect = "ended", 2, fundedFor(2) }, ErrNoTopUp,
 			"refunded", hongbao.ClassPermanent},
-		"nobody":      {func(o *TopUp) { o.By, o.Why = "", "" }, nil, "who decides", hongbao.ClassPermanent},
+		"no decider":  {func(o *TopUp) { o.By, o.Why = "", "" }, nil, "who decides", hongbao.ClassPermanent},
 		"no packets":  {func(o *TopUp) { o.Packets = 0 }, nil, "0 packets", hongbao.ClassPermanent},
 		"no seed":     {func(o *TopUp) { o.Seed = [32]byte{} }, nil, "all zeros", hongbao.ClassPermanent},
 		"no id":       {func(o *TopUp) { o.ID = "" }, nil, "the order's id", hongbao.ClassPermanent},
@@ -160,7 +160,7 @@ func testTopUpRefused(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 }
 
-// Many orders that expect the same total: one is carried out.
+// Many orders expect the same total: only one is carried out.
 func testTopUpTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	var group errgroup.Group
@@ -192,7 +192,7 @@ func testTopUpTogether(t *testing.T, f *fixture) {
 	require.Equal(t, -fundedFor(15), f.balance(t, SponsorAccount("acme", testCurrency)))
 }
 
-// Either the close comes first, and nothing is added, or it waits until what was added is dealt.
+// If the close comes first, nothing is added. Otherwise the close waits until the added packets are dealt.
 func testTopUpAmongCloses(t *testing.T, f *fixture) {
 	for i := range 8 {
 		id := fmt.Sprint("rain", i)
@@ -222,7 +222,7 @@ func testTopUpAmongCloses(t *testing.T, f *fixture) {
 	require.NoError(t, f.ledger.BeginClose(t.Context(), "nothing"))
 }
 
-// testTopUpDies has the top-up die before each of its statements, and then after its COMMIT with the answer lost.
+// testTopUpDies lets the top-up die before each of its statements, and at last after COMMIT, with the answer lost.
 func testTopUpDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	inner, deaths := f.ledger.store, 0
@@ -231,7 +231,7 @@ func testTopUpDies(t *testing.T, f *fixture) {
 		_, err := f.ledger.TopUp(t.Context(), added("rain", 2, 10, 5))
 		f.ledger.store = inner
 		if err == nil {
-			break // the caller never learns of this one
+			break // the caller never gets this answer
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM generation`))
@@ -246,8 +246,8 @@ func testTopUpDies(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 }
 
-// A settler that knows the campaign from before reads the ledger again before it judges a packet above that, once a
-// batch; what is above the ledger's, too, is forged.
+// A settler that knows the campaign from before a top-up reads the ledger again, once a batch, before it judges a
+// packet above the known ones. A packet that is also above those of the ledger is forged.
 func testSettleAdded(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -267,19 +267,19 @@ func testSettleAdded(t *testing.T, f *fixture) {
 	require.NoError(t, other.TopUpDealt(t.Context(), "rain", 3))
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "it came early")},
 		f.Settler.config.Plan)
-	require.NoError(t, err, "a person's decision knows of it, too")
+	require.NoError(t, err, "a person's decision takes the top-up into account, too")
 	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19))
 	require.Len(t, f.open(t), 1)
 	f.holds(t, "rain", append(append(grantsOf("rain", 1, 3), grantsOf("rain", 9, 15)...), grantsOf("rain", 19, 20)...))
 }
 
-// The refund, the totals and the day are of all that was funded.
+// The refund and the sums of a day include the money of top-ups.
 func testRefundAdded(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.tops(t, added("rain", 2, 10, 5))
 	f.settles(t, grantsOf("rain", 1, 12)...)
 	_, err := f.ledger.Refund(t.Context(), []stream.Entry{closeOf("rain", 10, 10)}, 0)
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "a close that does not know of them: %v", err)
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "the close does not count the added packets: %v", err)
 	held, err := f.ledger.Held(t.Context(), "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, held.Left)

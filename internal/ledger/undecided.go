@@ -33,8 +33,8 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 	return suspects, err
 }
 
-// anyDecided returns the queries whether a person has decided about any grant of the items' campaigns. items are sorted
-// by campaign.
+// anyDecided returns the queries that set decided if a person has decided about any grant of the items' campaigns.
+// items are sorted by campaign.
 func anyDecided(items []item, decided *bool) (questions []stmt) {
 	for i := range items {
 		if id := items[i].grant.Campaign; i == 0 || id != items[i-1].grant.Campaign {

@@ -1,7 +1,7 @@
--- Statements of MySQL and MariaDB. queries.go reads them. A table travels as one JSON array of rows.
+-- Statements of MySQL and MariaDB. queries.go reads them. A table is passed as one JSON array of rows.
 -- The columns' types are those of the tables, so that an index finds the keys. A value that does not fit is an error.
--- STRAIGHT_JOIN: one look-up by the primary key a row, whatever the optimizer thinks of the size of a JSON text.
--- "Do nothing" on a conflict updates a column to its own value. Nothing may rely on how many rows that counts as changed:
+-- STRAIGHT_JOIN: one look-up by the primary key per row, whatever size the optimizer assumes for a JSON text.
+-- "Do nothing" on a conflict updates a column to its own value. Nothing may rely on how many rows count as changed then:
 -- it depends on CLIENT_FOUND_ROWS, which a proxy may set. INSERT IGNORE would also turn errors into wrong rows.
 -- UTC_TIMESTAMP does not depend on the session's time zone, whose clock may be set back.
 
@@ -9,7 +9,7 @@
 SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'hongbao_schema';
 
 -- name: refuse_newer
--- One row more than a scalar may have is an error; a division by zero would be a warning.
+-- A scalar subquery with two rows is an error; a division by zero would only be a warning.
 SELECT (SELECT version FROM hongbao_schema WHERE lowest > %d UNION ALL SELECT 0);
 
 -- name: insert_grants

@@ -1,4 +1,4 @@
--- Statements of PostgreSQL. queries.go reads them. A table travels as one array a column.
+-- Statements of PostgreSQL. queries.go reads them. A table is passed as one array per column.
 
 -- name: has_schema
 SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
@@ -14,7 +14,7 @@ FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
   $6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g;
 
 -- name: read_grants
--- LATERAL with LIMIT: one look-up by the primary key a row, also under a plan that was made when the table was small.
+-- LATERAL with LIMIT: one look-up by the primary key per row, even with a plan that was made when the table was small.
 SELECT g.*
 FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
 CROSS JOIN LATERAL (

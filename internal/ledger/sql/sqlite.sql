@@ -1,5 +1,5 @@
--- Statements of SQLite. queries.go reads them. A table travels as one JSON array of rows,
--- but for those of grants and credits: SQLite would spend more on the JSON than on the rows.
+-- Statements of SQLite. queries.go reads them. A table is passed as one JSON array of rows. Grants and credits are
+-- passed as parameters instead: SQLite would spend more time on the JSON than on the rows.
 -- WHERE true: without it the parser takes ON CONFLICT for a join's ON.
 
 -- name: has_schema
@@ -9,7 +9,7 @@ SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_sche
 SELECT version FROM hongbao_schema WHERE lowest > %d LIMIT 1;
 
 -- name: insert_grants
--- One row: sqliteTxn puts as many side by side as go together.
+-- One row: sqliteTxn repeats it, up to sqliteRows times in a statement.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (campaign, packet) DO NOTHING;
